@@ -1,7 +1,6 @@
-"""How many threads, open files and bytes of cache may aggarray use?
+"""Options: threads, open files and bytes of cache.
 
-`set_options` sets them for the process, or inside a ``with`` block. Values are read when work starts, so a change
-holds from the next read on.
+`set_options` sets them for the process, or for a ``with`` block. A change takes effect with the next read.
 """
 
 import os
@@ -12,8 +11,8 @@ from types import TracebackType
 from aggarray.errors import AggregationError
 
 
-def _few_enough() -> int:
-    """Return how many files are kept open: two caches keep so many each, and others need descriptors too."""
+def _default_open_files() -> int:
+    """Return the default of ``open_files``: two caches keep that number each, and descriptors remain for other uses."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -24,13 +23,13 @@ def _few_enough() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings in force: reading threads, files kept open, bytes of decoded data kept.
+    """Current options: reading threads, files kept open, bytes of the cache of decoded data.
 
-    Unless set, at most 128 files are kept open, and no more than a quarter of what the process may open.
+    By default at most 128 files are kept open, and at most a quarter of the limit of the process.
     """
 
     threads: int = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    open_files: int = _few_enough()
+    open_files: int = _default_open_files()
     cache_bytes: int = 0
 
 
@@ -40,14 +39,14 @@ _current = Options()
 
 
 def get_options() -> Options:
-    """Return the options in force."""
+    """Return the current options."""
     return _current
 
 
-class set_options:  # noqa: N801 - a function to its users, a class only to serve `with`
+class set_options:  # noqa: N801 - used as a function; a class for the `with` statement
     """Set options for the process, or for a block when used as a context manager.
 
-    Parameters are whole numbers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0. AggregationError (a
+    Parameters are integers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0. Raises AggregationError (a
     ValueError) for others.
 
     >>> with set_options(threads=1):
@@ -57,11 +56,12 @@ class set_options:  # noqa: N801 - a function to its users, a class only to serv
 
     def __init__(self, *, threads: int | None = None, open_files: int | None = None, cache_bytes: int | None = None):
         global _current
-        wanted = {"threads": threads, "open_files": open_files, "cache_bytes": cache_bytes}
-        changes = {name: value for name, value in wanted.items() if value is not None}
+        options = {"threads": threads, "open_files": open_files, "cache_bytes": cache_bytes}
+        changes = {name: value for name, value in options.items() if value is not None}
         for name, value in changes.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < _LEAST[name]:
-                raise AggregationError(f"option {name}={value!r}: give a whole number of at least {_LEAST[name]}")
+                hint = f"give an integer of at least {_LEAST[name]}"
+                raise AggregationError(f"invalid option {name}={value!r}", hint=hint)
         with _lock:
             self._before = {f.name: getattr(_current, f.name) for f in fields(Options) if f.name in changes}
             _current = replace(_current, **changes)

@@ -1,6 +1,6 @@
-"""What plug-ins are there: objects in the modules of a folder, and objects that other packages register?
+"""Plug-ins: objects in the modules of a folder, and objects that other packages register.
 
-Nobody edits a list: a module of the folder whose name has no leading underscore adds one, as does an entry point.
+There is no list to edit: a module of the folder without a leading underscore adds an object, and so does an entry point.
 """
 
 import importlib
@@ -13,28 +13,28 @@ from typing import Any
 
 
 def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
-    """Yield the object called ``name`` of every module of a package that has one, by module name.
+    """Yield the object called ``name`` of every module of a package that has one, in order of module names.
 
     >>> import aggarray.codecs
     >>> [codec.name for codec in own_objects(aggarray.codecs, "CODEC")][:2]
     ['adler32', 'bitshuffle']
     """
     for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")):
-        found = getattr(importlib.import_module(f"{package.__name__}.{module}"), name, None)
-        if found is not None:
-            yield found
+        plugin = getattr(importlib.import_module(f"{package.__name__}.{module}"), name, None)
+        if plugin is not None:
+            yield plugin
 
 
 def foreign_objects(group: str) -> Iterator[Any]:
-    """Yield what other packages register under an entry point group; RuntimeWarning for what does not load.
+    """Yield the objects of other packages in an entry point group; warns (RuntimeWarning) of those that do not load.
 
-    Looking for them takes as long as reading a small file.
+    The search takes as long as reading a small file.
     """
     for entry in metadata.entry_points(group=group):
         try:
-            found = entry.load()
+            plugin = entry.load()
         except (ImportError, AttributeError) as error:
             what = group.rpartition(".")[2].removesuffix("s")
             warnings.warn(f"{what} {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
             continue
-        yield found
+        yield plugin

@@ -1,4 +1,4 @@
-"""The HTML page of an aggregation: `page` returns its text, `write` writes it to a file."""
+"""HTML page of an aggregation: `page` returns its text, `write` writes it to a file."""
 
 from aggarray.display.report import page, write
 

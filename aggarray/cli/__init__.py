@@ -1,9 +1,9 @@
-"""Which commands does a shell have? Every module of this folder adds one: its object ``command``.
+"""Commands of the shell: one per module of this folder, its object ``command``.
 
-A command's module is imported when the command is used, or listed by ``--help``: it loads what is heavy only when it runs.
-Facts go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to standard
-error. Exit status: 0 done, 1 an error, or problems that a command found, 2 wrong usage, 130 stopped by Ctrl-C. A traceback
-appears only with ``--debug``.
+The module of a command is imported when the command is used, or listed by ``--help``; it imports heavy modules only when it
+runs. Results go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to
+standard error. Exit status: 0 success, 1 an error or problems that a command reports, 2 invalid usage, 130 interrupted by
+Ctrl-C. A traceback appears only with ``--debug``.
 """
 
 import contextlib
@@ -18,36 +18,36 @@ import click
 from aggarray.errors import AggarrayError
 
 
-class Folder(click.Group):
-    """A group of the commands in this folder; modules whose name begins with an underscore are none."""
+class FolderGroup(click.Group):
+    """Group of the commands in this folder, without modules whose name begins with an underscore."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, sorted."""
         return sorted(info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None where there is no such one."""
+        """Return a command, None if it does not exist."""
         if cmd_name not in self.list_commands(ctx):
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
 
 
-@click.command(cls=Folder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=FolderGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="aggarray")
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors (anywhere on the line).")
 def commands(debug: bool) -> None:
     """One array out of many netCDF, HDF5 and Zarr files."""
-    # `main` has taken --debug out of the line already: the option is here to be listed by --help.
+    # `main` handles --debug; the option is declared for --help.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; errors are one line on standard error, with ``--debug`` anywhere on the line a traceback."""
+    """Run a command; print errors as one line to standard error, with ``--debug`` anywhere on the line as a traceback."""
     try:
         _run(arguments)
     # promise: early-interrupt
     except (click.Abort, KeyboardInterrupt):
-        click.echo("aggarray: stopped", err=True)
+        click.echo("aggarray: interrupted", err=True)
         raise SystemExit(130) from None
 
 
@@ -63,7 +63,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     except MemoryError:
         if debug:
             raise
-        click.echo("aggarray: there is not enough memory for that: ask for less at a time", err=True)
+        click.echo("aggarray: out of memory; select a smaller part", err=True)
         raise SystemExit(1) from None
     except AggarrayError as error:
         if debug:
@@ -71,10 +71,10 @@ def _run(arguments: Sequence[str] | None) -> None:
         click.echo(f"aggarray: {_printable(error)}", err=True)
         raise SystemExit(1) from None
     except OSError as error:
-        _give_up_output()
+        _discard_output()
         if debug:
             raise
-        # Data files that do not open are AggarrayErrors: what names no file is the output, on a device that is full.
+        # Data files that do not open are AggarrayErrors: an error without a file name is one of the output.
         text = str(error) if error.filename else f"the output cannot be written: {error.strerror or error}"
         click.echo(f"aggarray: {_printable(text)}", err=True)
         raise SystemExit(1) from None
@@ -82,23 +82,23 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 
 def _printable(text: object) -> str:
-    """Return text as one line, without characters that a terminal obeys: names of files may hold any."""
+    """Return text as one line without control characters of terminals, which names of files may contain."""
     from aggarray.display.facts import printable
 
     return printable(text)
 
 
 def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """Take ``--debug`` out of the arguments, unless it is a name after ``--``."""
+    """Return the arguments without ``--debug`` before ``--``, and whether it was given."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [a for a in arguments[:end] if a != "--debug"]
     return options + arguments[end:], len(options) < end
 
 
 def _open_streams() -> None:
-    """Open what a shell has closed: the next file opened would else get its number, and take what libraries print.
+    """Open standard streams that the shell has closed; otherwise the next file would get their number.
 
-    Nothing can be written to such an output, which is an error if there is something to say; errors then go nowhere.
+    Writing to a closed standard output is an error; a closed standard error is discarded.
     """
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return
@@ -114,8 +114,8 @@ def _open_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 
-def _give_up_output() -> None:
-    """Send standard output nowhere: the interpreter would try to write the rest again when it ends, and complain."""
+def _discard_output() -> None:
+    """Redirect standard output to the null device: otherwise the interpreter writes the rest again at exit, and fails."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What does ``python -m aggarray.cli`` do? The same as the command ``aggarray``."""
+"""Command ``aggarray`` as ``python -m aggarray.cli``."""
 
 from aggarray.cli import main
 

@@ -1,4 +1,4 @@
-"""What may a shell suggest for an option? The names of variables and dimensions of the sources that stand before it."""
+"""Shell completion of variables and dimensions of the sources on the line."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of variables that begin so."""
+    """Return the names of variables with a prefix."""
     agg = _opened(ctx)
     # promise: completion-safe-names
     return [] if agg is None else sorted(n for n in agg.names if n.startswith(incomplete) and _is_plain(n))
 
 
 def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return ``NAME=`` for dimensions that begin so: of the variables chosen so far, else of all."""
+    """Return ``NAME=`` of dimensions with a prefix: of the variables on the line, else of all."""
     agg = _opened(ctx)
     chosen = ctx.params.get("variables") or ()
     names = {d for a in agg or () if not chosen or a.name in chosen for d in a.dimensions if _is_plain(d)}
@@ -28,7 +28,7 @@ def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a name from a file may stand on the line as it is: a shell would carry out some of the others.
+    """Return whether a name from a file is safe on a shell line; a shell would execute some other names.
 
     >>> _is_plain("tas_2m.mean"), _is_plain("$(reboot)"), _is_plain("a b")
     (True, False, False)
@@ -37,10 +37,10 @@ def _is_plain(name: str) -> bool:
 
 
 def _opened(ctx: click.Context) -> "Aggregation | None":
-    """Return what the sources on the line hold; None unless it is there, readable and known at once: one file, or an index."""
+    """Return the aggregation of the source on the line; None unless it is a single readable file or index, which is fast."""
     from aggarray.opening import open
 
-    # An option without its value yet ends the parser's work before it has named the arguments.
+    # An option without a value stops the parser before it assigns the arguments.
     source: list[Any] = [*(ctx.params.get("source") or ctx.args)]
     if len(source) != 1 or not os.path.isfile(source[0]):
         return None

@@ -1,7 +1,7 @@
-"""Which labels does a text such as ``time=2000:2010`` name, and what does an array select by them?
+"""Labels in text such as ``time=2000:2010``, and selections by them.
 
-``a:b`` is a slice, both ends included, ``a:b:n`` every n-th of it, ``a,b,c`` a list; anything else is one label. A colon
-inside a time of day (``2000-01-01T12:30``) belongs to that. What a text means, a number or a time, the coordinate decides.
+``a:b`` is a slice with both ends, ``a:b:n`` every n-th element of it, ``a,b,c`` a list; other text is one label. A colon
+in a time of day (``2000-01-01T12:30``) belongs to the time. The coordinate decides whether text is a number or a time.
 """
 
 import re
@@ -21,28 +21,29 @@ _SLICE = re.compile(rf"({_MOMENT}|[^:]*):({_MOMENT}|[^:]*)(?::(-?\d+))?")
 
 
 def parse(texts: Sequence[str]) -> dict[str, Any]:
-    """Return labels by dimension, as text, lists of text and slices of text. BadParameter for what is none.
+    """Return labels by dimension, as text, lists of text and slices of text; raises BadParameter for other text.
 
     >>> parse(["time=2000:2010", "lat=-30", "lon=1,2"])
     {'time': slice('2000', '2010', None), 'lat': '-30', 'lon': ['1', '2']}
     >>> parse(["time=2000-01-01T12:00:2000-01-02T00:30"])["time"]
     slice('2000-01-01T12:00', '2000-01-02T00:30', None)
     """
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     for text in texts:
         name, equals, label = text.partition("=")
         if not equals or not name.strip() or not label.strip():
-            raise click.BadParameter(f"{text!r}: give DIMENSION=LABEL, such as time=2000:2010", param_hint="--sel")
-        if name.strip() in found:
+            what = f"{text!r} is not of the form DIMENSION=LABEL, such as time=2000:2010"
+            raise click.BadParameter(what, param_hint="--sel")
+        if name.strip() in labels:
             raise click.BadParameter(f"{text!r}: {name.strip()} is selected twice", param_hint="--sel")
-        found[name.strip()] = label_of(label.strip())
-    return found
+        labels[name.strip()] = parse_label(label.strip())
+    return labels
 
 
-def label_of(text: str) -> Any:
-    """Return the label, list or slice of labels that a text is.
+def parse_label(text: str) -> Any:
+    """Return the label, list of labels or slice of a text.
 
-    >>> label_of("0:90:2"), label_of("2000-01-01T12:00"), label_of(":5")
+    >>> parse_label("0:90:2"), parse_label("2000-01-01T12:00"), parse_label(":5")
     (slice('0', '90', 2), '2000-01-01T12:00', slice(None, '5', None))
     """
     if re.fullmatch(_MOMENT, text):
@@ -57,8 +58,8 @@ def label_of(text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """How labels that are not there are found: a method, and tolerances by dimension, None for all others."""
+class InexactMatch:
+    """Search of labels that do not exist: a method, and tolerances by dimension (None: all others)."""
 
     method: str | None = None
     tolerances: Mapping[str | None, Any] = field(default_factory=dict)
@@ -68,96 +69,92 @@ class Near:
         return {"method": self.method, "tolerance": self.tolerances.get(dimension, self.tolerances.get(None))}
 
 
-def near_of(method: str | None, given: Sequence[Any]) -> Near:
-    """Return how labels that are not there are found; ``given``: tolerances as LIMIT or DIMENSION=LIMIT.
+def parse_inexact(method: str | None, limits: Sequence[Any]) -> InexactMatch:
+    """Return the search of labels that do not exist; ``limits``: tolerances as LIMIT or DIMENSION=LIMIT.
 
-    BadParameter for a tolerance without a method, and for two of one dimension.
+    Raises BadParameter for a tolerance without a method, and for two tolerances of one dimension.
 
-    >>> near_of("nearest", ["0.5", "time=12h"]).tolerances
+    >>> parse_inexact("nearest", ["0.5", "time=12h"]).tolerances
     {None: 0.5, 'time': '12h'}
     """
-    if given and method is None:
-        raise click.BadParameter("limits a method: give a method too", param_hint="--tolerance")
-    found: dict[str | None, Any] = {}
-    for one in given:
-        name, equals, value = str(one).rpartition("=")
+    if limits and method is None:
+        raise click.BadParameter("a tolerance needs a method; give one", param_hint="--tolerance")
+    tolerances: dict[str | None, Any] = {}
+    for limit in limits:
+        name, equals, value = str(limit).rpartition("=")
         if (equals and not name.strip()) or not value.strip():
-            raise click.BadParameter(f"{one!r}: give 0.5, 12h, or DIMENSION=12h", param_hint="--tolerance")
+            what = f"{limit!r} is not a tolerance; give 0.5, 12h, or DIMENSION=12h"
+            raise click.BadParameter(what, param_hint="--tolerance")
         key = name.strip() or None
-        if key in found:
-            raise click.BadParameter(f"{one!r}: a second tolerance of {key or 'all dimensions'}", param_hint="--tolerance")
+        if key in tolerances:
+            what = f"{limit!r} is a second tolerance of {key or 'all dimensions'}"
+            raise click.BadParameter(what, param_hint="--tolerance")
         try:
-            found[key] = float(value)
+            tolerances[key] = float(value)
         except ValueError:
-            found[key] = value.strip()
-    return Near(method, found)
+            tolerances[key] = value.strip()
+    return InexactMatch(method, tolerances)
 
 
-def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], near: Near) -> "list[MasterArray]":
-    """Return the selections of arrays; NotFoundError for a dimension that none of them has."""
-    there = sorted({d for a in arrays for d in a.dimensions})
+def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], inexact: InexactMatch) -> "list[MasterArray]":
+    """Return the selections of arrays; raises NotFoundError for a dimension that no array has, and for empty selections."""
+    dimensions = sorted({d for a in arrays for d in a.dimensions})
     for name in labels:
-        if name not in there:
-            raise NotFoundError(
-                f"--sel {name}={shown(labels[name])}: no dimension {name!r}: there are {', '.join(there) or 'none'}"
-            )
-    for limited in near.tolerances:
+        if name not in dimensions:
+            what = f"--sel {name}={format_label(labels[name])}: no dimension {name!r}"
+            raise NotFoundError(what, hint=f"the dimensions are: {', '.join(dimensions) or 'none'}")
+    for limited in inexact.tolerances:
         if limited is not None and limited not in labels:
             raise click.BadParameter(f"{limited!r} is not selected by --sel", param_hint="--tolerance")
-    found = [select(array, labels, near) for array in arrays]
-    for before, after in zip(arrays, found, strict=True):
+    selections = [select(array, labels, inexact) for array in arrays]
+    for before, after in zip(arrays, selections, strict=True):
         if before.size and not after.size:
             empty = after.dimensions[after.shape.index(0)]
-            raise NotFoundError(f"--sel {empty}={shown(labels[empty])}: {before.name} has nothing there")
-    return found
+            raise NotFoundError(f"--sel {empty}={format_label(labels[empty])} selects nothing of {before.name}")
+    return selections
 
 
-def shown(label: Any) -> str:
-    """Return a label as it is written.
+def format_label(label: Any) -> str:
+    """Return a label as text.
 
-    >>> shown(slice(None, "5", None)), shown(["1", "2"])
+    >>> format_label(slice(None, "5", None)), format_label(["1", "2"])
     (':5', '1,2')
     """
-    if is_slice(label):
+    if isinstance(label, slice):
         ends = ["" if end is None else str(end) for end in (label.start, label.stop, *([label.step] if label.step else []))]
         return ":".join(ends)
     return ",".join(map(str, label)) if isinstance(label, list) else str(label)
 
 
-def select(array: "MasterArray", labels: Mapping[str, Any], near: Near) -> "MasterArray":
-    """Return the selection; dimensions that the array lacks are ignored. Method and tolerance apply to no slice."""
+def select(array: "MasterArray", labels: Mapping[str, Any], inexact: InexactMatch) -> "MasterArray":
+    """Return a selection; ignore dimensions that the array lacks. Method and tolerance do not apply to slices."""
     for dimension, label in labels.items():
         if dimension in array.dimensions:
-            own = {dimension: _typed(array, dimension, label)}
-            array = array.sel(own, **({} if is_slice(label) else near.keywords(dimension)))
+            typed = {dimension: _typed(array, dimension, label)}
+            array = array.sel(typed, **({} if isinstance(label, slice) else inexact.keywords(dimension)))
     return array
 
 
-def is_slice(label: Any) -> bool:
-    """Tell whether a label is a slice."""
-    return isinstance(label, slice)
-
-
 def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
-    """Return a label with numbers in place of text where the coordinate has numbers, or positions are meant."""
+    """Return a label with text converted to numbers, unless the coordinate has text or times."""
     from aggarray.cf.units import is_reference_time
 
     coordinate = array.coords.get(dimension)
     if coordinate is not None and (coordinate.dtype.kind not in "iuf" or is_reference_time(coordinate.units)):
         return label
-    if is_slice(label):
+    if isinstance(label, slice):
         return slice(_number(label.start, dimension), _number(label.stop, dimension), label.step)
     if isinstance(label, list):
-        return [_number(one, dimension) for one in label]
+        return [_number(item, dimension) for item in label]
     return _number(label, dimension)
 
 
 def _number(text: Any, dimension: str) -> Any:
     if not isinstance(text, str):
         return text
-    for kind in (int, float):
+    for convert in (int, float):
         try:
-            return kind(text)
+            return convert(text)
         except ValueError:
             continue
-    raise NotFoundError(f"--sel {dimension}: {text!r} is no number: {dimension} is selected by numbers")
+    raise NotFoundError(f"--sel {dimension}: {text!r} is not a number", hint=f"select {dimension} by numbers")

@@ -1,4 +1,4 @@
-"""How is a job carried out? Step by step, each of which looks first whether there is anything to do."""
+"""Execution of a job: steps that are skipped if their output is up to date."""
 
 import datetime
 import errno
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggarray.cli import _labels
-from aggarray.cli._common import bar, chosen, counted, distinct, made_rules, open_source
+from aggarray.cli._common import counted, make_rules, open_source, progress_bar, require_distinct, select_where
 from aggarray.cli._job import Job
 from aggarray.errors import AggarrayError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Run:
-    """A job on its way: ``steps``: what has been done so far, as plain data."""
+    """Run of a job; ``steps``: the steps carried out so far, as plain data."""
 
     job: Job
     dry: bool
@@ -32,22 +32,22 @@ class Run:
     unlogged: bool = False
 
     def note(self, step: str, path: str, text: str) -> None:
-        """Say what was done, on standard output (errors: on standard error) and in the log."""
+        """Print a step to standard output (errors: to standard error) and to the log."""
         from aggarray.display.facts import printable
 
         line = printable(f"{step} {path}: {text}")
-        told = step not in ("start", "end")
-        if told:
+        is_printed = step not in ("start", "end")
+        if is_printed:
             self.steps.append({"step": step, "path": path, "done": text})
         if step == "error":
             click.echo(f"aggarray: {line.removeprefix('error ')}", err=True)
-        elif told and not self.quiet:
+        elif is_printed and not self.quiet:
             click.echo(line)
         if self.job.log is not None and not self.dry:
             self._log(self.job.log, line)
 
     def _log(self, path: str, line: str) -> None:
-        """Add a line to the log; where that cannot be, say so once, and go on without: what is to be done matters more."""
+        """Append a line to the log; if that fails, print one error and continue without a log."""
         from aggarray.display.facts import printable
 
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
@@ -60,31 +60,33 @@ class Run:
             self.failed = self.unlogged = True
 
     def all_steps(self) -> None:
-        """Do everything; what fails keeps nothing else from being done, unless it needs that."""
+        """Carry out all steps; a failed step stops only the steps that need it."""
         from aggarray.scan.discovery import leaving_out
 
         with leaving_out(self.job.outputs()):
-            agg: Any = self._tried("index" if self.job.index else "input", self._aggregation)
+            agg: Any = self._try("index" if self.job.index else "input", self._aggregation)
         if agg is not None:
-            for one in self.job.extracts:
-                self._tried(f"extract {one['path']}", partial(self._extract, agg, one))
-            for one in self.job.pages:
-                self._tried(f"page {one['path']}", partial(self._page, agg, one))
+            for output in self.job.extracts:
+                self._try(f"extract {output['path']}", partial(self._extract, agg, output))
+            for output in self.job.pages:
+                self._try(f"page {output['path']}", partial(self._page, agg, output))
             if self.job.check is not None:
-                self._tried("check", partial(self._check, agg))
+                self._try("check", partial(self._check, agg))
 
-    def _tried(self, what: str, step: Callable[[], Any]) -> Any:
+    def _try(self, what: str, step: Callable[[], Any]) -> Any:
         try:
             return step()
         except (AggarrayError, click.UsageError, OSError) as error:
             self.failed = True
+            # The line names the path of the step already.
+            if isinstance(error, AggarrayError) and error.path == what.partition(" ")[2]:
+                error.path = None
             text = error.format_message() if isinstance(error, click.UsageError) else str(error)
-            # What failed is named by its path, as most errors begin.
             self.note("error", what, text.removeprefix(f"{what.partition(' ')[2]}: "))
             return None
 
     def _aggregation(self) -> "Aggregation | None":
-        """Return what the inputs hold: from the index, which is brought up to date first."""
+        """Return the aggregation of the inputs: from the index, which is updated first."""
         from aggarray.storage.locks import unlock
 
         job = self.job
@@ -92,32 +94,32 @@ class Run:
             return open_source(job.source, job.variables, job.opening, job.rules)
         path = job.index["path"]
         if self.dry:
-            return self._foreseen(path)
+            return self._preview_index(path)
         before = self._stored(path)
-        after = before.append(job.source, progress=bar()) if before is not None else None
+        after = before.append(job.source, progress=progress_bar()) if before is not None else None
         if after is None or after._provenance.rules != _rules(job):
-            after = open_source(job.source, job.variables, _reaching(job), job.rules)
-        how: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
-        how |= {name: value for name, value in job.index.items() if name in how}
-        if before is not None and _same(before, after) and before._provenance.how == how:
+            after = open_source(job.source, job.variables, _opening(job), job.rules)
+        options: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
+        options |= {name: value for name, value in job.index.items() if name in options}
+        if before is not None and _is_same(before, after) and before._provenance.how == options:
             # promise: job-stale-lock
             unlock(os.path.realpath(path))
             self.note("index", path, "unchanged")
             return before
-        after.save(path, **how)
-        self.note("index", path, f"saved, {_news(before, after)}")
-        # What follows is then the same as in a run that finds the index as it is.
-        return open_source([path], (), _reaching(job))
+        after.save(path, **options)
+        self.note("index", path, f"saved, {_describe_changes(before, after)}")
+        # The following steps are then the same as in a run with an up-to-date index.
+        return open_source([path], (), _opening(job))
 
     def _stored(self, path: str) -> "Aggregation | None":
-        """Return the index, None where there is none, or one that other variables were kept in."""
+        """Return the index, None if it does not exist or has other variables."""
         if not os.path.lexists(path):
             return None
-        agg = open_source([path], (), _reaching(self.job))
+        agg = open_source([path], (), _opening(self.job))
         return agg if agg._provenance.variables == (tuple(self.job.variables) or None) else None
 
-    def _foreseen(self, path: str) -> "Aggregation | None":
-        """Say what would become of the index; return it where it would stay as it is."""
+    def _preview_index(self, path: str) -> "Aggregation | None":
+        """Print the pending change of the index; return the index if there is none."""
         from aggarray.scan.discovery import find_files
 
         files, before = find_files(self.job.source), self._stored(path)
@@ -131,23 +133,23 @@ class Run:
         self.note("index", path, f"would be updated: {counted(new, 'new file')}, {changed} changed")
         return None
 
-    def _extract(self, agg: "Aggregation", one: dict[str, Any]) -> None:
-        from aggarray.cli.extract import said_of
+    def _extract(self, agg: "Aggregation", output: dict[str, Any]) -> None:
+        from aggarray.cli.extract import describe_extract
         from aggarray.export.extract import extract, is_extracted
 
-        found = selected(agg, one)
+        arrays, path = select_arrays(agg, output), output["path"]
         if self.dry:
-            self.note("extract", one["path"], "unchanged" if is_extracted(found, one["path"]) else "would be written")
+            self.note("extract", path, "unchanged" if is_extracted(arrays, path) else "would be written")
             return
-        done = extract(found, one["path"], exists="update", progress=bar())
-        self.note("extract", one["path"], "unchanged" if done.unchanged else said_of(done, found).partition(": ")[2])
+        done = extract(arrays, path, exists="update", progress=progress_bar())
+        self.note("extract", path, "unchanged" if done.unchanged else describe_extract(done, arrays).partition(": ")[2])
 
-    def _page(self, agg: "Aggregation", one: dict[str, Any]) -> None:
+    def _page(self, agg: "Aggregation", output: dict[str, Any]) -> None:
         from aggarray.display import report
 
-        text, path = report.page(agg, one.get("title")), one["path"]
+        text, path = report.page(agg, output.get("title")), output["path"]
         if self.dry:
-            self.note("page", path, "unchanged" if report.is_there(text, path) else "would be written")
+            self.note("page", path, "unchanged" if report.is_up_to_date(text, path) else "would be written")
             return
         self.note("page", path, "written" if report.write(text, path) else "unchanged")
 
@@ -167,10 +169,10 @@ class Run:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Add a line to a file, all of it or nothing: half a line would not be known as a log again."""
+    """Append a line to a file atomically: a partial line would not be recognised as a log."""
     from aggarray.storage.locks import locked_file
 
-    descriptor = _opened_log(path)
+    descriptor = _open_log(path)
     try:
         with locked_file(descriptor, path, wait=True):
             _append_to(descriptor, line)
@@ -178,23 +180,23 @@ def _append(path: str, line: bytes) -> None:
         os.close(descriptor)
 
 
-def _opened_log(path: str) -> int:
-    """Open a log, or create one; not where a link leads that leads nowhere: another user may have made it."""
-    how = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+def _open_log(path: str) -> int:
+    """Open or create a log; refuse a dangling symbolic link, which another user may have made."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
     try:
-        return os.open(path, how)
+        return os.open(path, flags)
     except FileNotFoundError:
         # promise: log-dangling-symlink
         if os.path.islink(path):
-            raise OSError(errno.ELOOP, "is a link that leads nowhere: remove it", path) from None
-        return os.open(path, how | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            raise OSError(errno.ELOOP, "is a dangling symbolic link; remove it", path) from None
+        return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
 
 
 def _append_to(descriptor: int, line: bytes) -> None:
     size = os.fstat(descriptor).st_size
     # promise: log-partial-line
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        # The line of a run that was killed: it ends, and goes away where it is all there is.
+        # End the partial line of a killed run, or remove it if it is the only one.
         size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
         os.ftruncate(descriptor, size)
         line = b"\n" * bool(size) + line
@@ -207,19 +209,19 @@ def _append_to(descriptor: int, line: bytes) -> None:
         raise
 
 
-def selected(agg: "Aggregation", one: dict[str, Any]) -> "list[MasterArray]":
-    """Return the arrays that an output asks for, by variables, attributes and labels."""
+def select_arrays(agg: "Aggregation", output: dict[str, Any]) -> "list[MasterArray]":
+    """Return the arrays of an output, selected by variables, attributes and labels."""
     from aggarray.errors import NotFoundError
 
-    absent = [name for name in one["variables"] if name not in agg]
+    absent = [name for name in output["variables"] if name not in agg]
     if absent:
-        raise NotFoundError(f"no variable {absent[0]!r}: there is {', '.join(agg.names) or 'none'}")
-    arrays = [a for a in chosen(agg, one["where"]) if not one["variables"] or a.name in one["variables"]]
-    return _labels.select_all(distinct(arrays, "by where"), one["sel"], one["near"])
+        raise NotFoundError(f"no variable {absent[0]!r}", hint=f"the variables are: {', '.join(agg.names) or 'none'}")
+    arrays = [a for a in select_where(agg, output["where"]) if not output["variables"] or a.name in output["variables"]]
+    return _labels.select_all(require_distinct(arrays, "by where"), output["sel"], output["inexact"])
 
 
-def _reaching(job: Job) -> dict[str, Any]:
-    """Return how the index of a job is opened: it may name what the job names, remote files too."""
+def _opening(job: Job) -> dict[str, Any]:
+    """Return the arguments to open the index of a job, which may name the files of the job, also remote ones."""
     from aggarray.index.uris import near, path_map
     from aggarray.storage.remote import is_remote
 
@@ -231,34 +233,34 @@ def _reaching(job: Job) -> dict[str, Any]:
 def _rules(job: Job) -> Any:
     from aggarray.aggregate.rules import Rules
 
-    return made_rules(job.rules) if job.rules else Rules()
+    return make_rules(job.rules) if job.rules else Rules()
 
 
 def _stamps(agg: "Aggregation") -> dict[str, Any]:
     return {s.uri: s.stamp for s in agg._provenance.structures()}
 
 
-def _same(before: "Aggregation", after: "Aggregation") -> bool:
-    """Tell whether two aggregations are of the same files, unchanged, and the same was left out."""
-    told = [(_stamps(a), a.skipped, a.duplicates, len(a), _files(a)) for a in (before, after)]
-    return told[0] == told[1] and before._provenance.rules == after._provenance.rules
+def _is_same(before: "Aggregation", after: "Aggregation") -> bool:
+    """Return whether two aggregations have the same unchanged files, and the same skipped ones."""
+    facts = [(_stamps(a), a.skipped, a.duplicates, len(a), _files(a)) for a in (before, after)]
+    return facts[0] == facts[1] and before._provenance.rules == after._provenance.rules
 
 
 def _files(agg: "Aggregation") -> set[str]:
-    """Return the files that serve the arrays; those of other programs' indexes are known by no scan."""
+    """Return the files of the arrays, also those of indexes of other programs, which are not scanned."""
     return {str(uri) for a in agg for uri in a._matrix.references.uris}
 
 
-def _news(before: "Aggregation | None", after: "Aggregation") -> str:
-    """Say what an index has that it had not."""
-    there, now = _stamps(before) if before is not None else {}, _stamps(after)
-    new = len(now.keys() - there.keys())
-    changed = sum(there[uri] != now[uri] for uri in there.keys() & now.keys())
+def _describe_changes(before: "Aggregation | None", after: "Aggregation") -> str:
+    """Return the size of an index and its changes in words."""
+    old, now = _stamps(before) if before is not None else {}, _stamps(after)
+    new = len(now.keys() - old.keys())
+    changed = sum(old[uri] != now[uri] for uri in old.keys() & now.keys())
     return f"{counted(len(after), 'array')} of {counted(len(now), 'file')}: {new} new, {changed} changed"
 
 
 def _differences(files: Sequence[str], before: "Aggregation") -> tuple[int, int]:
-    """Return how many files are new, and how many have changed since."""
+    """Return the number of new files and of changed files."""
     from aggarray.opening.aggregation import _has_changed
 
     stamps = _stamps(before)

@@ -1,10 +1,18 @@
-"""How are files added to an index? ``aggarray append``."""
+"""Command ``aggarray append``: add files to an index."""
 
 from typing import Any
 
 import click
 
-from aggarray.cli._common import bar, json_option, open_source, opening_options, save, source_argument, sparing
+from aggarray.cli._common import (
+    json_option,
+    open_source,
+    opening_options,
+    progress_bar,
+    protected_sources,
+    save,
+    source_argument,
+)
 
 
 @click.command("append")
@@ -15,8 +23,8 @@ from aggarray.cli._common import bar, json_option, open_source, opening_options,
 def command(index: str, source: tuple[str, ...], as_json: bool, opening: dict[str, Any]) -> None:
     """Add the files of SOURCE to an INDEX.
 
-    Only new or changed files are read.
+    This reads only new and changed files.
     """
-    agg = open_source((index,), opening=opening).append(list(source), progress=bar())
-    with sparing(index, source, agg):
+    agg = open_source((index,), opening=opening).append(list(source), progress=progress_bar())
+    with protected_sources(index, source, agg):
         save(agg, index, as_json, **agg._provenance.how)

@@ -1,4 +1,4 @@
-"""What is wrong with an index or files? ``aggarray check``."""
+"""Command ``aggarray check``: report problems of an index or files."""
 
 from typing import Any
 
@@ -9,15 +9,14 @@ from aggarray.cli._common import echo_json, json_option, open_source, opening_op
 
 @click.command("check")
 @source_argument
-@click.option(
-    "--checksum", is_flag=True, help="Compare the bytes at both ends of each file too (of a Zarr store: of its metadata)."
-)
+@click.option("--checksum", is_flag=True, help="Also compare checksums of both ends of each file (Zarr: of the metadata).")
 @opening_options
 @json_option
 def command(source: tuple[str, ...], checksum: bool, as_json: bool, opening: dict[str, Any]) -> None:
-    """Look for what is wrong with an index or files.
+    """Report problems of an index or files.
 
-    That is: gaps, holes, repeats, files that are lost, changed or damaged. Exit status 1 where there are problems.
+    Problems are gaps, holes, duplicates, and files that are missing, changed or damaged. The exit status is 1 if there are
+    problems.
     """
     from aggarray.display import facts
 

@@ -1,4 +1,4 @@
-"""How does a shell learn to complete commands, options, variables and dimensions? By the script that this prints."""
+"""Command ``aggarray completion``: print a completion script for a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -13,6 +13,6 @@ def command(ctx: click.Context, shell: str) -> None:
     For bash: eval "$(aggarray completion bash)" in ~/.bashrc; for zsh the same with zsh in ~/.zshrc; for fish:
     aggarray completion fish > ~/.config/fish/completions/aggarray.fish
     """
-    made = get_completion_class(shell)
-    if made is not None:
-        click.echo(made(ctx.find_root().command, {}, "aggarray", "_AGGARRAY_COMPLETE").source())
+    completion = get_completion_class(shell)
+    if completion is not None:
+        click.echo(completion(ctx.find_root().command, {}, "aggarray", "_AGGARRAY_COMPLETE").source())

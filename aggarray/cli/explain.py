@@ -1,4 +1,4 @@
-"""How were files joined, and why not others? ``aggarray explain``."""
+"""Command ``aggarray explain``: show how files were joined, and why others were not."""
 
 import json
 import os
@@ -15,42 +15,43 @@ from aggarray.cli._common import json_option, open_source, opening_options, rule
 @rules_options
 @opening_options
 @json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **how: Any) -> None:
-    """Say how the arrays of SOURCE were joined, and why not others.
+def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Explain how the arrays of SOURCE were joined, or why not.
 
-    Also what is conformed on reading, what was skipped, and what is missing.
+    The output includes conversions on reading, skipped files and missing parts.
 
-    Exit status 1 where there are problems: gaps, holes, repeated files, files that cannot be read.
+    The exit status is 1 if there are problems: gaps, holes, duplicate files, unreadable files.
     """
     from aggarray.display import facts
 
-    found = facts.explanation(open_source(source, variables, **how))
-    click.echo(json.dumps(found, indent=2) if as_json else _explained(found))
-    if found["problems"]:
+    explanation = facts.explanation(open_source(source, variables, **arguments))
+    click.echo(json.dumps(explanation, indent=2) if as_json else _format_explanation(explanation))
+    if explanation["problems"]:
         raise SystemExit(1)
 
 
-def _explained(found: dict[str, Any]) -> str:
-    """Return an explanation as text: arrays, what stayed apart, what was skipped, what is wrong."""
+def _format_explanation(explanation: dict[str, Any]) -> str:
+    """Return an explanation as text: arrays, refusals, skipped files, problems."""
     from aggarray.display.facts import printable
 
-    lines = [line for array in found["arrays"] for line in [*_explained_array(array), ""]]
-    if found["refusals"]:
-        apart = (f"  {' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in found["refusals"])
-        lines += ["stayed apart", *map(printable, apart), ""]
-    if found["skipped"]:
+    lines = [line for array in explanation["arrays"] for line in [*_array_lines(array), ""]]
+    if explanation["refusals"]:
+        refusals = explanation["refusals"]
+        reasons = (f"  {' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in refusals)
+        lines += ["not joined", *map(printable, reasons), ""]
+    if explanation["skipped"]:
         names = (
             f"  {s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}"
-            for s in found["skipped"]
+            for s in explanation["skipped"]
         )
         lines += ["skipped", *map(printable, names), ""]
-    if found["problems"]:
-        lines += ["problems", *(printable(f"  [{p['kind']}] {p['message']}") for p in found["problems"])]
+    if explanation["problems"]:
+        lines += ["problems", *(printable(f"  [{p['kind']}] {p['message']}") for p in explanation["problems"])]
     return "\n".join(lines).rstrip()
 
 
-def _explained_array(array: dict[str, Any]) -> list[str]:
-    """Return the lines on one array: its shape, its partitions, its time range and what reading conforms."""
+def _array_lines(array: dict[str, Any]) -> list[str]:
+    """Return the lines of one array: shape, partitions, time range and conversions."""
     from aggarray.aggregate.differences import common_folder
     from aggarray.display.facts import printable, table
 
@@ -61,7 +62,7 @@ def _explained_array(array: dict[str, Any]) -> list[str]:
     count = " x ".join(f"{n} {d}" for d, n in zip(matrix["dimensions"], matrix["shape"], strict=True)) or "1"
     holes = f", {matrix['missing']} missing" if matrix["missing"] else ""
     folder = common_folder(array["paths"])
-    files = f"{array['files']} files in {folder or 'several places'}" if array["files"] != 1 else array["paths"][0]
+    files = f"{array['files']} files in {folder or 'several folders'}" if array["files"] != 1 else array["paths"][0]
     lines.append(printable(f"  partitions {count}{holes}, from {files if array['files'] else 'memory'}"))
     if array["time"]:
         lines.append(f"  time {' to '.join(dict.fromkeys(array['time']))}")

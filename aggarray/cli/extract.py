@@ -1,4 +1,4 @@
-"""How do values get out of many files into one? ``aggarray extract``."""
+"""Command ``aggarray extract``: write a selection to one Zarr store or netCDF file."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,16 +6,16 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import (
-    EXTRACTED,
-    bar,
+    EXTRACT_SUFFIXES,
     check_output,
-    chosen,
-    distinct,
     echo_json,
     json_option,
     open_source,
     opening_options,
     pairs,
+    progress_bar,
+    require_distinct,
+    select_where,
     source_argument,
     variables_option,
     where_option,
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the output; BadParameter unless its name says what is to be written."""
-    if not value.lower().endswith(EXTRACTED):
-        raise click.BadParameter(f"{value!r}: give a name that ends with .zarr or .nc: it decides what is written")
+    """Return the output; raises BadParameter unless its suffix is one of a known format."""
+    if not value.lower().endswith(EXTRACT_SUFFIXES):
+        raise click.BadParameter(f"{value!r} has no known suffix; give a name that ends with .zarr or .nc")
     return value
 
 
@@ -45,9 +45,12 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
     help="Keep these labels: A:B (both included), A,B,C or one (repeatable).",
     shell_complete=dimensions_of,
 )
-@click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label serves one that is not there.")
+@click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label replaces a missing one.")
 @click.option(
-    "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="How far away --method may go: 0.5, 12h, time=1D (repeatable)."
+    "--tolerance",
+    multiple=True,
+    metavar="[DIM=]LIMIT",
+    help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable).",
 )
 @where_option
 @click.option(
@@ -57,46 +60,41 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
     metavar="OUT.zarr|OUT.nc",
     type=click.Path(),
     callback=_checked_output,
-    help="What to write.",
+    help="The Zarr store or netCDF file to write.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 @opening_options
 @json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, output: str, **how: Any) -> None:
-    """Write a part of SOURCE to one Zarr store or netCDF file.
+def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, output: str, **arguments: Any) -> None:
+    """Write a selection of SOURCE to one Zarr store or netCDF file.
 
-    In bounded memory. A run that was stopped goes on where it was when it is started again.
+    Memory is bounded. A run that was interrupted resumes when it is started again.
     """
     from aggarray.display.facts import printable
     from aggarray.export.extract import extract
 
-    labels, near = _labels.parse(how["sel"]), _labels.near_of(how["method"], how["tolerance"])
-    where = pairs(how["where"], "--where", "NAME=VALUE")
-    opened = open_source(source, variables, how["opening"])
+    labels, inexact = _labels.parse(arguments["sel"]), _labels.parse_inexact(arguments["method"], arguments["tolerance"])
+    where = pairs(arguments["where"], "--where", "NAME=VALUE")
+    opened = open_source(source, variables, arguments["opening"])
     try:
         check_output(output, source, opened)
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
-    agg = chosen(opened, where)
-    found = _labels.select_all(distinct(list(agg), "by --where NAME=VALUE"), labels, near)
-    done = extract(found, output, exists="overwrite" if how["overwrite"] else "raise", progress=bar())
+    arrays = require_distinct(list(select_where(opened, where)), "by --where NAME=VALUE")
+    selection = _labels.select_all(arrays, labels, inexact)
+    done = extract(selection, output, exists="overwrite" if arguments["overwrite"] else "raise", progress=progress_bar())
     if as_json:
-        echo_json(facts_of(done, found))
+        shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}
+        counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged}
+        echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
     else:
-        click.echo(printable(said_of(done, found)))
+        click.echo(printable(describe_extract(done, selection)))
 
 
-def facts_of(done: "Extracted", arrays: "list[MasterArray]") -> dict[str, Any]:
-    """Return what was extracted, as JSON can hold it."""
-    shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in arrays}
-    rest = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged}
-    return {"output": done.path, "arrays": shapes, "variables": list(done.variables), **rest}
-
-
-def said_of(done: "Extracted", arrays: "list[MasterArray]") -> str:
-    """Say in a line what was extracted."""
+def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:
+    """Return a line about an extract."""
     from aggarray.scan.progress import amount
 
     shapes = ", ".join(f"{a.name} {' x '.join(map(str, a.shape)) or 'scalar'}" for a in arrays)
-    resumed = f", {amount(done.resumed, 'bytes')} of them from a run before" if done.resumed else ""
+    resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
     return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{resumed}"

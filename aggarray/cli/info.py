@@ -1,4 +1,4 @@
-"""Which arrays are there? ``aggarray info``."""
+"""Command ``aggarray info``: list the arrays of a source."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import click
 
 from aggarray.cli._common import (
     echo_json,
+    echo_notes,
     json_option,
-    notes,
     open_source,
     opening_options,
     rules_options,
@@ -22,20 +22,20 @@ from aggarray.cli._common import (
 @rules_options
 @opening_options
 @json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **how: Any) -> None:
+def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
     """List the arrays of SOURCE.
 
-    SOURCE: an index, files, folders or quoted patterns such as 'data/**/*.nc'.
+    SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'.
     """
     from aggarray.display import facts
 
-    agg = open_source(source, variables, **how)
-    found = facts.aggregation_facts(agg)
+    agg = open_source(source, variables, **arguments)
+    arrays = facts.aggregation_facts(agg)
     if as_json:
-        echo_json(found)
+        echo_json(arrays)
         return
-    rows, repeated = [], any(fact["which"] for fact in found)
-    for fact in found:
+    rows, repeated = [], any(fact["which"] for fact in arrays)
+    for fact in arrays:
         matrix = (
             " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True))
             or "1"
@@ -55,4 +55,4 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
         )
     which = ["which"] if repeated else []
     click.echo(facts.table(rows, ["name", *which, "dimensions", "type", "units", "partitions", "time range"]))
-    notes(agg, "aggarray explain says why")
+    echo_notes(agg, "run aggarray explain for the reasons")

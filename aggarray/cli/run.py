@@ -1,44 +1,44 @@
-"""How is an archive kept up to date by a machine? ``aggarray run JOB.toml``: what has changed is done, and nothing else."""
+"""Command ``aggarray run``: bring the outputs of a job file up to date."""
 
 import contextlib
 from collections.abc import Iterator
 
 import click
 
-from aggarray.cli._common import echo_json, json_option, made_rules
+from aggarray.cli._common import echo_json, json_option, make_rules
 from aggarray.errors import AggarrayError
 
 
 @click.command("run")
 @click.argument("job", type=click.Path())
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and touch nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the steps without carrying them out.")
 @json_option
 def command(job: str, dry_run: bool, as_json: bool) -> None:
-    """Carry out the job that a TOML file describes.
+    """Carry out the job of a TOML file.
 
-    Inputs, rules, an index, extracts and checks. What is up to date already is left as it is. Exit status: 0 done,
-    1 problems or errors, 2 a wrong job file.
+    A job has inputs, rules, an index, extracts, pages and checks. Outputs that are up to date are not written again. The exit
+    status is 0 on success, 1 for problems and errors, 2 for an invalid job file.
     """
     from aggarray.cli._job import read_job
     from aggarray.cli._running import Run
 
-    asked = read_job(job)
-    if asked.rules:
-        made_rules(asked.rules)
-    with _alone(asked.path) if not dry_run else contextlib.nullcontext():
-        run = Run(asked, dry_run, as_json)
-        run.note("start", asked.path, "run" if not dry_run else "would be run")
+    described = read_job(job)
+    if described.rules:
+        make_rules(described.rules)  # raises the error of invalid rules
+    with _locked(described.path) if not dry_run else contextlib.nullcontext():
+        run = Run(described, dry_run, as_json)
+        run.note("start", described.path, "run" if not dry_run else "would be run")
         run.all_steps()
-        run.note("end", asked.path, "problems" if run.failed else "done")
+        run.note("end", described.path, "problems" if run.failed else "done")
     if as_json:
-        echo_json({"job": asked.path, "dry_run": dry_run, "ok": not run.failed, "steps": run.steps})
+        echo_json({"job": described.path, "dry_run": dry_run, "ok": not run.failed, "steps": run.steps})
     if run.failed:
         raise SystemExit(1)
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Hold the job: runs that a clock starts may overlap."""
+def _locked(path: str) -> Iterator[None]:
+    """Lock the job file, because scheduled runs may overlap."""
     from aggarray.storage.locks import LockError, locked_file
 
     with contextlib.ExitStack() as stack:
@@ -46,10 +46,10 @@ def _alone(path: str) -> Iterator[None]:
             file = stack.enter_context(open(path, "rb"))
             stack.enter_context(locked_file(file.fileno(), path, wait=False))
         except BlockingIOError as error:
-            raise AggarrayError(f"{path}: is running already: wait for that to end") from error
+            raise AggarrayError("the job is running already", path=path, hint="wait until it ends") from error
         except LockError as error:
-            raise AggarrayError(f"{path}: cannot be locked: {error}") from error
+            raise AggarrayError(f"cannot be locked: {error}", path=path) from error
         except OSError as error:
-            why = f"{error.strerror}; on a file system without locks its folder has to be writable"
-            raise AggarrayError(f"{path}: cannot be locked: {why}") from error
+            hint = "on a file system without locks, make its folder writable"
+            raise AggarrayError(f"cannot be locked: {error.strerror}", path=path, hint=hint) from error
         yield

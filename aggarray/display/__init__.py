@@ -1,1 +1,1 @@
-"""What people see of arrays: HTML, plots, tables of facts, the report page."""
+"""Display of arrays: HTML, plots, tables of facts, the report page."""

@@ -1,7 +1,7 @@
-"""What does each cell of a partition matrix show, and where is it drawn?
+"""Cells of a partition matrix: their contents and positions in a picture.
 
-Columns over all cells at once, from what is known: no file is touched. Where there are more cells than a picture can show,
-`Cells.fewer` has neighbours share one.
+The columns cover all cells at once, and no file is opened. If there are more cells than a picture can show, `Cells.fewer`
+merges neighbours.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from aggarray.errors import AggarrayError
 from aggarray.formats.templates import text_attribute
 from aggarray.partition.matrix import Matrix
 
-#: In `Cells.files`: values in memory, and no sub-array at all.
-INSIDE, MISSING = -1, -2
-#: A step this much longer than usual is no longer drawn as covered by what lies before it.
-_LONG = 1.5
+#: In `Cells.files`: values in memory, and no sub-array.
+IN_MEMORY, MISSING = -1, -2
+#: A step longer than the usual one by this factor is drawn as a gap.
+_GAP_FACTOR = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """What cells show: arrays that have a dimension for every dimension of the master.
+    """Contents of cells, as arrays with the dimensions of the master.
 
-    ``files``: a code of the references, `INSIDE` or `MISSING`; ``virtual``: is less shown than the whole sub-array;
-    ``holes``: is anything missing; ``templates``: the number of the template, -1 where missing; ``starts``: along each
-    dimension, which partition the cells begin with.
+    ``files``: a code of the references, `IN_MEMORY` or `MISSING`; ``virtual``: whether only a part of the sub-array is shown;
+    ``holes``: whether a partition is missing; ``templates``: the number of the template, -1 if missing; ``starts``: the first
+    partition of the cells along each dimension.
     """
 
     files: np.ndarray
@@ -37,27 +37,27 @@ class Cells:
     starts: tuple[np.ndarray, ...]
 
     def fewer(self, most: Sequence[int]) -> "Cells":
-        """Return at most so many cells along each dimension: each shows a file of those that share it."""
-        kept = [some(n, m) for n, m in zip(self.files.shape, most, strict=True)]
-        shrunk = self._columns
+        """Return at most ``most`` cells along each dimension; a merged cell shows one of its files."""
+        kept = [evenly_spaced(n, m) for n, m in zip(self.files.shape, most, strict=True)]
+        columns = self._columns
         for axis, (first, count) in enumerate(zip(kept, self.files.shape, strict=True)):
             if len(first) < count:
-                ways = (np.maximum, np.logical_or, np.logical_or, np.maximum)
-                found = [way.reduceat(a, first, axis=axis) for way, a in zip(ways, shrunk, strict=True)]
-                shrunk = (found[0], found[1], found[2], found[3])
+                merges = (np.maximum, np.logical_or, np.logical_or, np.maximum)
+                merged = [merge.reduceat(a, first, axis=axis) for merge, a in zip(merges, columns, strict=True)]
+                columns = (merged[0], merged[1], merged[2], merged[3])
         starts = tuple(s[f] for s, f in zip(self.starts, kept, strict=True))
-        return Cells(shrunk[0], shrunk[1], shrunk[2], shrunk[3], starts)
+        return Cells(columns[0], columns[1], columns[2], columns[3], starts)
 
     def plane(self, across: int | None, up: int | None) -> "Cells":
-        """Return what two dimensions show (up, across), the others at their first partition; None: there is no such one."""
+        """Return the cells of two dimensions (up, across), the others at their first partition; None: no such dimension."""
         first = tuple(slice(None) if axis in (across, up) else 0 for axis in range(self.files.ndim))
-        turned = across is not None and up is not None and across < up
-        shown = []
+        transposed = across is not None and up is not None and across < up
+        planes = []
         for column in self._columns:
-            found = column[first].T if turned else column[first]
-            shown.append(found.reshape(1 if up is None else found.shape[0], -1))
+            cells = column[first].T if transposed else column[first]
+            planes.append(cells.reshape(1 if up is None else cells.shape[0], -1))
         starts = [np.zeros(1, np.int64) if axis is None else self.starts[axis] for axis in (up, across)]
-        return Cells(shown[0], shown[1], shown[2], shown[3], tuple(starts))
+        return Cells(planes[0], planes[1], planes[2], planes[3], tuple(starts))
 
     @property
     def _columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -65,7 +65,7 @@ class Cells:
 
 
 def cells_of(array: Any) -> Cells:
-    """Return what the cells of the matrix of an array show."""
+    """Return the cells of the partition matrix of an array."""
     matrix: Matrix = array._matrix
     present = matrix.refs >= 0
     files, templates = np.full(len(present), MISSING, np.int32), np.full(len(present), -1, np.int32)
@@ -77,45 +77,45 @@ def cells_of(array: Any) -> Cells:
 
 
 def _virtual(matrix: Matrix, present: np.ndarray) -> np.ndarray:
-    """Tell per cell whether it shows less than its whole sub-array."""
+    """Return which cells show only a part of their sub-array."""
     references = matrix.references
-    found = np.zeros(len(matrix.refs), bool)
+    virtual = np.zeros(len(matrix.refs), bool)
     cells = np.flatnonzero(present)
     numbers = references.template[matrix.refs[cells]]
     sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in references.templates]
     index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
-    for name in dict.fromkeys((*matrix.dimensions, *(d for one in sizes for d in one))):
-        size = np.array([one.get(name, 1) for one in sizes], np.int64)[numbers]
+    for name in dict.fromkeys((*matrix.dimensions, *(d for by_name in sizes for d in by_name))):
+        size = np.array([by_name.get(name, 1) for by_name in sizes], np.int64)[numbers]
         axis = matrix.dimensions.index(name) if name in matrix.dimensions else None
-        found[cells] |= size != (1 if axis is None else np.diff(matrix.edges[axis])[index[axis]])
-    return found
+        virtual[cells] |= size != (1 if axis is None else np.diff(matrix.edges[axis])[index[axis]])
+    return virtual
 
 
-def some(count: int, most: int) -> np.ndarray:
-    """Return at most so many of ``count`` numbers, evenly.
+def evenly_spaced(count: int, most: int) -> np.ndarray:
+    """Return at most ``most`` of the numbers below ``count``, evenly spaced.
 
-    >>> some(5, 10).tolist(), some(1000, 3).tolist()
+    >>> evenly_spaced(5, 10).tolist(), evenly_spaced(1000, 3).tolist()
     ([0, 1, 2, 3, 4], [0, 333, 666])
     """
     kept = min(count, most)
     return np.arange(kept) * count // max(kept, 1)
 
 
-def shown(array: Any) -> tuple[str, ...]:
-    """Return the partitioned dimensions in the order in which a picture shows them: across, up, then others.
+def displayed_dimensions(array: Any) -> tuple[str, ...]:
+    """Return the partitioned dimensions in the order of a picture: across, up, then others.
 
-    Times run across; without any the last dimension does, as on a map. Nothing partitioned: the dimension that would be.
+    A time dimension comes first, else the last dimension, as on a map. Without partitioned dimensions: the first dimension.
     """
-    several = array.pmdimensions or array.dimensions[:1]
-    times = [d for d in several if d == "time" or times_of(array, d) is not None]
-    first = times[:1] or list(several[-1:])
-    return (*first, *(d for d in several[::-1] if d not in first))
+    partitioned = array.pmdimensions or array.dimensions[:1]
+    times = [d for d in partitioned if d == "time" or times_of(array, d) is not None]
+    first = times[:1] or list(partitioned[-1:])
+    return (*first, *(d for d in partitioned[::-1] if d not in first))
 
 
 def coordinate_of(array: Any, dimension: str) -> Any:
-    """Return the coordinate of a dimension where its values are known without reading a file, else None.
+    """Return the coordinate of a dimension if its values are known without reading a file, else None.
 
-    That of its name; where it is none of time, the one along it whose standard name is ``time``.
+    A coordinate along the dimension with the standard name ``time`` precedes one of its name that is not a time.
     """
     own = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
     named = own.get(dimension)
@@ -127,9 +127,9 @@ def coordinate_of(array: Any, dimension: str) -> Any:
 
 
 def times_of(array: Any, dimension: str) -> Any:
-    """Return the times of a dimension, where they are known, as numbers in the coordinate's own units; None for none.
+    """Return the known times of a dimension as numbers in the units of the coordinate, None without any.
 
-    Increasing and without missing ones: as an axis needs them.
+    They are strictly increasing and finite, as an axis needs them.
     """
     coordinate = coordinate_of(array, dimension)
     if coordinate is None or not is_reference_time(coordinate.units) or coordinate.dtype.kind not in "iuf":
@@ -141,18 +141,17 @@ def times_of(array: Any, dimension: str) -> Any:
     return values if len(values) and np.isfinite(values).all() and (np.diff(values) > 0).all() else None
 
 
-def runs_up(array: Any, dimension: str) -> bool:
-    """Tell whether a picture draws a dimension upwards, as axes of increasing numbers; others run down, as lists do."""
+def is_drawn_upwards(array: Any, dimension: str) -> bool:
+    """Return whether a dimension is drawn upwards, as axes of increasing numbers; others are drawn downwards, as lists."""
     coordinate = coordinate_of(array, dimension)
     forward: bool = array.directions[array.dimensions.index(dimension)]
     return coordinate is not None and coordinate.dtype.kind in "iuf" and forward
 
 
 def spans(edges: np.ndarray, values: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return where partitions begin and end along an axis: at ``values`` where there are any, else at their positions.
+    """Return the begins and ends of partitions along an axis: in ``values`` if given, else in positions.
 
-    A partition ends a usual step after its last value, or at the next one's beginning where that is not much further: what
-    is missing in between stays free.
+    A partition ends one usual step after its last value, or at the begin of the next one if that is near. Gaps stay free.
 
     >>> begin, end = spans(np.array([0, 2, 4]), np.array([0.0, 1.0, 5.0, 6.0]))
     >>> begin.tolist(), end.tolist()
@@ -165,10 +164,10 @@ def spans(edges: np.ndarray, values: np.ndarray | None = None) -> tuple[np.ndarr
     last = edges[1:] - 1
     before = np.where(np.diff(edges) > 1, steps[np.maximum(last - 1, 0)], usual)
     after = np.append(steps, usual)[last]
-    return values[edges[:-1]], values[last] + np.where(after <= _LONG * before, after, np.minimum(before, after))
+    return values[edges[:-1]], values[last] + np.where(after <= _GAP_FACTOR * before, after, np.minimum(before, after))
 
 
 def spans_of(array: Any, dimension: str, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the cells of a dimension that begin with these partitions begin and end along an axis."""
+    """Return the begins and ends of cells along an axis; ``starts``: their first partitions."""
     begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], times_of(array, dimension))
     return begin[starts], end[np.append(starts[1:], len(end)) - 1] if len(starts) else end

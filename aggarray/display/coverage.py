@@ -1,49 +1,59 @@
-"""Which file covers which part of an array? Drawn with matplotlib, which is imported only here and only when used."""
+"""Plot of the files of an array with matplotlib, which is imported on use."""
 
 import os
 from typing import Any
 
 import numpy as np
 
-from aggarray.display.cells import INSIDE, MISSING, Cells, cells_of, coordinate_of, runs_up, shown, spans, times_of
+from aggarray.display.cells import (
+    IN_MEMORY,
+    MISSING,
+    Cells,
+    cells_of,
+    coordinate_of,
+    displayed_dimensions,
+    is_drawn_upwards,
+    spans,
+    times_of,
+)
 from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import AggarrayError, AggregationError
 
-#: More partitions than this along one dimension are not told apart by the eye.
+#: The most partitions along one dimension that the eye can distinguish.
 MOST = 300
-#: Up to so many files have a row each, where partitions lie along one dimension; names are cut.
+#: The most files with a row each, for partitions along one dimension, and the longest names.
 _MOST_ROWS, _LONGEST = 40, 40
 
 
 def plot_coverage(array: Any, ax: Any = None) -> Any:
-    """Draw the partition matrix of a master array: one colour per file, hatched where missing; returns the axes.
+    """Draw the partition matrix of a master array, one colour per file, hatched where missing; return the axes.
 
-    A time runs along x, as dates and to scale, so that gaps stay free; without a time the last partitioned dimension does. Up
-    to 40 files along one dimension have a row each, by name; else the next dimension runs along y. Further dimensions are
-    shown at their first partition. Of more than `MOST` partitions along a dimension neighbours share a cell, and the title
-    says so. No file is read. AggregationError where matplotlib is not installed.
+    The x axis is a time, as dates and to scale, with gaps; without a time it is the last partitioned dimension. Up to 40 files
+    along one dimension have a row each, with their names; otherwise the y axis is the next dimension. Further dimensions are
+    shown at their first partition. If there are more than `MOST` partitions along a dimension, neighbours share a cell, and
+    the title says so. No file is read. Raises AggregationError if matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise AggregationError("plot_coverage needs matplotlib: pip install 'aggarray[plot]'") from error
+        raise AggregationError("plot_coverage needs matplotlib", hint="pip install 'aggarray[plot]'") from error
     if ax is None:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
-    across, up = (*shown(array), None, None)[:2]
+    across, up = (*displayed_dimensions(array), None, None)[:2]
     axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
-    whole = cells_of(array)
-    plane = whole.fewer([MOST if axis in axes else n for axis, n in enumerate(whole.files.shape)]).plane(axes[0], axes[1])
-    left, right = _places(array, across, plane.starts[1])
-    low, high = _places(array, up, plane.starts[0])
+    cells = cells_of(array)
+    plane = cells.fewer([MOST if axis in axes else n for axis, n in enumerate(cells.files.shape)]).plane(axes[0], axes[1])
+    left, right = _positions(array, across, plane.starts[1])
+    low, high = _positions(array, up, plane.starts[0])
     files = np.unique(plane.files[plane.files >= 0])
     rows = files.tolist() if up is None and 1 < len(files) <= _MOST_ROWS else []
     high = high * max(len(rows), 1)
     _draw(ax, plane, (left, right, low, high), rows)
-    drawn = [n for axis, n in enumerate(whole.files.shape) if axis in axes]
+    drawn = [n for axis, n in enumerate(cells.files.shape) if axis in axes]
     shared = int(np.prod([-(-n // MOST) for n in drawn], dtype=int))
-    title = f"{printable(array.name or 'array')}: {np.unique(whole.files[whole.files >= 0]).size} files"
+    title = f"{printable(array.name or 'array')}: {np.unique(cells.files[cells.files >= 0]).size} files"
     ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
     ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
     names = [_name(array, row) for row in rows]
@@ -51,23 +61,23 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     return ax
 
 
-def _draw(ax: Any, plane: Cells, places: tuple[np.ndarray, ...], rows: list[int]) -> None:
-    """Draw the cells of a plane (up, across); ``rows``: the files that have a row each."""
+def _draw(ax: Any, plane: Cells, positions: tuple[np.ndarray, ...], rows: list[int]) -> None:
+    """Draw the cells of a plane (up, across); ``rows``: the files with a row each."""
     from matplotlib.patches import Rectangle
 
-    left, right, low, high = places
+    left, right, low, high = positions
     colours = colours_of(plane.files)
     for i, j in np.ndindex(plane.files.T.shape):
         file = int(plane.files[j, i])
         bottom, top = (rows.index(file), rows.index(file) + 1) if file in rows else (float(low[j]), float(high[j]))
         missing = file == MISSING
-        colour = "none" if missing else "#888888" if file == INSIDE else COLOURS[colours[j, i]]
+        colour = "none" if missing else "#888888" if file == IN_MEMORY else COLOURS[colours[j, i]]
         style = {"hatch": "///", "edgecolor": "grey"} if missing else {"edgecolor": "white", "linewidth": 0.5}
         ax.add_patch(Rectangle((float(left[i]), bottom), float(right[i] - left[i]), top - bottom, facecolor=colour, **style))
 
 
-def _places(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where cells begin and end on an axis: dates for times, else positions."""
+def _positions(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the begins and ends of cells on an axis: dates for times, else positions."""
     if dimension is None:
         return np.zeros(1), np.ones(1)
     dates = _dates(array, dimension)
@@ -76,7 +86,7 @@ def _places(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.n
 
 
 def _dates(array: Any, dimension: str) -> Any:
-    """Return the times of a dimension as matplotlib's numbers, where it can draw them as dates, else None."""
+    """Return the times of a dimension as date numbers of matplotlib, None if it cannot draw them."""
     if times_of(array, dimension) is None:
         return None
     try:
@@ -90,7 +100,7 @@ def _dates(array: Any, dimension: str) -> Any:
 
 
 def _limits(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
-    """Return the ends of an axis, apart even where there is nothing between them."""
+    """Return the limits of an axis, which must differ."""
     low, high = (begin[0], end[-1]) if len(begin) else (0, 0)
     return low, high if high > low else low + 1
 
@@ -99,9 +109,9 @@ def _name(array: Any, file: int) -> str:
     return shortened(printable(os.path.basename(str(array._matrix.references.uris[file]).rstrip("/"))), _LONGEST)
 
 
-def _label(ax: Any, array: Any, shown: tuple[str | None, ...], names: list[str]) -> None:
-    """Name the axes; ``names``: those of rows, from below."""
-    for dimension, axis in zip(shown, (ax.xaxis, ax.yaxis), strict=True):
+def _label(ax: Any, array: Any, dimensions: tuple[str | None, ...], names: list[str]) -> None:
+    """Label the axes; ``names``: those of rows, from below."""
+    for dimension, axis in zip(dimensions, (ax.xaxis, ax.yaxis), strict=True):
         if dimension is not None:
             axis.set_label_text(printable(dimension), parse_math=False)
             if _dates(array, dimension) is not None:
@@ -109,7 +119,7 @@ def _label(ax: Any, array: Any, shown: tuple[str | None, ...], names: list[str])
     if names:
         ax.set_yticks(np.arange(len(names)) + 0.5, names, fontsize="small", parse_math=False)
         ax.yaxis.set_inverted(True)
-    elif shown[1] is None:
+    elif dimensions[1] is None:
         ax.yaxis.set_visible(False)
-    elif not runs_up(array, shown[1]) and coordinate_of(array, shown[1]) is not None:
+    elif not is_drawn_upwards(array, dimensions[1]) and coordinate_of(array, dimensions[1]) is not None:
         ax.yaxis.set_inverted(True)

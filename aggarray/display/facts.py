@@ -1,7 +1,7 @@
-"""What can be said of an array in plain data, for people and for scripts?
+"""Facts of arrays and aggregations as plain data, for output as text or JSON.
 
-`array_facts` gives what `aggarray info` prints; `conformed` lists in what the sub-arrays differ from their master, and so
-what reading them changes.
+`array_facts` returns the data of `aggarray info`; `conformed` lists the differences between sub-arrays and their master, which
+reading converts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ from aggarray.partition.matrix import Template
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """One way in which sub-arrays differ from their master: ``kind``, both sides in words, how many, and an example file."""
+    """Difference between sub-arrays and their master: ``kind``, both sides in words, a count, and an example file."""
 
     kind: str
     found: str
@@ -37,7 +37,7 @@ class Conformance:
 
 
 def conformed(array: MasterArray) -> list[Conformance]:
-    """List the differences between the sub-arrays of an array and the array itself, most frequent first."""
+    """Return the differences between the sub-arrays of an array and the array, most frequent first."""
     array = flat_of(array)
     references = array._matrix.references
     used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
@@ -48,12 +48,12 @@ def conformed(array: MasterArray) -> list[Conformance]:
         for difference in differences(references.templates[number], array):
             count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
             counts[difference] = (count + len(rows), example)
-    found = [Conformance(*difference, count, example) for difference, (count, example) in counts.items()]
-    return sorted(found, key=lambda c: (-c.count, c.kind))
+    conformances = [Conformance(*difference, count, example) for difference, (count, example) in counts.items()]
+    return sorted(conformances, key=lambda c: (-c.count, c.kind))
 
 
 def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
-    """Yield (kind, sub-array's, master's) for everything in which a template differs from its master."""
+    """Yield (kind, value of the sub-array, value of the master) for each difference between a template and its master."""
     encoding = template.encoding
     units, calendar = template.units_in(array.units, array.calendar)
     if units != array.units:
@@ -63,12 +63,13 @@ def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, s
     if [d for d in template.dimensions if d in array.dimensions] != [d for d in array.dimensions if d in template.dimensions]:
         yield "dimension order", " ".join(template.dimensions), " ".join(array.dimensions)
     for dimension in set(template.dimensions) ^ set(array.dimensions):
-        here, there = ("without", "with") if dimension in array.dimensions else ("with", "without")
-        yield "size-1 dimension", f"{here} {dimension}", f"{there}"
-    ways = dict(zip(array.dimensions, array.directions, strict=True))
+        in_file, in_array = ("without", "with") if dimension in array.dimensions else ("with", "without")
+        yield "size-1 dimension", f"{in_file} {dimension}", f"{in_array}"
+    directions = dict(zip(array.dimensions, array.directions, strict=True))
+    names = {True: "increasing", False: "decreasing"}
     for dimension, forward in zip(template.dimensions, template.directions, strict=True):
-        if ways.get(dimension, forward) != forward:
-            yield "direction", f"{dimension} {_way(forward)}", _way(not forward)
+        if directions.get(dimension, forward) != forward:
+            yield "direction", f"{dimension} {names[forward]}", names[not forward]
     if encoding.packed:
         scale, offset = (1 if f is None else f for f in (encoding.scale_factor, encoding.add_offset or 0))
         yield "packing", f"{encoding.viewed} x {scale:.7g} + {offset:.7g}", f"{encoding.dtype}"
@@ -81,25 +82,21 @@ def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, s
 
 
 def _number(value: Any) -> str:
-    """Return a missing value as people write it."""
+    """Return a missing value as text."""
     if isinstance(value, str):
         return repr(value)
     return "NaN" if value != value else f"{value:g}"
 
 
-def _way(forward: bool) -> str:
-    return "increasing" if forward else "decreasing"
-
-
 def files_of(array: MasterArray) -> list[str]:
-    """Return the files that serve an array, sorted."""
+    """Return the files of an array, sorted."""
     references = array._matrix.references
     codes = np.unique(references.uri[np.unique(array._matrix.refs[array._matrix.refs >= 0])])
     return sorted(str(references.uris[code]) for code in codes if code >= 0)
 
 
 def time_range(array: MasterArray) -> tuple[str, str] | None:
-    """Return the first and last time of an array as ISO text, None where it has no time coordinate."""
+    """Return the first and last time of an array as ISO text, None without a time coordinate."""
     for coordinate in array.coords.values():
         if coordinate.ndim <= 1 and is_reference_time(coordinate.units) and _is_time(coordinate, array):
             try:
@@ -126,7 +123,7 @@ def _iso(time: Any) -> str:
 
 
 def array_facts(array: MasterArray) -> dict[str, Any]:
-    """Return what `aggarray info` says of an array, as JSON can hold it."""
+    """Return the data of `aggarray info` for an array, for JSON."""
     paths = files_of(array)
     return {
         "name": array.name,
@@ -151,12 +148,12 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
 
 
 def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
-    """Return the facts of every array; ``which`` is what tells it from others of its name, "" where there is none."""
+    """Return the facts of every array; ``which`` distinguishes arrays of the same name, "" if not needed."""
     return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
-    """Return what `aggarray explain` says: arrays with what is conformed, refusals, what was skipped, and problems."""
+    """Return the data of `aggarray explain`: arrays with conversions, refusals, skipped files, and problems."""
     fields = ("kind", "found", "master", "count", "example")
     arrays = [{**facts, "conformed": _rows(conformed(a), fields)} for a, facts in zip(agg, aggregation_facts(agg), strict=True)]
     return {
@@ -168,12 +165,12 @@ def explanation(agg: Aggregation) -> dict[str, Any]:
 
 
 def problem_facts(report: Report) -> list[dict[str, Any]]:
-    """Return the problems of a report, as JSON can hold them."""
+    """Return the problems of a report, for JSON."""
     return _rows(report.problems, ("kind", "file", "message"))
 
 
 def file_count(agg: Aggregation) -> int:
-    """Return how many files serve the arrays of an aggregation."""
+    """Return the number of files of an aggregation."""
     return len({str(uri) for array in agg for uri in array._matrix.references.uris})
 
 
@@ -186,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 class DistributionRequest(NamedTuple):
-    """How an array is to be distributed: over a grid, 'b' or 'c' for each dimension (None: blocks), or whole partitions.
+    """Requested distribution: a grid, 'b' or 'c' for each dimension (None: blocks), or whole partitions.
 
     Dimensions that are not mentioned are not divided.
     """
@@ -197,70 +194,72 @@ class DistributionRequest(NamedTuple):
     partitions: str | None = None
 
 
-def distributed(array: MasterArray, wanted: DistributionRequest) -> Distribution:
-    """Return the distribution that is wanted of an array; ProtocolError where it does not fit."""
-    types = (wanted.dist or "").replace(",", "").replace(" ", "")
+def make_distribution(array: MasterArray, request: DistributionRequest) -> Distribution:
+    """Return the requested distribution of an array; raises ProtocolError if it does not fit."""
+    types = (request.dist or "").replace(",", "").replace(" ", "")
     if len(types) > array.ndim:
-        raise ProtocolError(f"dist {wanted.dist!r} for {array.ndim} dimensions: give one letter for each at most")
-    grid = (*wanted.grid, *[1] * array.ndim)[: array.ndim]
-    # Rows are of different lengths: whoever does not say how gets about as many samples as others.
-    whole = isinstance(array, RaggedMasterArray) and wanted.dist is None and wanted.block_size is None
-    if wanted.partitions is not None or whole:
-        return Distribution.from_partitions(array, grid, balance=wanted.partitions or "contiguous")
+        what = f"dist {request.dist!r} has {len(types)} letters for {array.ndim} dimensions"
+        raise ProtocolError(what, hint="give at most one letter per dimension")
+    grid = (*request.grid, *[1] * array.ndim)[: array.ndim]
+    # By default, rows of different lengths are balanced by samples.
+    by_samples = isinstance(array, RaggedMasterArray) and request.dist is None and request.block_size is None
+    if request.partitions is not None or by_samples:
+        return Distribution.from_partitions(array, grid, balance=request.partitions or "contiguous")
     types = types.ljust(array.ndim, "b")
     cyclic = [d for d, letter in enumerate(types) if letter == "c"]
-    if wanted.block_size and not cyclic:
-        raise ProtocolError(f"block_size {wanted.block_size} without a cyclic dimension: leave it out, or name one 'c' in dist")
-    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, wanted.block_size or 1))
+    if request.block_size and not cyclic:
+        what = f"block_size {request.block_size} without a cyclic dimension"
+        raise ProtocolError(what, hint="leave it out, or give a 'c' in dist")
+    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, request.block_size or 1))
 
 
-def distribution_facts(array: MasterArray, wanted: DistributionRequest, version: str) -> dict[str, Any]:
-    """Return what `aggarray distribute` says: the array, the process grid, and the dim_data of every rank in that version.
+def distribution_facts(array: MasterArray, request: DistributionRequest, version: str) -> dict[str, Any]:
+    """Return the data of `aggarray distribute`: the array, the process grid, and the dim_data of every rank in a version.
 
-    ``samples``: of every rank of a ragged array the dim_data of its samples, which it exports.
+    ``samples``: the dim_data of the samples of a ragged array, which every rank exports.
     """
-    found = distributed(array, wanted)
-    samples = sample_distribution(found, array.offsets) if isinstance(array, RaggedMasterArray) else None
+    distribution = make_distribution(array, request)
+    samples = sample_distribution(distribution, array.offsets) if isinstance(array, RaggedMasterArray) else None
     ranks = [
         {
             "rank": rank,
-            "coords": list(found.coords(rank)),
-            "local_shape": list(found.local_shape(rank)),
-            "dim_data": _dim_data(found, rank, version),
+            "coords": list(distribution.coords(rank)),
+            "local_shape": list(distribution.local_shape(rank)),
+            "dim_data": _dim_data(distribution, rank, version),
             **({} if samples is None else {"samples": _dim_data(samples, rank, version)}),
         }
-        for rank in range(found.nprocs)
+        for rank in range(distribution.nprocs)
     ]
-    about = {"name": array.name, "dimensions": list(array.dimensions), "shape": list(array.shape), "grid": list(found.grid)}
-    return {**about, "version": version, "ranks": ranks}
+    head = {"name": array.name, "dimensions": list(array.dimensions), "shape": list(array.shape)}
+    return {**head, "grid": list(distribution.grid), "version": version, "ranks": ranks}
 
 
-def section_rows(found: dict[str, Any]) -> list[list[str]]:
-    """Return a row for each rank of `distribution_facts`: what it has along each dimension, as Python would slice it."""
-    shown = []
-    for one in found["ranks"]:
-        entries = zip(one["dim_data"], one["local_shape"], strict=True)
-        shape = " x ".join(map(str, one["local_shape"])) or "scalar"
-        samples = [_section(e, e.get("stop", e["size"]) - e.get("start", 0)) for e in one.get("samples", ())]
-        shown.append([str(one["rank"]), *(_section(e, n) for e, n in entries), shape, *samples])
-    return shown
+def section_rows(facts: dict[str, Any]) -> list[list[str]]:
+    """Return a row for each rank of `distribution_facts`: its section along each dimension, in the notation of slices."""
+    rows = []
+    for rank in facts["ranks"]:
+        entries = zip(rank["dim_data"], rank["local_shape"], strict=True)
+        shape = " x ".join(map(str, rank["local_shape"])) or "scalar"
+        samples = [_section(e, e.get("stop", e["size"]) - e.get("start", 0)) for e in rank.get("samples", ())]
+        rows.append([str(rank["rank"]), *(_section(e, n) for e, n in entries), shape, *samples])
+    return rows
 
 
-def _dim_data(found: Distribution, rank: int, version: str) -> list[dict[str, Any]]:
-    return [{k: _listed(v) for k, v in entry.items()} for entry in found.dim_data(rank, version)]
+def _dim_data(distribution: Distribution, rank: int, version: str) -> list[dict[str, Any]]:
+    return [{k: _listed(v) for k, v in entry.items()} for entry in distribution.dim_data(rank, version)]
 
 
 def _section(entry: dict[str, Any], extent: int) -> str:
-    """Return in a few words what a dimension dictionary says."""
-    kind = entry["dist_type"]
+    """Return a dimension dictionary in the notation of slices."""
+    dist_type = entry["dist_type"]
     if not extent:
-        return f"{kind} nothing"
-    if kind == "u":
+        return f"{dist_type} nothing"
+    if dist_type == "u":
         first = ", ".join(map(str, entry["indices"][:4]))
         return f"u {first}{', ...' if extent > 4 else ''}"
-    if kind == "n":
+    if dist_type == "n":
         return f"n 0:{entry['size']}"
-    if kind == "c":
+    if dist_type == "c":
         block = entry.get("block_size", 1)
         return f"c {entry['start']}::{entry['proc_grid_size'] * block}" + (f" in blocks of {block}" if block > 1 else "")
     return f"b {entry['start']}:{entry['stop']}"
@@ -271,7 +270,7 @@ def _listed(value: Any) -> Any:
 
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
-    """Lay out rows under a head, columns aligned."""
+    """Return rows under a head as text with aligned columns."""
     # promise: escape-tables
     cells = [[*map(printable, head)], *([cell(item) for item in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]

@@ -1,7 +1,7 @@
-"""What does a notebook show of an array, and of an aggregation? A few words, and the partition matrix as a small picture.
+"""HTML of arrays and aggregations for notebooks, with the partition matrix as a small picture.
 
-Plain HTML and SVG that load nothing; colours of text and lines are those of the page around. No file is read: what is not
-known yet is not shown.
+The HTML and SVG load nothing; text and lines have the colours of the surrounding page. No file is read: unknown values are not
+shown.
 """
 
 from collections import defaultdict
@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.display.cells import INSIDE, MISSING, cells_of, runs_up, shown, spans_of
+from aggarray.display.cells import IN_MEMORY, MISSING, cells_of, displayed_dimensions, is_drawn_upwards, spans_of
 from aggarray.display.markup import escaped, shortened
 from aggarray.display.ownership import COLOURS
 
-#: Of so few files each has a colour by its rank, of more by its place.
+#: Up to this number, files are coloured in their order, otherwise by their position.
 _FEW = 16
-#: Cells are drawn this wide and high at least, in pixels.
+#: The least width and height of cells in pixels.
 _LEAST = 5
-#: More arrays, reasons, attributes than this are counted only; longer values are cut.
+#: The most rows of arrays, reasons and attributes, and the longest values; the rest is cut.
 _MOST_ROWS, _LONGEST = 50, 300
-#: Text has the notebook's own colours, whether it is light or dark.
+#: Text has the colours of the notebook, light or dark.
 _STYLE = """<style>
 .aggarray-shown { color: var(--jp-content-font-color0, var(--vscode-editor-foreground, inherit)); line-height: 1.5; }
 .aggarray-shown table { border-collapse: collapse; margin: .3em 0; }
@@ -34,7 +34,7 @@ _STYLE = """<style>
 
 
 def array_html(array: Any) -> str:
-    """Return what a notebook shows of a master array: parameters, the matrix of partitions, coordinates and attributes.
+    """Return the HTML of a master array: parameters, the matrix of partitions, coordinates and attributes.
 
     No file is read.
     """
@@ -46,11 +46,11 @@ def array_html(array: Any) -> str:
         _details(f"Attributes ({len(array.attrs)})", list(array.attrs.items())),
         _details(f"Attributes of the files ({len(array.file_attrs)})", list(array.file_attrs.items())),
     ]
-    return _shown(lines)
+    return _wrapped(lines)
 
 
 def aggregation_html(arrays: Sequence[Any], which: Sequence[str], refusals: Sequence[Any], skipped: Sequence[Any]) -> str:
-    """Return what a notebook shows of an aggregation; ``which``: what tells each array from others of its name.
+    """Return the HTML of an aggregation; ``which``: text that distinguishes arrays of the same name.
 
     No file is read.
     """
@@ -64,18 +64,18 @@ def aggregation_html(arrays: Sequence[Any], which: Sequence[str], refusals: Sequ
         f"<b>{len(arrays)} array{'s' * (len(arrays) != 1)}</b>",
         f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else "",
         f"... and {more} more" if more > 0 else "",
-        _details(f"Stayed apart ({len(refusals)})", [(r.rule, r.reason) for r in refusals]),
+        _details(f"Not joined ({len(refusals)})", [(r.rule, r.reason) for r in refusals]),
         _details(f"Skipped ({len(skipped)})", [(s.variable or "file", f"{s.file}: {s.reason}") for s in skipped]),
     ]
-    return _shown(lines)
+    return _wrapped(lines)
 
 
-def _shown(lines: Sequence[str]) -> str:
+def _wrapped(lines: Sequence[str]) -> str:
     return f'<div class="aggarray-shown">{_STYLE}{"".join(f"<div>{line}</div>" for line in lines if line)}</div>'
 
 
 def _details(title: str, pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return a table that unfolds, "" where there is nothing in it."""
+    """Return a table that unfolds, "" without rows."""
     if not pairs:
         return ""
     rows = [
@@ -98,44 +98,44 @@ def words(array: Any) -> str:
 
 
 def partition_words(array: Any) -> str:
-    """Return in one line what an array is made of: partitions along which dimensions, how many are missing, files."""
+    """Return the partitions, files, virtual and missing parts of an array in one line."""
     cells = cells_of(array)
     counts = " x ".join(f"{n} {d}" for d, n in zip(array.pmdimensions, array.pmshape, strict=True)) or "1"
     files = np.unique(cells.files[cells.files >= 0]).size
-    found = [f"partitions: {counts}", f"{files} file{'s' * (files != 1)}" if files else "in memory"]
+    facts = [f"partitions: {counts}", f"{files} file{'s' * (files != 1)}" if files else "in memory"]
     for count, what in ((int(cells.virtual.sum()), "virtual"), (int(cells.holes.sum()), "missing")):
-        found += [f"{count} {what}"] if count else []
-    return ", ".join(found)
+        facts += [f"{count} {what}"] if count else []
+    return ", ".join(facts)
 
 
 def svg(array: Any, width: int = 600, most: int = 96) -> str:
-    """Return the partition matrix as an SVG picture, a colour per file; ``most``: its height in pixels, at most.
+    """Return the partition matrix as an SVG picture, a colour per file; ``most``: the greatest height in pixels.
 
-    White lines mark virtual partitions, crosses missing ones; times are drawn to scale, so that gaps stay free. Of more
-    partitions than can be told apart, neighbours share a cell. Dimensions beyond two are shown at their first partition.
+    White lines mark virtual partitions, crosses missing ones; times are drawn to scale, with gaps. If there are too many
+    partitions, neighbours share a cell. Dimensions beyond two are shown at their first partition.
     """
-    # What partitions are those of: the samples of a ragged array.
+    # The partitions of a ragged array are those of its samples.
     array = getattr(array, "flat", array)
-    across, up = (*shown(array), None, None)[:2]
+    across, up = (*displayed_dimensions(array), None, None)[:2]
     axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
     limits = [{axes[0]: width // _LEAST, axes[1]: most // _LEAST}.get(axis, n) for axis, n in enumerate(array._matrix.cells)]
     plane = cells_of(array).fewer(limits).plane(axes[0], axes[1])
     row = min(max(most / max(len(plane.files), 1), _LEAST), 24.0)
     begin, end = (ends * width for ends in _ends(array, across, plane.starts[1]))
-    upward = up is not None and runs_up(array, up)
+    upward = up is not None and is_drawn_upwards(array, up)
     colours = colours_of(plane.files)
     shapes: dict[str, list[str]] = {}
     for j, i in np.ndindex(*plane.files.shape):
         top = row * (len(plane.files) - 1 - j if upward else j)
         box = _Box(float(begin[i]), top, max(end[i] - begin[i], 0.5), row)
         if plane.files[j, i] != MISSING:
-            colour = "#888" if plane.files[j, i] == INSIDE else COLOURS[colours[j, i]]
+            colour = "#888" if plane.files[j, i] == IN_MEMORY else COLOURS[colours[j, i]]
             shapes.setdefault(f'fill="{colour}"', []).append(box.filled)
             if plane.virtual[j, i]:
                 shapes.setdefault('stroke="#fff"', []).append(box.rising)
         if plane.holes[j, i]:
             shapes.setdefault('stroke="#888" fill="none"', []).append(f"{box.filled}{box.rising}{box.falling}")
-    # Lines come last, over the colours.
+    # Lines come last, above the colours.
     drawn = [f'<path {style} d="{"".join(shapes[style])}"/>' for style in sorted(shapes, key=lambda s: s.startswith("stroke"))]
     height = row * len(plane.files)
     size = f'width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}"'
@@ -144,45 +144,45 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
 
 
 def colours_of(files: np.ndarray) -> np.ndarray:
-    """Return the number of the colour of each cell of a plane (up, across): a file has one, neighbours differ if they can.
+    """Return the colour number of each cell of a plane (up, across): one per file, different for neighbours if possible.
 
     >>> colours_of(np.array([[7, 7, 9], [8, 9, 9]])).tolist()
     [[0, 0, 1], [2, 1, 1]]
     """
-    found, places, codes = np.unique(files, return_index=True, return_inverse=True)
+    distinct, positions, codes = np.unique(files, return_index=True, return_inverse=True)
     codes = codes.reshape(files.shape)
-    if len(found) <= _FEW:
-        colours = np.argsort(np.argsort(np.where(found < 0, files.size, places))) % len(COLOURS)
+    if len(distinct) <= _FEW:
+        colours = np.argsort(np.argsort(np.where(distinct < 0, files.size, positions))) % len(COLOURS)
     else:
-        up, across = np.divmod(places, max(files.shape[1], 1))
+        up, across = np.divmod(positions, max(files.shape[1], 1))
         colours = (across + 3 * up) % len(COLOURS)
     sides = [(codes[:, :-1], codes[:, 1:]), (codes[:-1], codes[1:])]
     pairs = np.concatenate([np.stack([a.ravel(), b.ravel()], 1) for a, b in sides])
-    pairs = pairs[(found[pairs[:, 0]] >= 0) & (found[pairs[:, 1]] >= 0) & (pairs[:, 0] != pairs[:, 1])]
+    pairs = pairs[(distinct[pairs[:, 0]] >= 0) & (distinct[pairs[:, 1]] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     if (colours[pairs[:, 0]] == colours[pairs[:, 1]]).any():
-        _set_apart(colours, pairs)
-    shown: np.ndarray = colours[codes]
-    return shown
+        _recolour(colours, pairs)
+    by_cell: np.ndarray = colours[codes]
+    return by_cell
 
 
-def _set_apart(colours: np.ndarray, pairs: np.ndarray) -> None:
-    """Give files that have the colour of a neighbour another, the rarest that is free; ``pairs``: of neighbours."""
-    beside: dict[int, set[int]] = defaultdict(set)
-    for one, other in pairs.tolist():
-        beside[one].add(other)
-        beside[other].add(one)
+def _recolour(colours: np.ndarray, pairs: np.ndarray) -> None:
+    """Change colours that equal those of a neighbour to the rarest free one, in place; ``pairs``: of neighbours."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for first, second in pairs.tolist():
+        neighbours[first].add(second)
+        neighbours[second].add(first)
     used = np.bincount(colours, minlength=len(COLOURS))
-    for one in sorted(beside):
-        taken = colours[list(beside[one])]
+    for file in sorted(neighbours):
+        taken = colours[list(neighbours[file])]
         free = np.setdiff1d(np.arange(len(COLOURS)), taken)
-        if colours[one] in taken and len(free):
-            used[colours[one]] -= 1
-            colours[one] = free[used[free].argmin()]
-            used[colours[one]] += 1
+        if colours[file] in taken and len(free):
+            used[colours[file]] -= 1
+            colours[file] = free[used[free].argmin()]
+            used[colours[file]] += 1
 
 
 def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the cells along a dimension begin and end, from 0 to 1."""
+    """Return the begins and ends of cells along a dimension, from 0 to 1."""
     if dimension is None or not len(starts):
         return np.zeros(len(starts)), np.ones(len(starts))
     begin, end = spans_of(array, dimension, starts)
@@ -192,7 +192,7 @@ def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.nda
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A cell as paths of SVG: itself, a little smaller than its place, and its diagonals."""
+    """Cell as SVG paths: a box with a margin, and its diagonals."""
 
     left: float
     top: float

@@ -1,4 +1,4 @@
-"""How does text that comes from files get into HTML, or onto a terminal, without doing anything there?"""
+"""Escaping of text from files for HTML and terminals."""
 
 import html
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from aggarray.errors import printable as printable
 
 
 def escaped(text: Any) -> str:
-    """Return text as HTML shows it, in content and in quoted attributes.
+    """Return text escaped for HTML content and quoted attributes.
 
     >>> escaped("<b>'\\n")
     '&lt;b&gt;&#x27;\\\\n'
@@ -17,17 +17,17 @@ def escaped(text: Any) -> str:
 
 
 def shortened(text: Any, most: int) -> str:
-    """Return the text, with its end left out where it is longer than ``most`` characters.
+    """Return text cut to ``most`` characters.
 
     >>> shortened("temperature", 6)
     'tempe…'
     """
-    found = str(text)
-    return found if len(found) <= most else f"{found[: most - 1]}…"
+    text = str(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def table(head: Iterable[Any], rows: Iterable[Iterable[Any]], caption: str) -> str:
-    """Return an HTML table of escaped texts; ``caption`` names it for those who do not see it."""
+    """Return an HTML table of escaped texts; ``caption``: its label for screen readers."""
     top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
     body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     return (

@@ -1,4 +1,4 @@
-"""Which process has which element? Drawn as an SVG picture, by hand: no library is needed, and the text is always the same."""
+"""SVG picture of the owners of elements, reproducible and without a library."""
 
 from collections.abc import Iterator
 
@@ -7,35 +7,36 @@ import numpy as np
 from aggarray.errors import ProtocolError
 from aggarray.maps import Distribution, Map
 
-#: More elements than this along a dimension are not told apart by the eye.
+#: The most elements along a dimension that the eye can distinguish.
 MOST = 64
 #: Side of an element, gap between rows, width of the column of names, in pixels.
 _CELL, _GAP, _NAMES = 24, 8, 72
-#: Told apart from each other, and from a light and a dark page.
+#: Distinguishable from each other, and from a light and a dark page.
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
 
 
 def picture(distribution: Distribution | Map) -> str:
     """Return a picture of a distribution of one or two dimensions, or of a map, as SVG text.
 
-    Of one dimension: who owns each element, and below it the buffer of each process, one cell per element with its global
-    index, pale where it is communication padding. Of two: the rank that owns each element. ProtocolError for more
-    dimensions, or more than 64 elements along one: take a part.
+    One dimension: the owner of each element, and below it the buffer of each process, one cell per element with its global
+    index, pale for communication padding. Two dimensions: the rank that owns each element. Raises ProtocolError for more
+    dimensions, or more than 64 elements along one.
 
     >>> picture(Distribution.regular((6,), "b", (2,)))[:4]
     '<svg'
     """
-    whole = Distribution((distribution,)) if isinstance(distribution, Map) else distribution
-    if not 1 <= len(whole.maps) <= 2 or max(whole.shape, default=0) > MOST or (len(whole.maps) == 1 and whole.nprocs > MOST):
-        raise ProtocolError(f"shape {whole.shape}: a picture has one or two dimensions of up to {MOST} elements; take a part")
-    shapes = list(_strips(whole.maps[0]) if len(whole.maps) == 1 else _plane(whole))
+    d = Distribution((distribution,)) if isinstance(distribution, Map) else distribution
+    if not 1 <= len(d.maps) <= 2 or max(d.shape, default=0) > MOST or (len(d.maps) == 1 and d.nprocs > MOST):
+        what = f"shape {d.shape} is too large for a picture: it has one or two dimensions of up to {MOST} elements"
+        raise ProtocolError(what, hint="take a part")
+    shapes = list(_strips(d.maps[0]) if len(d.maps) == 1 else _plane(d))
     width = max([x + w for x, _, w, *_ in shapes], default=0) + 2
     height = max([y + _CELL for _, y, *_ in shapes], default=0) + 2
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="11" text-anchor="middle">',
         '<rect width="100%" height="100%" fill="white"/>',
-        *(_drawn(*shape) for shape in shapes),
+        *(_shape_svg(*shape) for shape in shapes),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -46,18 +47,18 @@ _Shape = tuple[int, int, int, str | None, bool, str]
 
 
 def _strips(m: Map) -> Iterator[_Shape]:
-    """Yield the dimension by owner, then one row per process: what is in its buffer, in its order."""
+    """Yield the dimension by owner, then one row per process: its buffer."""
     labels = np.unique(np.concatenate([m.owned(rank) for rank in range(m.nprocs)]))
     yield 0, 0, _NAMES, None, False, "owner"
-    for place, owner in enumerate(m.owner(labels).tolist()):
-        yield _NAMES + place * _CELL, 0, _CELL, _colour(owner), False, str(owner)
+    for column, owner in enumerate(m.owner(labels).tolist()):
+        yield _NAMES + column * _CELL, 0, _CELL, _colour(owner), False, str(owner)
     for rank in range(m.nprocs):
         top = (rank + 1) * (_CELL + _GAP)
         yield 0, top, _NAMES, None, False, f"process {rank}"
-        own = m.owned_slice(rank)
-        for place, index in enumerate(m.indices(rank).tolist()):
-            padding = not own.start <= place < own.stop
-            yield _NAMES + place * _CELL, top, _CELL, _colour(rank), padding, str(index)
+        owned = m.owned_slice(rank)
+        for column, index in enumerate(m.indices(rank).tolist()):
+            padding = not owned.start <= column < owned.stop
+            yield _NAMES + column * _CELL, top, _CELL, _colour(rank), padding, str(index)
 
 
 def _plane(d: Distribution) -> Iterator[_Shape]:
@@ -74,7 +75,7 @@ def _colour(rank: int) -> str:
     return COLOURS[rank % len(COLOURS)]
 
 
-def _drawn(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:
+def _shape_svg(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:
     """Return the SVG of one shape."""
     where = f'x="{x + width // 2}" y="{y + _CELL // 2 + 4}"'
     if colour is None:

@@ -116,7 +116,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
     (lambda: plain(np.zeros((2, 3)), ("x", "y")), lambda: plain(np.zeros((2, 4)), ("x", "y")), "'y' has size 3 and 4"),
     (lambda: plain(np.zeros((2, 3)), ("x", "y")), lambda: plain(np.zeros(2), ("x",)), "dimensions"),
     (lambda: plain([1.0], units="K"), lambda: plain([1.0], units="m"), "'K'|K and m|m and K"),
-    (lambda: plain([1.0]), lambda: plain(np.array(["a"], np.dtypes.StringDType())), "nothing in common"),
+    (lambda: plain([1.0]), lambda: plain(np.array(["a"], np.dtypes.StringDType())), "no common data type"),
 ]
 
 

@@ -15,7 +15,7 @@ from aggarray import memory
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.dap import Distribution
 from aggarray.display.report import page
-from aggarray.display.report.data import packed
+from aggarray.display.report.data import page_data
 from aggarray.export.extract import extract
 from aggarray.memory import Ragged
 from aggarray.memory.selection import Range
@@ -76,7 +76,7 @@ def test_plots_show_the_samples_of_several_files(sample_stations: Path) -> None:
     a = agg["temperature"]
     for shown in (a._repr_html_(), a.lazy[3:9]._repr_html_(), agg._repr_html_()):
         assert "partitions: 4 obs, 4 files" in shown and "profile: " in shown and "<path" in shown
-    drawn = packed([a])
+    drawn = page_data([a])
     assert drawn["arrays"][0]["shape"] == (4,) and [Path(n).name for n in drawn["files"]] == [
         f"profiles_200{n}.nc" for n in range(1, 5)
     ]
@@ -256,7 +256,7 @@ def test_from_rows() -> None:
     masked = Ragged.from_rows([np.ma.masked_equal([1, 2], 2), [3], np.ma.MaskedArray([1], [True])])
     assert masked.tolist() == [[1, None], [3], [None]] and np.ma.isMaskedArray(masked.flat)
     assert not np.ma.isMaskedArray(Ragged.from_rows([[1], []]).flat) and Ragged.from_rows([]).flat.dtype == float
-    for rows, words in (([[1], 2], "row 1 of shape ()"), ([[[1, 2]]], "row 0 of shape (1, 2)")):
+    for rows, words in (([[1], 2], "row 1 has shape ()"), ([[[1, 2]]], "row 0 has shape (1, 2)")):
         with pytest.raises(aa.AggregationError, match=re.escape(words)):
             Ragged.from_rows(rows)
     with pytest.raises(AttributeError, match="flat"):

@@ -86,7 +86,7 @@ def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.Cap
     assert f"{tmp_path}/c.nc: not a data file" in out
     status, out, err = run(capsys, "info", tmp_path)
     assert status == 0
-    assert "arrays that stayed apart: 1, files or variables skipped: 1 (aggarray explain says why)" in err
+    assert "arrays not joined: 1, files or variables skipped: 1; run aggarray explain for the reasons" in err
 
 
 def test_explain_ends_with_1_where_there_are_problems_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ def test_distribute_tables_of_other_kinds(capsys: pytest.CaptureFixture[str], tm
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [
-        ([], 2, "Give -n, or --grid"),
+        ([], 2, "give -n or --grid"),
         (["-n", 0], 2, "-n"),
         (["-n", 4, "--grid", "3x2"], 2, "has 6 processes, not 4"),
         (["--grid", "2*2"], 2, "such as 2x2"),
         (["--grid", "0x2"], 2, "such as 2x2"),
-        (["--grid", "1x1x1x2"], 2, "4 numbers in the grid"),
-        (["-n", 2, "--partitions", "cost", "--dist", "b"], 2, "--partitions decides"),
+        (["--grid", "1x1x1x2"], 2, "--grid has 4 numbers"),
+        (["-n", 2, "--partitions", "cost", "--dist", "b"], 2, "--partitions excludes"),
         (["-n", 2, "--partitions", "odd"], 2, "contiguous"),
         (["-n", 2, "--dist", "u"], 2, "give 'b' or 'c'"),
         (["-n", 2, "--dist", "b,b,b,b"], 2, "3 dimensions"),
@@ -292,7 +292,7 @@ def test_distribute_balances_rows_by_samples(capsys: pytest.CaptureFixture[str],
     _, out, _ = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 1, "--protocol", "0.9.0")
     assert out.splitlines()[2].split() == ["0", "n", "0:18", "18", "n", "0:179"]
     status, _, err = run(capsys, "distribute", sample_stations, "-v", "temperature", "-n", 2, "--dist", "c")
-    assert status == 2 and "a distribution of these in blocks" in err
+    assert status == 2 and "instances in blocks" in err
 
 
 def test_distribute_asks_which_variable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

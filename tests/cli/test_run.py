@@ -192,7 +192,7 @@ def test_one_output_that_fails_keeps_no_other_from_being_written(job: Path, caps
     assert lines[1].startswith("extract point.zarr: tas 12") and (job.parent / "north.nc").read_text() == "somebody's work"
     assert "error" in (job.parent / "job.log").read_text()
     job.write_text(JOB.replace('variables = "tas"', 'variables = "pr"'))
-    assert "no variable 'pr': there is tas" in run(capsys, job)[2]
+    assert "no variable 'pr'; the variables are: tas" in run(capsys, job)[2]
 
 
 def test_a_job_needs_no_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,19 +212,19 @@ def test_runs_do_not_overlap(job: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('log = "job.log"', "log = 3", "log = 3: give a text"),
-        ("[check]", "[chek]", "unknown key 'chek': did you mean 'check'?"),
-        ("checksum = true", "checksum = 'yes'", "[check]: checksum = 'yes': give true or false"),
-        ('allow = ["gap"]', 'allow = ["gaps"]', "allow = 'gaps': give some of missing, changed"),
-        ("method =", "metod =", "[extract 2]: unknown key 'metod': did you mean 'method'?"),
-        ('method = "nearest"', 'method = "next"', "[extract 2]: method = 'next': give one of nearest"),
+        ('log = "job.log"', "log = 3", "log = 3 is invalid; give a text"),
+        ("[check]", "[chek]", "unknown key 'chek'; did you mean 'check'?"),
+        ("checksum = true", "checksum = 'yes'", "[check]: checksum = 'yes' is invalid; give true or false"),
+        ('allow = ["gap"]', 'allow = ["gaps"]', "allow = 'gaps' is invalid; give some of missing, changed"),
+        ("method =", "metod =", "[extract 2]: unknown key 'metod'; did you mean 'method'?"),
+        ('method = "nearest"', 'method = "next"', "[extract 2]: method = 'next' is invalid; give one of nearest"),
         ("tolerance = { lat = 3", "tolerance = { lat = true", "give a number, a duration such as '12h'"),
-        ('method = "nearest"', "", "tolerance: limits a method"),
+        ('method = "nearest"', "", "tolerance: a tolerance needs a method"),
         ('path = "north.nc"', "", "[extract 1]: 'path' is missing"),
-        ('source = ["data/*.nc"]', "source = []", "source = []: give a text, or a list of texts"),
+        ('source = ["data/*.nc"]', "source = []", "source = [] is invalid; give a text, or a list of texts"),
         ("lat = 12,", "lat = { a = 1 },", "give a table of labels"),
         ('overlap = "first"', 'overlap = "best"', "overlap='best'"),
-        ('overlap = "first"', "tolerance = true", "tolerance = True: give a number"),
+        ('overlap = "first"', "tolerance = true", "tolerance = True is invalid; give a number"),
         ("[[extract]]", "[extract]", ""),
         ("[check]", "extract = 3\n[check]", ""),
     ],
@@ -252,7 +252,7 @@ def test_pages_are_drawn_where_something_has_changed(job: Path, capsys: pytest.C
     }
     page.write_text("mine")
     status, _, error = run(capsys, job)
-    assert status == 1 and "no page made by aggarray" in error and page.read_text() == "mine"
+    assert status == 1 and "not a page of aggarray" in error and page.read_text() == "mine"
 
 
 def test_every_key_is_documented() -> None:

@@ -136,7 +136,7 @@ def test_outputs_that_a_shell_has_closed(folder: Path, line: str, status: int, o
 @pytest.mark.parametrize("wanted", [("-n", "99999999999"), ("--grid", "99999x99999")])
 def test_more_processes_than_can_be_listed(folder: Path, wanted: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "distribute", folder / "data", *wanted)
-    assert (status, out) == (2, "") and "100000 at most" in err
+    assert (status, out) == (2, "") and "at most 100000" in err
 
 
 def test_memory_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_memory_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[st
         raise MemoryError
 
     monkeypatch.setattr("aggarray.display.facts.aggregation_facts", greedy)
-    told = (1, "", "aggarray: there is not enough memory for that: ask for less at a time\n")
+    told = (1, "", "aggarray: out of memory; select a smaller part\n")
     assert run(capsys, "info", folder / "data") == told
 
 

@@ -65,7 +65,7 @@ def test_interrupted_at_any_step(work: Work, folder: Path, stage: Stage) -> None
     for at in moments(count, MOMENTS):
         place = prepared(work, folder)
         done = work.attempt(stage, folder, how="interrupt", at=at)
-        assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
+        assert (done.status, done.err.strip()) == (130, "aggarray: interrupted"), (at, done)
         check_old_or_new(work, place)
         # Extracted chunks stay for a resumed run.
         assert rubbish(work, place, "x.nc.part", "x.zarr.part") == [], at
@@ -94,7 +94,7 @@ def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage)
     for at in (2, 10, 25):
         place = prepared(work, folder)
         done = work.attempt(stage, folder, how="line", at=at, modules=["/aggarray/cli/__init__.py"])
-        assert (done.status, done.err.strip()) == (130, "aggarray: stopped"), (at, done)
+        assert (done.status, done.err.strip()) == (130, "aggarray: interrupted"), (at, done)
         check_old_or_new(work, place)
 
 

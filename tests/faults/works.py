@@ -26,7 +26,7 @@ try:
 except aa.IndexFileError as error:
     sys.exit(print("aggarray:", error, file=sys.stderr) or 1)
 except KeyboardInterrupt:
-    sys.exit(print("aggarray: stopped", file=sys.stderr) or 130)
+    sys.exit(print("aggarray: interrupted", file=sys.stderr) or 130)
 """
 
 

@@ -1,6 +1,6 @@
-"""What does the script of the page need to draw partition matrices, and to tell what a cell is?
+"""Data of the page that its script needs to draw partition matrices and describe cells.
 
-Plain lists, made from columns. Names of files and texts are there once; cells refer to them by number.
+The data are plain lists. Names of files and texts are stored once; cells refer to them by number.
 """
 
 from collections.abc import Sequence
@@ -13,60 +13,60 @@ from aggarray.aggregate.report import date, gaps
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units import is_reference_time
-from aggarray.display.cells import Cells, cells_of, coordinate_of, runs_up, shown, spans_of, times_of
+from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import conformed, differences
 from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import AggarrayError
 
-#: Cells of one array, and of all arrays of a page.
+#: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000
-#: A text of a coordinate, and of a part, is cut here; more gaps than this are not marked.
+#: The longest text of a coordinate or part, and the most gaps that are marked.
 _LONGEST, _MOST_GAPS = 60, 1000
 
 
-def packed(arrays: Sequence[MasterArray]) -> dict[str, Any]:
-    """Return everything that is drawn: the files of all arrays, and each array."""
+def page_data(arrays: Sequence[MasterArray]) -> dict[str, Any]:
+    """Return the data of a page: the files of all arrays, and each array."""
     files: dict[str, int] = {}
     most = min(MOST_CELLS, max(ALL_CELLS // max(len(arrays), 1), 200))
-    found = [_array(array, files, most) for array in arrays]
+    drawn = [_array(array, files, most) for array in arrays]
     folder = common_folder(list(files))
     cut = len(folder) + 1 if folder and len(folder) > 1 else 0
     names = [printable(uri[cut:]) for uri in files]
-    return {"folder": printable(folder) if cut else "", "files": names, "colours": COLOURS, "arrays": found}
+    return {"folder": printable(folder) if cut else "", "files": names, "colours": COLOURS, "arrays": drawn}
 
 
 def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, Any]:
-    """Return one array, of a ragged one its samples; ``files`` numbers the files of all arrays, and grows."""
+    """Return the data of one array, or of the samples of a ragged array; adds its files to ``files``, with numbers."""
     array = flat_of(array)
-    whole = cells_of(array)
-    cells = whole.fewer(_limits(whole.files.shape, most))
+    partitions = cells_of(array)
+    cells = partitions.fewer(_limits(partitions.files.shape, most))
     uris = array._matrix.references.uris
     used = np.unique(cells.files[cells.files >= 0])
     numbers = np.zeros(len(uris) + 2, np.int64)
-    numbers[-2:] = -2, -1  # the codes for missing and in memory stay what they are
+    numbers[-2:] = -2, -1  # the codes of missing and in memory are unchanged
     for code in used.tolist():
         numbers[code] = files.setdefault(str(uris[code]), len(files))
-    ways = [array.dimensions.index(d) for d in shown(array)]
-    shared = whole.files.size != cells.files.size
+    order = [array.dimensions.index(d) for d in displayed_dimensions(array)]
+    merged = partitions.files.size != cells.files.size
     return {
         "name": shortened(printable(array.name or "array"), _LONGEST),
         "shape": cells.files.shape,
         "files": numbers[cells.files].ravel().tolist(),
         "marks": (cells.virtual + 2 * cells.holes).ravel().tolist(),
-        "colours": _colours(cells, ways),
+        "colours": _colours(cells, order),
         "templates": cells.templates.ravel().tolist(),
         "conforms": _conforms(array),
         "variables": _variables(array),
-        "parts": {} if shared else _parts(array, cells),
+        "parts": {} if merged else _parts(array, cells),
         "axes": [_axis(array, axis, cells.starts[axis]) for axis in range(array.ndim)],
-        "order": ways,
+        "order": order,
     }
 
 
 def _limits(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return how many cells to keep along each dimension: the longest are halved until all are few enough."""
+    """Return the number of cells along each dimension: the longest is halved until there are at most ``most``."""
     limits = list(shape)
     while np.prod(limits, dtype=float) > most:
         longest = limits.index(max(limits))
@@ -74,55 +74,54 @@ def _limits(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(limits)
 
 
-def _colours(cells: Cells, ways: Sequence[int]) -> list[int]:
-    """Return the colour of every cell: that of its file, where it is met first."""
-    order = (*(a for a in range(cells.files.ndim) if a not in ways[:2]), *ways[1::-1])
-    turned = cells.files.transpose(order)
-    flat = turned.reshape(-1, turned.shape[-1] if order else 1)
-    return [int(c) for c in colours_of(flat).reshape(turned.shape).transpose(np.argsort(order)).ravel()]
+def _colours(cells: Cells, displayed: Sequence[int]) -> list[int]:
+    """Return the colour of every cell, one per file."""
+    order = (*(a for a in range(cells.files.ndim) if a not in displayed[:2]), *displayed[1::-1])
+    transposed = cells.files.transpose(order)
+    flat = transposed.reshape(-1, transposed.shape[-1] if order else 1)
+    return [int(c) for c in colours_of(flat).reshape(transposed.shape).transpose(np.argsort(order)).ravel()]
 
 
 def _conforms(array: MasterArray) -> list[list[int]]:
-    """Return of every template which of the array's differences (as `conformed` lists them) it has."""
+    """Return the differences of every template, as numbers in the list of `conformed`."""
     rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
     templates = array._matrix.references.templates
     return [[rows[d] for d in differences(t, array) if d in rows] for t in templates]
 
 
 def _variables(array: MasterArray) -> list[str]:
-    """Return the names that the variable has in the files, where it has others than the array's."""
+    """Return the names of the variable in the files that differ from the name of the array."""
     names = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
     return [name for name in names if name != array.name]
 
 
 def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
-    """Return in words which part of its sub-array each virtual cell shows, as Python would slice it."""
+    """Return the part of its sub-array that each virtual cell shows, in the notation of slices."""
     matrix = array._matrix
-    found = {}
+    parts = {}
     for cell in np.flatnonzero(cells.virtual.ravel()).tolist():
         template = matrix.references.template_of(int(matrix.refs[cell]))
         index = dict(zip(matrix.dimensions, np.unravel_index(cell, matrix.cells), strict=True))
         words = []
         for name, size in zip(template.dimensions, template.shape, strict=True):
             edges = matrix.edges[matrix.axis(name)] if name in index else np.array([0, 1])
-            place = int(index.get(name, 0))
-            extent = int(edges[place + 1] - edges[place])
+            position = int(index.get(name, 0))
+            extent = int(edges[position + 1] - edges[position])
             start, step = matrix.parts.at(name, cell)
             if extent != size:
                 words.append(f"{name} {_slice(start, step, extent)} of {size}")
-        found[cell] = shortened(printable(", ".join(words)), 4 * _LONGEST)
-    return found
+        parts[cell] = shortened(printable(", ".join(words)), 4 * _LONGEST)
+    return parts
 
 
 def _slice(start: int, step: int, extent: int) -> str:
-    """Return a part as Python writes it."""
     if step <= 0:
         return f"{extent} picked"
     return f"{start}:{start + step * (extent - 1) + 1}{f':{step}' if step > 1 else ''}"
 
 
 def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
-    """Return where the cells of a dimension lie: positions, places on the axis, the labels of their first and last values."""
+    """Return the cells along a dimension: positions, axis coordinates, and labels of their first and last values."""
     name = array.dimensions[axis]
     edges = array.partitions.edges[axis]
     begin, end = spans_of(array, name, starts)
@@ -132,7 +131,7 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
     return {
         "name": shortened(printable(name), _LONGEST),
         "time": scaled,
-        "up": runs_up(array, name),
+        "up": is_drawn_upwards(array, name),
         "cuts": cuts.tolist(),
         "partitions": len(edges) - 1,
         "places": [begin.tolist(), end.tolist()] if scaled else [],
@@ -142,7 +141,7 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
 
 
 def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[str]:
-    """Return the values of a coordinate at some positions as text, nothing where they are not known."""
+    """Return the values of a coordinate at positions as text, [] if they are not known."""
     coordinate = coordinate_of(array, dimension)
     if coordinate is None:
         return []
@@ -156,15 +155,14 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
 
 
 def _gaps(array: MasterArray, dimension: str) -> list[list[Any]]:
-    """Return the missing steps of a regular time axis: from where to where, and in words."""
+    """Return the gaps of a regular time axis: begin, end, and a text."""
     coordinate, values = coordinate_of(array, dimension), times_of(array, dimension)
     times = coordinate.datetimes()
-    found = gaps(times)[:_MOST_GAPS]
     return [
         [
             float(values[g.after] + (values[g.after + 1] - values[g.after]) / (g.count + 1)),
             float(values[g.after + 1]),
             f"{g.count} step{'s' * (g.count > 1)} missing between {date(times[g.after])} and {date(times[g.after + 1])}",
         ]
-        for g in found
+        for g in gaps(times)[:_MOST_GAPS]
     ]

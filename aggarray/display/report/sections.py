@@ -1,4 +1,4 @@
-"""What does the page say in words? HTML of every array, of what stayed apart, of what was skipped, and of what is wrong."""
+"""Sections of the page: arrays, refusals, skipped files and problems, as HTML."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +20,12 @@ from aggarray.display.markup import escaped, shortened, table
 from aggarray.errors import AggarrayError
 from aggarray.opening import Aggregation
 
-#: More rows of one table than this are counted only, longer texts are cut.
+#: The most rows of one table, and the longest texts.
 _MOST_ROWS, _LONGEST = 500, 400
 
 
 def known_report(agg: Aggregation) -> Report:
-    """Return what is wrong with an aggregation as far as it can be said without a look at its files."""
+    """Return the problems of an aggregation that are known without opening its files."""
     problems: list[Problem] = []
     for array in agg:
         for find in (gap_problems, hole_problems):
@@ -39,17 +39,18 @@ def known_report(agg: Aggregation) -> Report:
 
 
 def body(agg: Aggregation, report: Report, shown: int, folder: str) -> str:
-    """Return the body of the page below its heading; ``shown``: how many arrays; ``folder``: that of all their files."""
+    """Return the body of the page below its heading; ``shown``: the number of arrays; ``folder``: of all their files."""
     where = f'<p class="note">Files in {escaped(shortened(folder, _LONGEST))}</p>' if folder else ""
     parts = [_summary(agg, report), where, "<main>", _SEARCH]
-    parts += [_section(n, *one) for n, one in enumerate(zip(agg.arrays[:shown], labels(agg.arrays), strict=False))]
+    labelled = zip(agg.arrays[:shown], labels(agg.arrays), strict=False)
+    parts += [_section(number, array, label) for number, (array, label) in enumerate(labelled)]
     if len(agg) > shown:
-        parts.append(f"<p>... and {len(agg) - shown} more arrays: keep fewer variables to see them.</p>")
+        parts.append(f"<p>... and {len(agg) - shown} more arrays: select fewer variables to see them.</p>")
     parts += [
         '<p id="none" hidden>Nothing on this page matches.</p>',
         _listed("problems", "Problems", ("kind", "what"), [(p.kind, p.message) for p in report.problems]),
-        _listed("refusals", "Stayed apart", ("arrays", "rule", "why"), [(_both(r), r.rule, r.reason) for r in agg.refusals]),
-        _listed("skipped", "Skipped", ("file", "variable", "why"), [_left_out(s) for s in agg.skipped]),
+        _listed("refusals", "Not joined", ("arrays", "rule", "why"), [_refusal_row(r) for r in agg.refusals]),
+        _listed("skipped", "Skipped", ("file", "variable", "why"), [_skipped_row(s) for s in agg.skipped]),
         "</main>",
     ]
     return "\n".join(part for part in parts if part)
@@ -64,32 +65,32 @@ _SEARCH = (
 
 
 def _summary(agg: Aggregation, report: Report) -> str:
-    """Return the numbers of the page, linked to where they are explained."""
+    """Return the numbers of the page, with links to their sections."""
     counts = [
         ("", len(agg), "array", "arrays"),
         ("", file_count(agg), "file", "files"),
         ("problems", len(report.problems), "problem", "problems"),
-        ("refusals", len(agg.refusals), "stayed apart", "stayed apart"),
+        ("refusals", len(agg.refusals), "not joined", "not joined"),
         ("skipped", len(agg.skipped), "skipped", "skipped"),
     ]
     items = []
-    for anchor, number, one, several in counts:
-        text = f"<b>{number:,}</b> {one if number == 1 else several}"
+    for anchor, number, singular, plural in counts:
+        text = f"<b>{number:,}</b> {singular if number == 1 else plural}"
         items.append(f'<li><a href="#{anchor}">{text}</a></li>' if anchor and number else f"<li>{text}</li>")
     return f'<ul class="summary">{"".join(items)}</ul>'
 
 
 def _section(number: int, array: MasterArray, label: str) -> str:
-    """Return what is said of one array; the script draws into its figure."""
+    """Return the section of one array; the script draws into its figure."""
     times = " to ".join(dict.fromkeys(time_range(array) or ()))
     facts = [words(array), partition_words(array), times]
     lines = "".join(f"<li>{escaped(fact)}</li>" for fact in facts if fact)
     name = escaped(shortened(array.name or "array", _LONGEST))
-    apart = f' <span class="which">{escaped(shortened(label, _LONGEST))}</span>' if label else ""
+    which = f' <span class="which">{escaped(shortened(label, _LONGEST))}</span>' if label else ""
     about = escaped(f"Partitions of {array.name or 'array'}: {partition_words(array)}")
     return (
         f'<section class="array" data-array="{number}" aria-labelledby="array-{number}">\n'
-        f'<h2 id="array-{number}">{name}{apart}</h2>\n<ul class="facts">{lines}</ul>\n'
+        f'<h2 id="array-{number}">{name}{which}</h2>\n<ul class="facts">{lines}</ul>\n'
         f'<figure hidden><div class="planes"></div><canvas tabindex="0" role="img" aria-label="{about}"></canvas>'
         '<figcaption class="legend"></figcaption></figure>\n'
         f"{_conformed(array)}{_attributes(array)}</section>"
@@ -97,7 +98,7 @@ def _section(number: int, array: MasterArray, label: str) -> str:
 
 
 def _conformed(array: MasterArray) -> str:
-    """Return what reading changes, a row per difference; the script makes the first cells buttons."""
+    """Return the conversions on reading, a row per difference; the script makes the first cells buttons."""
     rows = [(c.kind, c.found, c.master, f"{c.count:,}", c.example or "(in memory)") for c in conformed(array)]
     head = ("what", "in the file", "in the array", "sub-arrays", "such as")
     return _folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
@@ -116,7 +117,7 @@ def _attributes(array: MasterArray) -> str:
 
 
 def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    """Return a table that unfolds, nothing where it has no rows."""
+    """Return a table that unfolds, "" without rows."""
     if not rows:
         return ""
     mark = f' class="{kind}"' if kind else ""
@@ -124,7 +125,7 @@ def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind
 
 
 def _listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table of the whole page, nothing where it has no rows."""
+    """Return a table of the page, "" without rows."""
     if not rows:
         return ""
     return f'<section id="{anchor}"><h2>{escaped(title)} ({len(rows):,})</h2>\n{_table(head, rows, title)}</section>'
@@ -136,9 +137,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> 
     return table(head, cut, caption) + more
 
 
-def _both(refusal: Refusal) -> str:
-    return " and ".join(dict.fromkeys(refusal.arrays))
+def _refusal_row(refusal: Refusal) -> tuple[str, str, str]:
+    return " and ".join(dict.fromkeys(refusal.arrays)), refusal.rule, refusal.reason
 
 
-def _left_out(skipped: Skipped) -> tuple[str, str, str]:
+def _skipped_row(skipped: Skipped) -> tuple[str, str, str]:
     return skipped.file, skipped.variable or "(all)", skipped.reason
