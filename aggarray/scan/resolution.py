@@ -307,7 +307,7 @@ class _Resolver:
         if key not in self._numbers:
             self._numbers[key] = len(self._templates)
             taken = self._old.template_of(row)
-            matched = match(real, taken, self._step, where) if taken.unresolved else _confirmed(real, taken, where)
+            matched = match(real, taken, self._step) if taken.unresolved else _confirmed(real, taken)
             self._templates.append(matched)
         self._template[row] = self._numbers[key]
 
