@@ -1,4 +1,4 @@
-"""When is the last dimension of single characters the length of a text, and when is it a dimension like any other?"""
+"""Character arrays: last dimensions that are string lengths, and last dimensions that are not."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ GRID = np.array([list("abc"), list("def")], "S1")
 NAMES = np.array([list("one "), list("two "), list("four")], "S1")
 Given = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
-#: Characters over real dimensions, and texts along `time`, alone and as a coordinate.
+#: Characters along real dimensions, and texts along `time`, as data and as a coordinate.
 VARIABLES: Given = {
     "time": (("time",), np.array([0.0, 1.0, 2.0])),
     "flag": (("time",), FLAGS),
@@ -39,7 +39,7 @@ def write_netcdf(path: Path, given: Given, kind: str, unlimited: str = "", group
 
 
 def write_hdf5(path: Path, given: Given) -> None:
-    """Plain HDF5: scales name the dimensions, and only those with values are variables."""
+    """Write plain HDF5: scales name the dimensions, and only scales with values are variables."""
     with h5py.File(path, "w") as file:
         for name, (_, values) in given.items():
             file[name] = values
@@ -68,7 +68,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
         f"{kind} {'record' if unlimited else 'fixed'}": lambda p, k=kind, u=unlimited: write_netcdf(p, VARIABLES, k, u)
         for kind in ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA", "NETCDF4")
         for unlimited in ("", "time")
-        # In netCDF-3 only the first dimension can grow.
+        # In netCDF-3 only the first dimension can be unlimited.
         if not (unlimited and kind.startswith("NETCDF3"))
     },
     "groups": lambda p: write_netcdf(p, VARIABLES, "NETCDF4", group="inner"),
@@ -77,7 +77,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 def check(path: Path, prefix: str = "") -> None:
-    """Compare shapes, values and boxes with the characters written: `scan` and `read` alike."""
+    """Compare shapes, values and boxes of `scan` and `read` with the characters written."""
     shapes = {v.name: (v.shape, v.dimensions) for v in formats.scan(path).variables}
     assert shapes[f"{prefix}flag"] == ((3,), ("time",))
     assert shapes[f"{prefix}grid"] == ((2, 3), ("y", "time"))
@@ -103,13 +103,13 @@ def test_characters_over_a_dimension_with_a_coordinate_keep_it(tmp_path: Path, w
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("version", [2, 3])
-def test_characters_in_zarr_keep_it_too(tmp_path: Path, version: int) -> None:
+def test_zarr_characters_over_a_dimension_with_a_coordinate_keep_it(tmp_path: Path, version: int) -> None:
     write_zarr(tmp_path / "a.zarr", VARIABLES, version)
     check(tmp_path / "a.zarr")
 
 
 @pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA", "NETCDF4"])
-def test_records_are_no_characters_of_a_text(tmp_path: Path, kind: str) -> None:
+def test_unlimited_dimensions_are_not_string_lengths(tmp_path: Path, kind: str) -> None:
     write_netcdf(tmp_path / "a.nc", {"flag": (("record",), FLAGS), "names": (("record", "length"), NAMES)}, kind, "record")
     agg = aa.open(tmp_path / "a.nc")
     assert agg["flag"].dimensions == ("record",) and agg["flag"][:].tolist() == ["a", "b", "c"]
@@ -117,7 +117,7 @@ def test_records_are_no_characters_of_a_text(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF4"])
-def test_coordinate_values_of_characters_are_known_from_the_scan(tmp_path: Path, kind: str) -> None:
+def test_a_scan_reads_coordinates_of_characters(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a.nc"
     write_netcdf(path, VARIABLES | {"tas": (("time",), np.arange(3.0))}, kind)
     with netCDF4.Dataset(path, "a") as file:
@@ -139,6 +139,6 @@ def test_characters_are_joined_along_their_dimension(tmp_path: Path) -> None:
     assert flag.shape == (6,) and flag[:].tolist() == list("abcabc")
 
 
-def test_a_variable_of_the_same_name_elsewhere_makes_no_coordinate(tmp_path: Path) -> None:
+def test_a_variable_of_the_same_name_in_another_group_is_not_a_coordinate(tmp_path: Path) -> None:
     write_netcdf(tmp_path / "a.nc", {"names": (("n", "length"), NAMES), "length": ((), np.float64(4))}, "NETCDF4")
     assert aa.open(tmp_path / "a.nc")["names"][:].tolist() == ["one", "two", "four"]

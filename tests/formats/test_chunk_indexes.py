@@ -1,4 +1,4 @@
-"""Do the chunk tables of HDF5, netCDF-4 and netCDF-3 lead to the values that h5py and netCDF4 read, or say that they cannot?"""
+"""Chunk indexes of HDF5, netCDF-4 and netCDF-3: values read by them equal those of h5py and netCDF4."""
 
 import ctypes
 import glob
@@ -26,7 +26,7 @@ DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u2", "i4", "u8"
 
 @st.composite
 def datasets(draw: Callable[[Any], Any]) -> tuple[tuple[int, ...], str, dict[str, Any]]:
-    """Draw a shape, a dtype and how h5py stores the dataset."""
+    """Draw a shape, a dtype and the storage options of h5py."""
     shape = tuple(draw(st.lists(st.integers(0, 9), max_size=3)))
     options: dict[str, Any] = {}
     if shape and draw(st.booleans()):
@@ -48,15 +48,15 @@ def test_hdf5_equals_h5py(
     with h5py.File(path, "w", userblock_size=userblock, libver=libver) as file:
         dataset = file.create_dataset("v", shape, dtype, fillvalue=9, **options)
         if data.draw(st.booleans()):
-            # Whatever is not in the box is never written.
+            # Elements outside the box are never written.
             dataset[box] = np.random.default_rng(1).integers(0, 3, dataset[box].shape)
     with h5py.File(path) as file:
         wanted = file["v"][...]
     table = table_of(path)
     only_shuffled = options.get("shuffle") and not options["compression"] and not options["fletcher32"]
     if table is None:
-        # Where filters do not change the size of a chunk at the edge, it may be there without them; equal bytes leave open
-        # what a user block shifts.
+        # If filters do not change the size of an edge chunk, it may be stored without them. Equal bytes do not show the origin
+        # of offsets in a file with a user block.
         edges = options and any(n % c for n, c in zip(shape, options["chunks"], strict=True))
         unlimited = [axis for axis, most in enumerate(options["maxshape"]) if most is None]
         misplaced = len(unlimited) == 1 and unlimited != [0]
@@ -70,8 +70,8 @@ def test_hdf5_equals_h5py(
 @pytest.mark.parametrize("maxshape", [(30, 30), (40, 40), (None, 30), (None, None)])
 @pytest.mark.parametrize("compression", [None, "gzip"])
 @pytest.mark.parametrize("chunks", [(30, 30), (7, 8)])
-def test_every_index_of_chunks(tmp_path: Path, libver: str, maxshape: Any, compression: Any, chunks: Any) -> None:
-    # One chunk, fixed array, extensible array, B-trees of version 1 and 2.
+def test_every_type_of_chunk_index(tmp_path: Path, libver: str, maxshape: Any, compression: Any, chunks: Any) -> None:
+    # Single chunk, fixed array, extensible array, B-trees of version 1 and 2.
     values = np.random.default_rng(1).normal(size=(30, 30)).astype("f4")
     with h5py.File(tmp_path / "a.h5", "w", libver=libver) as file:
         file.create_dataset("v", data=values, maxshape=maxshape, chunks=chunks, compression=compression)
@@ -92,7 +92,7 @@ def low_level(
             file["v"][: len(values)] = values
 
 
-def test_chunks_reserved_early(tmp_path: Path) -> None:
+def test_early_allocation(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     low_level(path, lambda made: made.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY), np.arange(7.0))
     table = known(path)
@@ -101,7 +101,7 @@ def test_chunks_reserved_early(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk", [(5,), None])
-def test_what_was_never_written_and_has_no_fill_value_is_left_to_hdf5(tmp_path: Path, chunk: Any) -> None:
+def test_unwritten_elements_without_a_fill_value_have_no_chunk_index(tmp_path: Path, chunk: Any) -> None:
     def set_up(made: Any) -> None:
         made.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         made.set_fill_value(np.array(7, "f4"))
@@ -113,7 +113,7 @@ def test_what_was_never_written_and_has_no_fill_value_is_left_to_hdf5(tmp_path: 
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_chunks_at_the_edge_without_filters(tmp_path: Path, shuffle: bool) -> None:
+def test_edge_chunks_without_filters(tmp_path: Path, shuffle: bool) -> None:
     paths = glob.glob(f"{Path(h5py.__file__).parents[1]}/h5py.libs/libhdf5-*")
     if not paths:
         pytest.skip("the HDF5 library of h5py does not lie beside it")
@@ -131,7 +131,7 @@ def test_chunks_at_the_edge_without_filters(tmp_path: Path, shuffle: bool) -> No
     assert formats.open_file(tmp_path / "a.h5").read("v", (slice(0, 23),)).tolist() == list(range(23))
 
 
-def test_masks_of_filters(tmp_path: Path) -> None:
+def test_filter_masks(tmp_path: Path) -> None:
     path, values = tmp_path / "a.h5", np.arange(8, dtype="f4")
     with h5py.File(path, "w") as file:
         dataset = file.create_dataset("v", (8,), "f4", chunks=(4,), compression="gzip", shuffle=True)
@@ -144,7 +144,7 @@ def test_masks_of_filters(tmp_path: Path) -> None:
     np.testing.assert_array_equal(assembled(path, table), values)
 
 
-def test_what_is_left_to_hdf5(tmp_path: Path) -> None:
+def test_unsupported_storage_has_no_chunk_index(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     np.arange(4, dtype="f4").tofile(tmp_path / "raw")
     with h5py.File(path, "w") as file:
@@ -172,7 +172,7 @@ def test_what_is_left_to_hdf5(tmp_path: Path) -> None:
     handle.close()
 
 
-def test_named_types_and_enumerations(tmp_path: Path) -> None:
+def test_committed_types_and_enumerations(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["type"] = np.dtype(">f4")
@@ -185,7 +185,7 @@ def test_named_types_and_enumerations(tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-def test_dimensions_that_other_variables_lengthened(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_dimensions_lengthened_by_other_variables(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("long") / "a.nc"
     lengths = {name: (data.draw(st.integers(0, 5)), data.draw(st.integers(0, 4))) for name in ("v", "w", "x")}
     with netCDF4.Dataset(path, "w") as file:
@@ -197,7 +197,7 @@ def test_dimensions_that_other_variables_lengthened(tmp_path_factory: pytest.Tem
         deep[: data.draw(st.integers(0, 6))] = 5
         for name, (t, u) in lengths.items():
             filled = data.draw(st.sampled_from([None, 7.0]))
-            # Of a tiny chunk that takes as many bytes with filters as without nobody knows whether it has them.
+            # A tiny chunk may have the same size with and without filters: it is unknown whether they were applied.
             kept: dict[str, Any] = data.draw(st.sampled_from([{"chunksizes": (2, 3)}, {"chunksizes": (2, 50), "zlib": True}]))
             made = file.createVariable(name, "f4", ("t", "u"), fill_value=filled, **kept)
             made[:t, :u] = 1.0
@@ -247,7 +247,7 @@ def test_records_without_gaps_are_one_chunk(tmp_path: Path) -> None:
     assert (two.chunk, two.sizes.tolist(), set(np.diff(two.offsets).tolist())) == ((1, 3), [3] * 5, {8})
 
 
-def test_claims_are_borne_out_before_memory_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_declared_grids_take_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("v", (10**12, 10**6), "f4", chunks=(1, 1))[5, 5] = 1
@@ -317,7 +317,7 @@ def test_real_chunks(shared_data: Path) -> None:
         (1, (4,), "deflate", numcodecs.Zlib()),
     ],
 )
-def test_filters_that_hdf5_itself_may_lack(tmp_path: Path, code: int, values: Any, name: str, codec: Any) -> None:
+def test_plugin_filters(tmp_path: Path, code: int, values: Any, name: str, codec: Any) -> None:
     path, content = tmp_path / "a.h5", np.arange(23, dtype="f4")
     low_level(path, lambda made: made.set_filter(code, h5py.h5z.FLAG_OPTIONAL, values), None, (23,))
     with h5py.File(path, "r+") as file:
@@ -327,7 +327,7 @@ def test_filters_that_hdf5_itself_may_lack(tmp_path: Path, code: int, values: An
     np.testing.assert_array_equal(assembled(path, table), content)
 
 
-def test_parameters_of_filters(tmp_path: Path) -> None:
+def test_filter_parameters(tmp_path: Path) -> None:
     for code, values, wanted in (
         (32008, (0, 4, 4, 0, 2), Filter("bitshuffle", (4, 0, 2))),
         (32004, (0,), Filter("lz4_hdf5")),

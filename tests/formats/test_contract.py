@@ -1,7 +1,7 @@
-"""Does every format keep the promises of `aggarray.formats.base`?
+"""Contract of `aggarray.formats.base` for every format.
 
-The tests run over whatever the folder of formats holds. A format named X is written by `SAMPLES[X]`; one without a sample
-is held to the promises that need no file.
+The tests run for all formats in the folder. `SAMPLES[X]` writes a sample of the format named X. A format without a sample
+is tested without files.
 """
 
 import json
@@ -60,7 +60,7 @@ def write_zarr(path: Path) -> None:
 
 
 def write_references(path: Path) -> None:
-    """Write references to a netCDF-3 file beside them; coordinates are in the references themselves."""
+    """Write references to a netCDF-3 file beside them; the references hold the coordinates inline."""
     write_netcdf(path.with_name("referred.nc"), "NETCDF3_CLASSIC")
     references = aa.open(path.with_name("referred.nc")).to_kerchunk()
     path.write_text(json.dumps(references))
@@ -95,7 +95,7 @@ def test_is_a_format_and_refuses_other_content(fmt: Format, tmp_path: Path) -> N
 
 
 @sampled
-def test_is_known_by_content(fmt: Format, sample: str) -> None:
+def test_is_recognised_by_content(fmt: Format, sample: str) -> None:
     assert formats.identify(sample) is fmt
     others = [f for f in formats.formats() if f is not fmt]
     head = b"" if os.path.isdir(sample) else Path(sample).read_bytes()[:512]
@@ -122,7 +122,7 @@ def test_structure(fmt: Format, sample: str) -> None:
 
 
 @sampled
-def test_scan_reads_coordinates_alone(fmt: Format, sample: str) -> None:
+def test_scan_reads_only_coordinates(fmt: Format, sample: str) -> None:
     values = {v.name: v.values for v in formats.scan(sample).variables}
     assert values["tas"] is None
     assert values["single"] is None
@@ -160,7 +160,7 @@ def test_mapped_views_are_read_only_and_outlive_the_handle(fmt: Format, sample: 
 
 
 @sampled
-def test_chunks_tell_where_the_values_are(fmt: Format, sample: str) -> None:
+def test_chunk_index_locates_the_values(fmt: Format, sample: str) -> None:
     handle = formats.open_file(sample)
     table = handle.chunks("tas")
     assert table is not None
@@ -209,7 +209,7 @@ def test_threads_read_through_one_handle(fmt: Format, sample: str) -> None:
 
 
 @sampled
-def test_structures_travel_between_processes(fmt: Format, sample: str) -> None:
+def test_structures_pickle(fmt: Format, sample: str) -> None:
     found = formats.scan(sample)
     again = pickle.loads(pickle.dumps(found))
     assert [v.name for v in again.variables] == [v.name for v in found.variables]
@@ -225,7 +225,7 @@ def test_missing_file(tmp_path: Path) -> None:
         formats.identify(tmp_path / "file" / "below")
 
 
-def test_what_is_no_data_file_is_said_in_its_own_words(tmp_path: Path) -> None:
+def test_error_of_a_file_that_is_not_a_data_file(tmp_path: Path) -> None:
     (tmp_path / "empty.nc").touch()
     (tmp_path / "text.nc").write_text("hello")
     os.mkfifo(tmp_path / "pipe.nc")
@@ -248,14 +248,14 @@ def test_unreadable_file(tmp_path: Path) -> None:
         formats.identify(path)
 
 
-def test_large_coordinates_wait_for_their_own_read() -> None:
+def test_a_scan_does_not_read_large_coordinates() -> None:
     side = SCAN_ELEMENTS + 1
     large = Variable("x", np.dtype("f8"), (side,), ("x",), {})
     vast = Variable("y", np.dtype("f8"), (2**40, 2**40), ("y", "z"), {"bounds": "y"})
     assert scan_values([large, vast]) == set()
 
 
-def test_plug_ins_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         name, value = "other", "other:FORMAT"
 

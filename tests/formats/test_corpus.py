@@ -1,7 +1,7 @@
-"""The test files of the HDF5, netCDF and PyTables sources: aggarray's values against those of h5py, netCDF4 and zarr.
+"""Test files of HDF5, netCDF and PyTables: aggarray's values compared with those of h5py, netCDF4 and zarr.
 
-`.ci/corpus build/corpus` fetches and unpacks them; the environment variable ``CORPUS`` names another folder. Without the files
-the test skips. Every reader has a process of its own: a file that ends it, or takes longer than `SECONDS`, is named.
+`.ci/corpus build/corpus` fetches and unpacks them; the environment variable ``CORPUS`` sets another folder. Without the files
+the test is skipped. Every reader has a process of its own: a file that crashes it, or takes longer than `SECONDS`, is reported.
 """
 
 import json
@@ -17,13 +17,13 @@ import pytest
 
 from tests.support.paths import ROOT
 
-#: Seconds for one file: five times what the slowest takes by itself.
+#: Time limit for one file in seconds: five times that of the slowest file.
 SECONDS = 20
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray")
 _NUMBERS = set("biufc")
 
-#: Files of which aggarray and the libraries say different things, and why that is right.
+#: Files for which aggarray rightly differs from the libraries, and the reason.
 KNOWN = {
     "hdf5/test/corrupted_name_len.h5": "an attribute is damaged: aggarray refuses the file, where h5py reads its datasets",
     "pytables/tables/tests/vlunicode_endian.h5": "h5py hands out big-endian elements of variable length unswapped",
@@ -31,7 +31,7 @@ KNOWN = {
 
 
 class Reader:
-    """A process that tells what one library sees in files; started anew after a file that ends it."""
+    """Process that reads files with one library; restarted after a file that crashes it."""
 
     def __init__(self, name: str):
         self._name = name
@@ -67,7 +67,7 @@ class Reader:
         if process is None:
             return
         try:
-            # One that has died is waited for, so that its exit status is its own.
+            # Wait for a crashed process, so that its exit status is known.
             process.wait(0.5)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -97,12 +97,12 @@ def _kind(path: Path) -> str:
     if head[:3] == b"CDF" and head[3:4] in b"\1\2\5":
         return "netCDF3"
     signed = any(head[at : at + 8] == _SIGNATURE for at in (0, *(512 << i for i in range(7))))
-    # Files by these suffixes that have lost their signature are to be refused.
+    # Files with these suffixes and without a signature must be refused.
     return "HDF5" if signed or path.suffix in (".h5", ".nc") else ""
 
 
 def faults(kind: str, found: dict[str, Any], oracles: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what is wrong with aggarray's view of a file, given those of libraries."""
+    """Return the faults of aggarray's contents of a file, compared with those of libraries."""
     if "died" in found:
         return [f"aggarray: {found['died']}"]
     objects = _objects(oracles)
@@ -120,7 +120,7 @@ def faults(kind: str, found: dict[str, Any], oracles: dict[str, dict[str, Any]])
 
 
 def _objects(oracles: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the arrays that the first library sees which opens the file, each with its names."""
+    """Return the arrays, with their names, of the first library that opens the file."""
     for view in oracles.values():
         if "objects" in view:
             return list(view["objects"])
@@ -130,7 +130,7 @@ def _objects(oracles: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _object_faults(one: dict[str, Any], found: dict[str, Any], others: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with an array; ``others``: what netCDF4 sees, of which variables are as long as their dimensions."""
+    """Yield the faults of an array; ``others``: contents by netCDF4, whose variables have the lengths of their dimensions."""
     name = next((name for name in one["names"] if name in found["variables"]), None)
     if name is None:
         skipped = any(_within(n, s) for n in one["names"] for s in found["skipped"])
@@ -164,12 +164,12 @@ def _folder() -> Path:
     return Path(os.environ.get("CORPUS") or ROOT / "build" / "corpus")
 
 
-#: Which libraries are asked about a file, each only where what those before it say differs from what aggarray says.
+#: Libraries by format; each is used only if the results of the previous ones differ from those of aggarray.
 ORACLES = {"HDF5": ("h5py", "netCDF4"), "netCDF3": ("netCDF4",), "Zarr": ("zarr",)}
 
 
 def file_faults(kind: str, path: Path, readers: dict[str, Reader]) -> list[str]:
-    """Return what is wrong with what aggarray says of a file."""
+    """Return the faults of aggarray's contents of a file."""
     found, oracles, wrong = readers["aggarray"].view(path), {}, []
     for name in ORACLES[kind]:
         oracles[name] = readers[name].view(path)
@@ -180,7 +180,7 @@ def file_faults(kind: str, path: Path, readers: dict[str, Reader]) -> list[str]:
 
 
 def wrong_files(folder: Path) -> dict[str, list[str]]:
-    """Return what is wrong, by path in the folder."""
+    """Return the faults by path in the folder."""
     readers = {name: Reader(name) for name in ("aggarray", "h5py", "netCDF4", "zarr")}
     try:
         found = {path: file_faults(kind, path, readers) for kind, path in corpus_files(folder)}
@@ -190,7 +190,7 @@ def wrong_files(folder: Path) -> dict[str, list[str]]:
     return {path.relative_to(folder).as_posix(): wrong for path, wrong in found.items() if wrong}
 
 
-def test_the_files_of_the_libraries_own_tests_are_read_as_the_libraries_read_them() -> None:
+def test_files_of_the_libraries_tests_equal_the_libraries_values() -> None:
     folder = _folder()
     if not any(corpus_files(folder)):
         pytest.skip(f"no test files of the libraries: .ci/corpus {folder} fetches them")

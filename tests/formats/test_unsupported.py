@@ -1,4 +1,4 @@
-"""Files and folders that are handed over by mistake: one clear error that names what they are."""
+"""Errors of files and folders in formats that aggarray does not read."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ ICE = "ICE\N{ICE CUBE}CHUNK".encode() + b"Ic-2.0"
 
 
 def data(path: Path) -> bytes:
-    """A file of netCDF-4."""
+    """Write a netCDF-4 file and return its bytes."""
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 5000)
         file.createVariable("v", "f8", ("x",))[:] = np.random.default_rng(0).random(5000)
@@ -54,7 +54,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_kind_is_named(tmp_path: Path, name: str) -> None:
+def test_error_of_a_file_names_its_format(tmp_path: Path, name: str) -> None:
     content, words = FILES[name]
     path = tmp_path / name
     path.write_bytes(content)
@@ -64,7 +64,7 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path, name: str) -> None:
         assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value) and ";" in str(caught.value)
 
 
-def test_files_that_other_libraries_write(tmp_path: Path) -> None:
+def test_errors_of_files_of_other_libraries(tmp_path: Path) -> None:
     content = data(tmp_path / "a.nc")
     np.save(tmp_path / "a.npy", np.arange(3))
     np.savez(tmp_path / "a.npz", np.arange(3))
@@ -85,7 +85,7 @@ def test_files_that_other_libraries_write(tmp_path: Path) -> None:
             aa.open(path)
 
 
-def test_a_zip_of_zarr_says_how_it_opens(tmp_path: Path) -> None:
+def test_error_of_a_zipped_zarr_store_gives_the_url(tmp_path: Path) -> None:
     path = tmp_path / "a.zarr.zip"
     with zarr.storage.ZipStore(path, mode="w") as store:
         group = zarr.create_group(store)
@@ -119,26 +119,26 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("words", FOLDERS)
-def test_a_folder_of_another_kind_is_named_as_a_whole(tmp_path: Path, words: str) -> None:
+def test_error_of_a_folder_names_its_format(tmp_path: Path, words: str) -> None:
     path = folder(tmp_path / "archive" / "other", FOLDERS[words])
     for source in (path, tmp_path / "archive", f"{path}/"):
         with pytest.raises(aa.FormatError, match=words) as caught:
             aa.open(source)
         assert str(caught.value).startswith(f"{path}: {words}, which aggarray does not read; ")
-    # Beside data it is passed over as one.
+    # Beside data it is skipped as one item.
     data(tmp_path / "archive" / "a.nc")
     agg = aa.open(tmp_path / "archive")
     assert agg.names == ("v",) and [(s.file, words in s.reason) for s in agg.skipped] == [(str(path), True)]
 
 
-def test_a_file_within_an_icechunk_repository_leads_to_it(tmp_path: Path) -> None:
+def test_error_of_a_file_in_an_icechunk_repository_names_the_repository(tmp_path: Path) -> None:
     path = folder(tmp_path / "repo", REPOSITORY | {"chunks/A1": b"\x01\x02"})
     for name in ("chunks/A1", "manifests/B"):
         with pytest.raises(aa.FormatError, match=rf"{name}: a part of .*repo, an Icechunk repository.*to_zarr"):
             aa.open(path / name)
 
 
-def test_folders_of_such_names_are_folders_of_data(tmp_path: Path) -> None:
+def test_folders_with_names_of_repositories_hold_data(tmp_path: Path) -> None:
     for name in ("snapshots", "refs", "chunks", "manifests"):
         (tmp_path / name).mkdir()
     data(tmp_path / "snapshots" / "a.nc")
@@ -147,7 +147,7 @@ def test_folders_of_such_names_are_folders_of_data(tmp_path: Path) -> None:
     assert agg.names == ("v",) and [Path(s.file).name for s in agg.skipped] == ["attributes.json"]
 
 
-def test_downloads_that_have_not_ended(tmp_path: Path) -> None:
+def test_unfinished_downloads(tmp_path: Path) -> None:
     whole = data(tmp_path / "a.nc")
     for content in (whole[: len(whole) // 2], whole[:100], bytes(1000), b""):
         path = tmp_path / "b.nc.part"
@@ -158,7 +158,7 @@ def test_downloads_that_have_not_ended(tmp_path: Path) -> None:
     assert aa.open(path).names == ("v",)
 
 
-def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+def test_broken_links(tmp_path: Path) -> None:
     (tmp_path / "a.nc").symlink_to(".git/annex/objects/Xx/Yy/MD5E-s7--0.nc/MD5E-s7--0.nc")
     (tmp_path / "b.nc").symlink_to("gone.nc")
     with pytest.raises(aa.MissingFileError, match=r"a\.nc: a git-annex link .* git annex get"):
@@ -167,7 +167,7 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
         aa.open(tmp_path / "b.nc")
 
 
-def test_what_aggarray_reads_is_of_no_other_kind(tmp_path: Path) -> None:
+def test_data_files_are_not_unsupported(tmp_path: Path) -> None:
     assert unsupported_head(data(tmp_path / "a.nc")[:512]) is None and unsupported_head(b"CDF\x01" + bytes(100)) is None
     shutil.copytree(Path(aa.__file__).parents[1] / "sample_data" / "archive", tmp_path / "archive")
     assert aa.open(tmp_path / "archive").skipped == () and os.path.isdir(tmp_path / "archive")

@@ -179,7 +179,7 @@ def test_arguments_that_fit_are_taken(given: np.ndarray) -> None:
 
 
 def test_files() -> None:
-    refused(aa.AggregationError, lambda: SubArray.from_file(None, "tas"), "no path")
+    refused(aa.AggregationError, lambda: SubArray.from_file(None, "tas"), "not a path")
 
 
 # Matrices from sub-arrays

@@ -1,4 +1,4 @@
-"""How do tests read a variable by its table of chunks? `assembled` does it plainly, with decoders nobody here wrote."""
+"""Reading of variables by their chunk index, with the decoders of other packages."""
 
 import os
 from collections.abc import Callable
@@ -36,13 +36,13 @@ DECODERS: dict[str, Callable[..., Any]] = {
 
 
 def unshuffled(data: bytes, item: int) -> bytes:
-    whole = len(data) // item * item
-    planes = np.frombuffer(data[:whole], np.uint8).reshape(item, -1)
-    return planes.T.tobytes() + data[whole:]
+    size = len(data) // item * item
+    planes = np.frombuffer(data[:size], np.uint8).reshape(item, -1)
+    return planes.T.tobytes() + data[size:]
 
 
 def decoded(filters: tuple[Filter, ...], data: bytes, size: int, mask: int = 0) -> bytes:
-    """Undo the filters of one chunk, the last one first."""
+    """Decode one chunk: undo its filters in reverse order."""
     for position in range(len(filters) - 1, -1, -1):
         if not mask >> position & 1:
             data = bytes(DECODERS[filters[position].name](data, size, *filters[position].parameters))
@@ -50,7 +50,7 @@ def decoded(filters: tuple[Filter, ...], data: bytes, size: int, mask: int = 0) 
 
 
 def assembled(path: str | os.PathLike[str], table: ChunkIndex) -> np.ndarray:
-    """Return the whole variable, chunk by chunk."""
+    """Return the values of a variable, read chunk by chunk."""
     out = np.full(table.shape, table.fill, table.dtype)
     size = int(np.prod(table.chunk)) * table.dtype.itemsize
     for number, at in enumerate(np.ndindex(table.grid)):
@@ -72,7 +72,7 @@ def assembled(path: str | os.PathLike[str], table: ChunkIndex) -> np.ndarray:
 
 
 def table_of(path: str | os.PathLike[str], variable: str = "v") -> ChunkIndex | None:
-    """Return the chunk table of a variable."""
+    """Return the chunk index of a variable, None if it has none."""
     handle = formats.open_file(path)
     try:
         return handle.chunks(variable)
@@ -81,7 +81,7 @@ def table_of(path: str | os.PathLike[str], variable: str = "v") -> ChunkIndex | 
 
 
 def known(path: str | os.PathLike[str], variable: str = "v") -> ChunkIndex:
-    """Return the chunk table of a variable that has to have one."""
+    """Return the chunk index of a variable; the test fails without one."""
     table = table_of(path, variable)
     if table is None:
         pytest.fail(f"{variable}: not described")

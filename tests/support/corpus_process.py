@@ -1,6 +1,6 @@
-"""One reader's view of data files, in a process that a file may break.
+"""Contents of data files as one reader sees them, in a process that a file may crash.
 
-``python -m tests.support.corpus_process READER`` takes the path of a file per line of standard input, and answers with a line
+``python -m tests.support.corpus_process READER`` reads the path of a file per line of standard input, and answers with a line
 of JSON. READER is "aggarray", "h5py", "netCDF4" or "zarr".
 """
 
@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-#: Arrays of more bytes are compared by shape alone.
+#: Arrays of more bytes are compared by shape only.
 LARGE = 1 << 26
-#: What netCDF-4 stores a variable as that is named like a dimension but is not its coordinate.
+#: Prefix of the stored name of a netCDF-4 variable with the name of a dimension that is not its coordinate variable.
 _OTHER_NAME = "_nc4_non_coord_"
 _PURE = b"This is a netCDF dimension but not a netCDF variable"
-#: Attributes by which values as read differ from those stored.
+#: Attributes that make read values differ from stored values.
 _CODED = {"_FillValue", "missing_value", "scale_factor", "add_offset", "valid_min", "valid_max", "valid_range", "_Unsigned"}
 
 
 def described(dtype: np.dtype[Any], shape: tuple[int, ...], read: Callable[[], Any]) -> dict[str, Any]:
-    """Return kind, shape and a digest of numbers, or the error over them."""
+    """Return kind, shape and a digest of an array, or the error of reading it."""
     told: dict[str, Any] = {"kind": dtype.kind if dtype.names is None and dtype.subdtype is None else "V", "shape": list(shape)}
     if told["kind"] not in "biufc" or math.prod(shape) * dtype.itemsize > LARGE:
         return told
@@ -35,7 +35,7 @@ def described(dtype: np.dtype[Any], shape: tuple[int, ...], read: Callable[[], A
     except Exception as error:
         return told | {"error": type(error).__name__, "message": str(error)}
     told["shape"] = list(values.shape)
-    # Long doubles have bytes that mean nothing.
+    # Long doubles have padding bytes.
     values = values.astype("f8" if values.dtype == np.longdouble else values.dtype.newbyteorder("="), order="C")
     digest = hashlib.sha256(values.tobytes()).hexdigest()[:16]
     return told | {"digest": f"{values.itemsize} {digest}", "begins": repr(values.ravel()[:4].tolist())}
@@ -45,7 +45,7 @@ def described(dtype: np.dtype[Any], shape: tuple[int, ...], read: Callable[[], A
 
 
 def by_h5py(path: str) -> dict[str, Any]:
-    """Return all datasets of a file: under which names, and what is in each."""
+    """Return all datasets of a file with their names and contents."""
     import h5py
 
     objects: dict[str, dict[str, Any]] = {}
@@ -57,7 +57,7 @@ def by_h5py(path: str) -> dict[str, Any]:
 def _walk(group: Any, prefix: str, objects: dict[str, dict[str, Any]], seen: set[str]) -> None:
     import h5py
 
-    # An object is known by its own name before those that links give it.
+    # Hard links come before soft links to the same object.
     for key in sorted(group, key=lambda key: not isinstance(group.get(key, getlink=True), h5py.HardLink)):
         name = f"{prefix}{key if isinstance(key, str) else key.decode('utf-8', 'backslashreplace')}"
         try:
@@ -140,7 +140,7 @@ def _arrays(group: Any, prefix: str) -> list[tuple[str, Any]]:
 
 
 def by_aggarray(path: str) -> dict[str, Any]:
-    """Return the variables of a file by path, as stored and as its arrays give them, what is skipped, and who scanned it."""
+    """Return the variables of a file by path, as stored and as opened arrays, the skipped items, and the scanner."""
     from aggarray.formats import open_file, scan
     from aggarray.formats.base import whole
 
@@ -155,7 +155,7 @@ def by_aggarray(path: str) -> dict[str, Any]:
 
 
 def _read(dtype: Any, shape: tuple[int, ...], read: Callable[[], Any]) -> dict[str, Any]:
-    """Return what is to be told of a variable; text is read, too."""
+    """Return the description of a variable; text is read, too."""
     told = described(dtype, shape, read)
     if "digest" in told or "error" in told or math.prod(shape) > 1 << 16:
         return told
@@ -189,9 +189,9 @@ READERS = {"aggarray": by_aggarray, "h5py": by_h5py, "netCDF4": by_netcdf4, "zar
 
 
 def main(reader: str) -> None:
-    """Answer for every path of standard input."""
+    """Write an answer for every path of standard input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    # Libraries that print must not disturb the answers.
+    # Output that libraries print must not mix with the answers.
     os.dup2(2, 1)
     for line in sys.stdin:
         try:

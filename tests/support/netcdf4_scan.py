@@ -1,4 +1,4 @@
-"""What does netCDF4 see in a netCDF-4 file? The oracle of the scans that read no library."""
+"""Scan of a netCDF-4 file by netCDF4, the oracle of scans without the library."""
 
 import warnings
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ NOT_COORDINATE = "_nc4_non_coord_"
 
 
 def scan(path: str) -> Structure | str:
-    """Scan with netCDF4; where it does not see all of the file, return the name of the format instead."""
+    """Return the scan by netCDF4, or the name of the format if netCDF4 does not read all of the file."""
     import netCDF4
 
     try:
@@ -46,27 +46,27 @@ def scan(path: str) -> Structure | str:
             if _unseen(path, groups):
                 return "netCDF4"
         if any(issubclass(warning.category, UserWarning) for warning in warned):
-            # It warns of variables that it leaves out (opaque types): h5py names them.
+            # netCDF4 warns of variables that it skips (opaque types); h5py reads them.
             return "netCDF4"
         if any(_has_rows(source) for group in groups.values() for source in group.variables.values()):
             return "netCDF4"  # h5py tells the sizes of rows without reading them
         return _netcdf_structure(path, groups)
     except (*LIBRARY_ERRORS, Warning):
-        # h5py either manages or names the variable at fault.
+        # h5py either reads the file or reports the variable.
         return "netCDF4"
     finally:
         dataset.close()
 
 
 def _netcdf_groups(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield a group and those in it, each with the beginning of the paths of what is in it."""
+    """Yield a group and its descendants, each with the path prefix of its contents."""
     yield prefix, group
     for name, child in group.groups.items():
         yield from _netcdf_groups(child, f"{prefix}{name}/")
 
 
 def _written_by_netcdf(dataset: Any) -> bool:
-    """Tell whether the netCDF library itself wrote the file, so that it overlooks nothing in it."""
+    """Return whether the netCDF library wrote the file, so that it reads all of it."""
     try:
         return ",netcdf=" in dataset.getncattr("_NCProperties")
     except LIBRARY_ERRORS:
@@ -74,7 +74,7 @@ def _written_by_netcdf(dataset: Any) -> bool:
 
 
 def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
-    """Tell whether the file holds datasets that netCDF4 left out without a word (references, opaque types)."""
+    """Return whether the file holds datasets that netCDF4 silently skips (references, opaque types)."""
     import h5py
 
     seen = {f"{prefix}{name}" for prefix, group in groups.items() for name in (*group.variables, *group.dimensions)}
@@ -91,7 +91,7 @@ def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
 
 
 def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
-    """Return what netCDF4 shows of its groups, given by path."""
+    """Return the structure that netCDF4 shows; ``groups``: by path."""
     variables: list[Variable] = []
     sources: dict[str, Any] = {}
     skipped = []
@@ -112,7 +112,7 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
         if not is_scannable(source.shape, source.dtype.itemsize if source.dtype is not str else 16):
             return None
         if source.ndim > 1 and sum(d.isunlimited() for d in source.get_dims()) > 1:
-            # netCDF-C hands out uninitialised memory where two dimensions were lengthened by other variables.
+            # netCDF-C returns uninitialised memory if other variables lengthened two dimensions.
             raise ValueError("two unlimited dimensions: left to h5py")
         try:
             values = np.asarray(source[...])
@@ -128,24 +128,24 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
 
 
 def _has_real_end(name: str, source: Any, spans: Mapping[str, tuple[str, ...]]) -> bool:
-    """Tell whether the last dimension of single characters is no string length: it can grow or has a coordinate."""
+    """Return whether the last dimension of single characters is unlimited or has a coordinate: not a string length."""
     return bool(source.get_dims()[-1].isunlimited()) or has_coordinate(name, spans[name][-1], spans)
 
 
 def _has_rows(source: Any) -> bool:
-    """Tell whether a variable has rows of numbers, each of its own length."""
+    """Return whether a variable has variable-length rows of numbers."""
     import netCDF4
 
     return isinstance(source.datatype, netCDF4.VLType) and source.dtype is not str and source.ndim == 1
 
 
 def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
-    """Return the stored dtype, or why it cannot be read."""
+    """Return the stored dtype, or the reason why it cannot be read."""
     import netCDF4
 
     kind = source.datatype
     if isinstance(kind, netCDF4.EnumType):
-        # h5py's booleans, which it also reads as such.
+        # Booleans of h5py.
         boolean = kind.enum_dict == {"FALSE": 0, "TRUE": 1} and kind.dtype == np.int8
         return np.dtype(bool) if boolean else np.dtype(kind.dtype)
     if isinstance(kind, netCDF4.CompoundType):
@@ -166,6 +166,6 @@ def _netcdf_attrs(source: Any) -> dict[str, Any]:
         except UnicodeError:
             raise
         except LIBRARY_ERRORS:
-            # An attribute of a type that netCDF4 does not read says nothing that CF knows.
+            # Attributes of types that netCDF4 does not read have no meaning in CF.
             continue
     return found

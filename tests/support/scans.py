@@ -1,6 +1,6 @@
-"""Are two scans of a file equal in every field: dtypes, order and Python types included?
+"""Comparison of scans of a file in every field, including dtypes, order and Python types.
 
-`direct` scans without a library and fails where that is refused; `by_netcdf4` is the oracle.
+`direct` scans without the library and raises an error if the file is unsupported; `by_netcdf4` is the oracle.
 """
 
 import os
@@ -22,39 +22,39 @@ from tests.support import netcdf4_scan
 
 
 def by_netcdf4(path: Any) -> Structure | str:
-    """Scan with netCDF4: a structure, or the name of the format where it does not see all of the file."""
+    """Return the scan by netCDF4, or the name of the format if netCDF4 does not read all of the file."""
     return netcdf4_scan.scan(os.fspath(path))
 
 
 def by_h5py(path: Any) -> Structure:
-    """Scan with h5py, the oracle of files that are no netCDF-4."""
+    """Return the scan by h5py, the oracle for files that are not netCDF-4."""
     return scan_by_library(os.fspath(path))
 
 
 def without_library(path: Any) -> Structure | None:
-    """Scan without a library, None where that is refused."""
+    """Return the scan without the library, None for an unsupported file."""
     try:
         return scan.scan(os.fspath(path))
     except UNREADABLE:
         return None
 
 
-def glimpse_without_library(path: Any, wanted: PartialScanRequest) -> PartialScan | None:
-    """Glimpse without a library, None where that is refused."""
+def partial_scan_without_library(path: Any, request: PartialScanRequest) -> PartialScan | None:
+    """Return the partial scan without the library, None for an unsupported file."""
     try:
-        return partial_scan.scan_partially(os.fspath(path), wanted)
+        return partial_scan.scan_partially(os.fspath(path), request)
     except UNREADABLE:
         return None
 
 
 def direct(path: Any) -> Structure:
-    """Scan without a library; the exception tells why not, where that is refused."""
+    """Return the scan without the library; raises the error of an unsupported file."""
     with ByteSource(os.fspath(path)) as file:
         return scan._structure(os.fspath(path), file)
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two values of attributes or variables are the same, NaN being NaN."""
+    """Return whether two values of attributes or variables are equal, including their types; NaN equals NaN."""
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
@@ -73,7 +73,7 @@ def _attributes(where: str, one: Mapping[str, Any], other: Mapping[str, Any], or
 
 
 def differences(one: Structure, other: Structure, ordered: bool = True) -> Iterator[str]:
-    """Yield in what two structures differ; ``ordered``: in the order of attributes too."""
+    """Yield the differences of two structures; ``ordered``: including the order of attributes."""
     for name in ("uri", "format", "skipped"):
         if getattr(one, name) != getattr(other, name):
             yield f"{name}: {getattr(one, name)!r} and {getattr(other, name)!r}"
@@ -97,39 +97,39 @@ def differences(one: Structure, other: Structure, ordered: bool = True) -> Itera
             yield f"{v.name}: values {v.values!r} and {w.values!r}"
 
 
-def righted(path: Any, structure: Structure) -> Structure:
-    """Return a scan by netCDF4 with what it misplaces as h5py has it.
+def correct_values(path: Any, structure: Structure) -> Structure:
+    """Return a scan by netCDF4 with values that it misplaces taken from h5py.
 
-    Where less is written along a dimension than it is long, the first one apart, netCDF-C puts what there is side by side.
+    If fewer elements are written along a dimension than it is long, except the first dimension, netCDF-C packs them.
     """
     variables = []
     with h5py.File(path) as file:
         for one in structure.variables:
             group, _, name = one.name.rpartition("/")
-            found = file.get(f"{group}/_nc4_non_coord_{name}", file.get(one.name))
-            if one.values is not None and found.dtype.kind in "iuf" and found.shape[1:] != one.shape[1:]:
-                fill = one.attrs.get("_FillValue", netCDF4.default_fillvals[found.dtype.str[1:]])
+            dataset = file.get(f"{group}/_nc4_non_coord_{name}", file.get(one.name))
+            if one.values is not None and dataset.dtype.kind in "iuf" and dataset.shape[1:] != one.shape[1:]:
+                fill = one.attrs.get("_FillValue", netCDF4.default_fillvals[dataset.dtype.str[1:]])
                 values = np.full(one.shape, fill, one.values.dtype)
-                values[tuple(map(slice, found.shape))] = found[()]
+                values[tuple(map(slice, dataset.shape))] = dataset[()]
                 one = replace(one, values=values)
             variables.append(one)
     return replace(structure, variables=tuple(variables))
 
 
 def check(path: Any) -> Structure:
-    """Scan a file both ways, without and with netCDF4; both must manage and agree. Returns the structure."""
-    found = direct(path)
-    wanted = by_netcdf4(path)
-    assert isinstance(wanted, Structure), f"netCDF4 leaves {path} to h5py ({wanted})"
-    wanted = righted(path, wanted)
-    assert not list(differences(found, wanted)), "\n".join(differences(found, wanted))
-    assert not any(v.values is not None and v.values.flags.writeable for v in found.variables)
-    return found
+    """Scan a file without the library and with netCDF4; both must succeed and agree. Return the structure."""
+    actual = direct(path)
+    expected = by_netcdf4(path)
+    assert isinstance(expected, Structure), f"netCDF4 leaves {path} to h5py ({expected})"
+    expected = correct_values(path, expected)
+    assert not list(differences(actual, expected)), "\n".join(differences(actual, expected))
+    assert not any(v.values is not None and v.values.flags.writeable for v in actual.variables)
+    return actual
 
 
-def differences_from_h5py(found: Structure, wanted: Structure) -> list[str]:
-    """Return in what a scan differs from that of h5py, which has variables in any order, and knows of no format."""
-    alike = [
+def differences_from_h5py(actual: Structure, expected: Structure) -> list[str]:
+    """Return the differences from the scan by h5py, which has variables in any order and no format."""
+    normalised = [
         replace(
             s,
             format="",
@@ -138,27 +138,27 @@ def differences_from_h5py(found: Structure, wanted: Structure) -> list[str]:
             variables=tuple(sorted(s.variables, key=lambda v: v.name)),
             skipped=tuple(sorted(s.skipped)),
         )
-        for s in (found, wanted)
+        for s in (actual, expected)
     ]
-    scopes = [[v.scopes for v in s.variables] for s in alike]
-    others = [scopes, [sorted(found.elsewhere), sorted(wanted.elsewhere)]]
-    return [*differences(*alike, ordered=False), *(f"{one} and {other}" for one, other in others if one != other)]
+    scopes = [[v.scopes for v in s.variables] for s in normalised]
+    others = [scopes, [sorted(actual.elsewhere), sorted(expected.elsewhere)]]
+    return [*differences(*normalised, ordered=False), *(f"{one} and {other}" for one, other in others if one != other)]
 
 
 def check_against_h5py(path: Any) -> Structure:
-    """Scan a file without a library, and hold the result against that of h5py. Returns the structure."""
-    found = direct(path)
-    assert not (told := differences_from_h5py(found, by_h5py(path))), "\n".join(told)
-    return found
+    """Scan a file without the library and compare the result with that of h5py. Return the structure."""
+    actual = direct(path)
+    assert not (different := differences_from_h5py(actual, by_h5py(path))), "\n".join(different)
+    return actual
 
 
 def agrees(path: Any, ordered: bool = True) -> bool:
-    """Scan a file without a library if that is allowed, and hold the result against netCDF4's; tell whether it was."""
-    found = without_library(path)
-    if found is None:
+    """Compare a scan without the library with that of netCDF4; return False for an unsupported file."""
+    actual = without_library(path)
+    if actual is None:
         return False
-    wanted = by_netcdf4(path)
-    assert isinstance(wanted, Structure), f"netCDF4 leaves {path} to h5py ({wanted})"
-    wanted = righted(path, wanted)
-    assert not list(differences(found, wanted, ordered)), "\n".join(differences(found, wanted, ordered))
+    expected = by_netcdf4(path)
+    assert isinstance(expected, Structure), f"netCDF4 leaves {path} to h5py ({expected})"
+    expected = correct_values(path, expected)
+    assert not list(differences(actual, expected, ordered)), "\n".join(differences(actual, expected, ordered))
     return True

@@ -1,4 +1,4 @@
-"""Is where values are stored told alike without a library and by h5py, for whatever h5py and netCDF4 write?"""
+"""Chunk indexes without the library equal those through h5py, for all files of h5py and netCDF4."""
 
 import os
 import random
@@ -28,14 +28,14 @@ from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, i
 from tests.formats.test_chunk_indexes import datasets
 from tests.support.chunk_indexes import assembled
 from tests.support.scans import by_h5py as scanned
-from tests.support.scans import glimpse_without_library, same
+from tests.support.scans import partial_scan_without_library, same
 
-#: What a file is left to the libraries for.
-LEAVES = "left to the library"
+#: Errors of a file that only the library can read.
+UNSUPPORTED = "left to the library"
 
 
 def directly(path: Path, name: str) -> Any:
-    """Return the table of a variable as it is told without a library, `LEAVES` where it is not."""
+    """Return the chunk index of a variable without the library, `UNSUPPORTED` if only the library can read it."""
     try:
         file = H5File(os.fspath(path))
         try:
@@ -43,11 +43,11 @@ def directly(path: Path, name: str) -> Any:
         finally:
             file.close()
     except UNREADABLE:
-        return LEAVES
+        return UNSUPPORTED
 
 
 def by_h5py(path: Path, name: str) -> Any:
-    """Return the table of a variable as h5py tells it; an exception where that fails."""
+    """Return the chunk index of a variable through h5py, or the exception that it raises."""
     try:
         with LIBRARY_LOCK, opened(os.fspath(path)) as file:
             return H5pyFile(os.fspath(path), file).chunks(name)
@@ -55,8 +55,8 @@ def by_h5py(path: Path, name: str) -> Any:
         return error
 
 
-def alike(one: ChunkIndex | None, other: ChunkIndex | None) -> bool:
-    """Tell whether two tables are the same in every field."""
+def equal_indexes(one: ChunkIndex | None, other: ChunkIndex | None) -> bool:
+    """Return whether two chunk indexes are equal in every field."""
     if one is None or other is None:
         return one is other
     fields = ("shape", "chunk", "dtype", "filters", "names")
@@ -73,18 +73,18 @@ def names_in(path: Path) -> list[str]:
 
 
 def check(path: Path, least: int = 1) -> dict[str, Any]:
-    """Compare the tables of all variables of a file; ``least``: so many at least are told without a library."""
+    """Compare the chunk indexes of all variables of a file; ``least``: number that must not need the library."""
     found = {name: directly(path, name) for name in names_in(path)}
     for name, table in found.items():
-        if table is not LEAVES:
-            assert alike(table, by_h5py(path, name)), f"{path}, {name}: {table} and {by_h5py(path, name)}"
-    assert sum(table is not LEAVES for table in found.values()) >= least, path
+        if table is not UNSUPPORTED:
+            assert equal_indexes(table, by_h5py(path, name)), f"{path}, {name}: {table} and {by_h5py(path, name)}"
+    assert sum(table is not UNSUPPORTED for table in found.values()) >= least, path
     return found
 
 
 @pytest.mark.parametrize("libver", VERSIONS, ids=str)
 @pytest.mark.parametrize("write", [single, implicit, fixed, extensible, tree])
-def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None], libver: Any) -> None:
+def test_every_type_of_chunk_index(tmp_path: Path, write: Callable[[h5py.File], None], libver: Any) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         write(file)
@@ -100,7 +100,7 @@ def test_many_chunks(tmp_path: Path, libver: str, maxshape: Any, compression: An
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         made = file.create_dataset("v", (30_000, 2), "i2", chunks=(1, 2), maxshape=maxshape, compression=compression)
-        # Whole pages of the index are never written.
+        # Complete pages of the index are never written.
         for part in (slice(0, 3000), slice(3001, 3002), slice(20_000, 29_000)):
             made[part] = np.arange(2 * (part.stop - part.start)).reshape(-1, 2) + 1
     table = check(path)["v"]
@@ -120,8 +120,8 @@ def test_versions_and_user_blocks(tmp_path: Path, libver: Any, userblock: int, s
     with h5py.File(path) as file:
         for name in names_in(path):
             table = directly(path, name)
-            # With a user block h5py does not always know where offsets count from.
-            assert table is not LEAVES
+            # With a user block h5py does not always report the origin of offsets.
+            assert table is not UNSUPPORTED
             np.testing.assert_array_equal(assembled(path, table), file[name][...])
 
 
@@ -145,21 +145,21 @@ def test_any_dataset(
         if shape and options and data.draw(st.booleans()):
             dataset.resize(tuple(max(n - 2, 0) for n in shape))
     found, wanted = directly(path, "v"), by_h5py(path, "v")
-    if found is LEAVES:
-        # Half precision; a dimension that grows and is not the first, in the latest layout.
+    if found is UNSUPPORTED:
+        # Half precision; an unlimited dimension that is not the first, in the latest layout.
         growing = [axis for axis, most in enumerate(options.get("maxshape", ())) if most is None]
         assert dtype.endswith("f2") or (len(growing) == 1 and growing != [0])
     elif wanted is None and found is not None:
-        # The library tells wrongly where such chunks are, and so is not asked.
+        # The library reports wrong positions for such chunks, so that it is not used.
         assert [axis for axis, most in enumerate(options["maxshape"]) if most is None] not in ([], [0])
         with h5py.File(path) as file:
             np.testing.assert_array_equal(assembled(path, found), file["v"][...])
     else:
-        assert alike(found, wanted)
+        assert equal_indexes(found, wanted)
 
 
 @given(data=st.data())
-def test_dimensions_that_other_variables_lengthened(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_dimensions_lengthened_by_other_variables(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("long") / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         for name in "tu":
@@ -178,7 +178,7 @@ def test_dimensions_that_other_variables_lengthened(tmp_path_factory: pytest.Tem
     check(path)
 
 
-def odd_filters(file: h5py.File) -> None:
+def unusual_filters(file: h5py.File) -> None:
     made = file.create_dataset("masks", (8,), "f4", chunks=(4,), compression="gzip", shuffle=True)
     made[:] = np.arange(8)
     made.id.write_direct_chunk((4,), np.arange(4, 8, dtype="f4").tobytes(), 0b11)
@@ -187,17 +187,17 @@ def odd_filters(file: h5py.File) -> None:
     low = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     low.set_layout(h5py.h5d.COMPACT)
     h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((4,)), low)
-    # Without an end: an array of so many chunks would be written, or HDF5 die over it.
+    # Unlimited: otherwise HDF5 would write a huge array of chunks, or crash.
     file.create_dataset("claims", (10**12, 10**6), "f4", chunks=(1, 1), maxshape=(None, None))[5, 5] = 1
     file.create_dataset("late", (5,), ">i4", fillvalue=3)
     file.create_dataset("byte", data=np.arange(3), dtype=h5py.h5t.STD_I8BE)
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_what_has_no_table(tmp_path: Path, libver: str) -> None:
+def test_variables_without_a_chunk_index(tmp_path: Path, libver: str) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
-        odd_filters(file)
+        unusual_filters(file)
     found = check(path, 7)
     assert found["masks"].masks.tolist() == [0, 3]
     assert [found[name] for name in ("scaled", "edges", "compact", "claims")] == [None] * 4
@@ -216,11 +216,11 @@ def elsewhere(path: Path) -> None:
         file["bool"] = np.array([True])
 
 
-def test_what_is_left_to_the_library(tmp_path: Path) -> None:
+def test_values_read_by_the_library(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     elsewhere(path)
     found = {name: directly(path, name) for name in names_in(path)}
-    assert {name for name, table in found.items() if table is LEAVES} == {"external", "virtual", "text", "bool"}
+    assert {name for name, table in found.items() if table is UNSUPPORTED} == {"external", "virtual", "text", "bool"}
     handle = FORMAT.open(str(path))
     assert handle.elsewhere("x") == []
     for name, file in (("external", "values"), ("virtual", "other.h5")):
@@ -229,7 +229,7 @@ def test_what_is_left_to_the_library(tmp_path: Path) -> None:
     handle.close()
 
 
-def test_a_file_that_is_replaced_by_one_that_leads_elsewhere(tmp_path: Path) -> None:
+def test_a_file_replaced_by_one_with_external_values(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["external"] = np.arange(3.0, dtype="f4")
@@ -277,16 +277,16 @@ def test_damaged_files(tmp_path: Path, write: Callable[[h5py.File], None], libve
         path.write_bytes(damaged)
         for name in names:
             table = directly(path, name)
-            if table is LEAVES:
+            if table is UNSUPPORTED:
                 continue
             told += 1
             other = by_h5py(path, name)
-            # HDF5 may stumble over something that tables have no need of.
-            assert alike(table, wanted[name] if isinstance(other, Exception) else other), f"{name}: {table} and {other}"
+            # HDF5 may fail on structures that chunk indexes do not need.
+            assert equal_indexes(table, wanted[name] if isinstance(other, Exception) else other), f"{name}: {table} and {other}"
     assert told
 
 
-def test_damage_is_told_by_the_library(tmp_path: Path) -> None:
+def test_the_library_reports_damage(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=np.arange(40.0), chunks=(3,), compression="gzip")
@@ -301,11 +301,11 @@ def test_damage_is_told_by_the_library(tmp_path: Path) -> None:
         FORMAT.open(str(path))
 
 
-# Glimpses and views
+# Partial scans and views
 
 
 @given(data=st.data())
-def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_partial_scans(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("glimpse") / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.title = "a"
@@ -322,7 +322,7 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
     wanted = PartialScanRequest(
         data.draw(st.sampled_from([{"t": 1}, {"height": 0}, {"t": 1, "height": 0}, {"none": 1}])), ("title", "a0")
     )
-    found, whole = glimpse_without_library(path, wanted), scanned(path)
+    found, whole = partial_scan_without_library(path, wanted), scanned(path)
     by_name = {v.name: v for v in whole.variables}
     if found is None:
         assert any(v is None or 0 in v.shape for v in map(by_name.get, wanted.coordinates))
@@ -337,7 +337,7 @@ def test_glimpses(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
 
 
 @pytest.mark.parametrize("userblock", [0, 512])
-def test_pieces_for_views(tmp_path: Path, userblock: int) -> None:
+def test_contiguous_variables(tmp_path: Path, userblock: int) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", userblock_size=userblock) as file:
         file["v"] = np.arange(12, dtype=">i4").reshape(3, 4)

@@ -1,4 +1,4 @@
-"""Does the reader of netCDF-4 and HDF5 agree with netCDF4 and h5py on every file, and say what it leaves out?"""
+"""Values and structures of netCDF-4 and HDF5 files equal those of netCDF4 and h5py; skipped items are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ def variables(structure: Structure) -> dict[str, Any]:
 
 @st.composite
 def datasets(draw: Callable[[Any], Any]) -> tuple[tuple[int, ...], str, dict[str, Any]]:
-    """Draw a shape, a dtype and how h5py stores the dataset."""
+    """Draw a shape, a dtype and the storage options of h5py."""
     shape = draw(shapes)
     options: dict[str, Any] = {}
     if shape and draw(st.booleans()):
@@ -102,7 +102,7 @@ def test_boxes_equal_netcdf4(
     handle.close()
 
 
-def test_a_dimension_that_another_variable_lengthened_reads_as_fill_value(tmp_path: Path) -> None:
+def test_a_dimension_lengthened_by_another_variable_reads_as_fill_value(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("time", None)
@@ -125,8 +125,8 @@ def test_a_dimension_that_another_variable_lengthened_reads_as_fill_value(tmp_pa
             handle.close()
 
 
-def test_two_dimensions_that_other_variables_lengthened(tmp_path: Path) -> None:
-    # No oracle: netCDF-C 4.10 hands out uninitialised memory here.
+def test_two_dimensions_lengthened_by_other_variables(tmp_path: Path) -> None:
+    # There is no oracle: netCDF-C 4.10 returns uninitialised memory here.
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         for name, size in (("time", 5), ("x", 4)):
@@ -143,7 +143,7 @@ def test_two_dimensions_that_other_variables_lengthened(tmp_path: Path) -> None:
 
 
 def through_h5py(path: Path) -> Structure:
-    """Scan by the library."""
+    """Return the scan by the library."""
     return library.scan_by_library(str(path))
 
 
@@ -164,7 +164,7 @@ def write_groups(path: Path) -> None:
         deep = group.createVariable("deep", "i4", ("y", "x"))
         deep[:] = np.arange(6).reshape(2, 3)
         deep.setncattr_string("flags", ["a", "bc"])
-        # A variable named like a dimension that is not its coordinate, and one that is, in two dimensions.
+        # A variable with the name of a dimension that is not its coordinate, and a two-dimensional one that is.
         file.createVariable("length", "i4", ("x",))[:] = [4, 5, 6]
         file.createVariable("name", "S1", ("name", "length"))[:] = np.array([b"ab", b"cdef"], "S4").view("S1").reshape(2, 4)
         kind = file.createEnumType("i1", "kind_t", {"a": 1, "b": 2})
@@ -207,7 +207,7 @@ def test_groups_types_and_names(tmp_path: Path) -> None:
     handle.close()
 
 
-def test_both_ways_of_scanning_agree(tmp_path: Path) -> None:
+def test_both_scanners_agree(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     write_groups(path)
     one, other = formats.scan(path), through_h5py(path)
@@ -293,7 +293,7 @@ def test_dimension_scales_of_h5py(tmp_path: Path) -> None:
     assert there["x"].values.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_what_netcdf4_overlooks_is_reported(tmp_path: Path) -> None:
+def test_items_that_netcdf4_skips_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["x"] = [1.0, 2.0]
@@ -327,7 +327,7 @@ def test_text_that_does_not_decode(tmp_path: Path) -> None:
     handle.close()
 
 
-def test_nothing_in_it(tmp_path: Path) -> None:
+def test_an_empty_file(tmp_path: Path) -> None:
     h5py.File(tmp_path / "a.h5", "w").close()
     netCDF4.Dataset(tmp_path / "a.nc", "w").close()
     assert formats.scan(tmp_path / "a.h5").variables == formats.scan(tmp_path / "a.nc").variables == ()
@@ -382,7 +382,7 @@ def test_external_and_virtual_storage_is_read_but_not_mapped(tmp_path: Path) -> 
     handle.close()
 
 
-def test_odd_precisions_are_not_mapped(tmp_path: Path) -> None:
+def test_unusual_precisions_are_not_mapped(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     odd = h5py.h5t.STD_I32LE.copy()
     odd.set_precision(20)
@@ -397,7 +397,7 @@ def test_odd_precisions_are_not_mapped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("library", ["h5py", "netCDF4"])
-def test_a_file_that_is_open_elsewhere_in_the_process(tmp_path: Path, library: str) -> None:
+def test_a_file_that_another_library_has_open(tmp_path: Path, library: str) -> None:
     path = tmp_path / "a.nc"
     write_groups(path)
     opener: Callable[[Path], Any] = h5py.File if library == "h5py" else netCDF4.Dataset

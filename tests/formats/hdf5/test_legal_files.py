@@ -1,6 +1,6 @@
-"""Legal files of other programs that end processes, read wrong or are refused by other readers: the smallest of each kind.
+"""Valid files of other programs that other readers crash on, misread or refuse: the smallest file of each type.
 
-Each is scanned without the library, and held against h5py, which is asked in a process of its own where it may crash.
+Each is scanned without the library and compared with h5py, which runs in a process of its own if it may crash.
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.support.scans import check_against_h5py, direct
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where a scan needs the library, in this process or another."""
+    """Let the test fail if a scan needs the library, in this process or another."""
 
     def fail(*given: Any) -> None:
         raise AssertionError("the library is asked")
@@ -39,7 +39,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_netcdf_c_is_never_loaded(tmp_path: Path) -> None:
-    """It ends processes over legal files; neither scans nor reads, joins nor helpers need it."""
+    """netCDF-C crashes on valid files; scans, reads, joins and worker processes do not need it."""
     for number in range(2):
         with netCDF4.Dataset(tmp_path / f"{number}.nc", "w") as file:
             file.createDimension("t", None)
@@ -56,7 +56,7 @@ def test_netcdf_c_is_never_loaded(tmp_path: Path) -> None:
 
 
 def test_text_of_fixed_size_with_a_fill_value(tmp_path: Path, alone: None) -> None:
-    """netCDF-C dies over it."""
+    """netCDF-C crashes on it."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("s", (10,), dtype="S2", fillvalue=b"ab")
@@ -95,7 +95,7 @@ def references(file: h5py.File, names: tuple[str, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_dimensions_listed_as_plain_references(libver: str, tmp_path: Path, alone: None) -> None:
-    """As h4toh5 writes them; netCDF-C dies over it."""
+    """h4toh5 writes them; netCDF-C crashes on them."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         scales(file, y=2, x=3)
@@ -107,7 +107,7 @@ def test_dimensions_listed_as_plain_references(libver: str, tmp_path: Path, alon
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_a_scale_with_a_null_dataspace(libver: str, tmp_path: Path, alone: None) -> None:
-    """netCDF-C dies over it."""
+    """netCDF-C crashes on it."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         scales(file, x=3)
@@ -122,8 +122,8 @@ def test_a_scale_with_a_null_dataspace(libver: str, tmp_path: Path, alone: None)
 
 
 @pytest.mark.parametrize("kind", [h5t.STD_REF_DSETREG, h5t.STD_REF_OBJ, h5t.STD_I32LE, h5t.UNIX_D32LE])
-def test_attributes_of_rows_of_what_h5py_does_not_hold(kind: h5t.TypeID, tmp_path: Path) -> None:
-    """h5py dies over rows of references to regions; a scan by it looks at the type before."""
+def test_attributes_of_rows_of_types_without_a_dtype(kind: h5t.TypeID, tmp_path: Path) -> None:
+    """h5py crashes on rows of region references; a scan by h5py checks the type first."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["v"] = np.arange(6.0)
@@ -132,8 +132,8 @@ def test_attributes_of_rows_of_what_h5py_does_not_hold(kind: h5t.TypeID, tmp_pat
     assert aa.open(path)["v"][...].tolist() == list(range(6))
 
 
-def test_a_class_whose_name_is_as_long_as_that_of_scales(tmp_path: Path, alone: None) -> None:
-    """HDF5 2.0 frees memory twice when it is asked whether this is a scale."""
+def test_a_class_name_as_long_as_that_of_scales(tmp_path: Path, alone: None) -> None:
+    """HDF5 2.0 frees memory twice in its check whether this is a scale."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=np.arange(6.0), maxshape=(None,))
@@ -144,7 +144,7 @@ def test_a_class_whose_name_is_as_long_as_that_of_scales(tmp_path: Path, alone: 
     assert aa.open(path)["v"][...].tolist() == list(range(6))
 
 
-# Dimensions are objects, not names
+# Dimensions are identified by objects, not by names
 
 
 def hiding(path: Path, own: int) -> None:
@@ -161,8 +161,8 @@ def hiding(path: Path, own: int) -> None:
 
 
 @pytest.mark.parametrize("own", [3, 4])
-def test_a_dimension_of_the_parent_that_a_group_hides(own: int, tmp_path: Path, alone: None) -> None:
-    """netCDF4-python looks dimensions up by name, and gives (2, 3) where (2, 4) is stored."""
+def test_a_parent_dimension_hidden_by_a_group(own: int, tmp_path: Path, alone: None) -> None:
+    """netCDF4-python looks dimensions up by name and returns (2, 3) instead of the stored (2, 4)."""
     path = tmp_path / "a.nc"
     hiding(path, own)
     check_against_h5py(path)
@@ -174,7 +174,7 @@ def test_a_dimension_of_the_parent_that_a_group_hides(own: int, tmp_path: Path, 
     assert w.coords["y"][...].tolist() == [100.0 + n for n in range(own)]
 
 
-def test_hidden_dimensions_stay_apart_through_helpers_and_indexes(tmp_path: Path) -> None:
+def test_hidden_dimensions_stay_separate_in_workers_and_indexes(tmp_path: Path) -> None:
     for number in range(2):
         hiding(tmp_path / f"{number}.nc", 4)
         with h5py.File(tmp_path / f"{number}.nc", "r+") as file:
@@ -195,7 +195,7 @@ def test_hidden_dimensions_stay_apart_through_helpers_and_indexes(tmp_path: Path
 def test_trees_of_groups_whose_dimensions_have_the_same_names(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Every variable has the coordinates of the scales that it is attached to, however they are named."""
+    """Every variable has the coordinates of its attached scales, whatever their names."""
     path = tmp_path_factory.mktemp("tree") / "a.h5"
     groups = ["", *data.draw(st.lists(st.sampled_from(["a", "a/b", "c"]), unique=True))]
     truth: dict[str, list[float]] = {}
@@ -221,10 +221,10 @@ def test_trees_of_groups_whose_dimensions_have_the_same_names(
         assert coordinate[...].tolist() == values
 
 
-# One item that is not read
+# Skipped items
 
 
-def odd_types() -> dict[str, h5t.TypeID]:
+def unsupported_types() -> dict[str, h5t.TypeID]:
     pair = h5t.create(h5t.COMPOUND, 8)
     pair.insert(b"a", 0, h5t.STD_I32LE)
     pair.insert(b"b", 4, h5t.IEEE_F32LE)
@@ -237,25 +237,25 @@ def odd_types() -> dict[str, h5t.TypeID]:
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-@pytest.mark.parametrize("name", list(odd_types()))
-def test_what_has_no_dtype_is_left_out_with_a_reason(name: str, libver: str, tmp_path: Path, alone: None) -> None:
-    """A dataset, and an attribute: the rest of the file opens."""
+@pytest.mark.parametrize("name", list(unsupported_types()))
+def test_items_without_a_dtype_are_skipped_with_a_reason(name: str, libver: str, tmp_path: Path, alone: None) -> None:
+    """Only the dataset or attribute is skipped; the rest of the file opens."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         file["v"] = np.arange(6.0)
         file["v"].attrs["units"] = "K"
-        h5py.h5d.create(file.id, b"odd", odd_types()[name], h5s.create_simple((2,)))
-        h5a.create(file["v"].id, b"odd", odd_types()[name], h5s.create_simple((2,)))
+        h5py.h5d.create(file.id, b"odd", unsupported_types()[name], h5s.create_simple((2,)))
+        h5a.create(file["v"].id, b"odd", unsupported_types()[name], h5s.create_simple((2,)))
     agg = aa.open(path)
     assert agg["v"].units == "K"
     assert agg["v"][...].tolist() == list(range(6))
     told = {s.variable: s.reason for s in agg.skipped}
-    # References lead to other objects of the file: as attributes they say nothing outside of it.
+    # References to other objects of the file have no meaning outside it.
     assert set(told) == ({"odd"} if name == "reference" else {"odd", "v:odd"})
     assert "type; aggarray reads numbers and text" in told["odd"]
 
 
-def test_bits_and_names_of_numbers_are_numbers(tmp_path: Path, alone: None) -> None:
+def test_bit_fields_and_enumerations_are_integers(tmp_path: Path, alone: None) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         for name, kind in (("bits", h5t.STD_B16BE), ("byte", h5t.STD_B8LE)):
@@ -283,11 +283,11 @@ def test_pytables_classes_are_no_scales(tmp_path: Path, alone: None) -> None:
     assert len(aa.open(path)) == 3
 
 
-# What older libraries wrote, and what few programs write
+# Files of older libraries, and rare features
 
 
 def old_superblock(raw: bytes) -> bytes:
-    """Return a file as version 1.6 of the library left it: flags of consistency set."""
+    """Return a file with the consistency flags that version 1.6 of the library set."""
     assert raw[8] == 0
     return raw[:20] + bytes([3, 0, 0, 0]) + raw[24:]
 
@@ -303,7 +303,7 @@ def test_the_superblock_of_version_1_6(tmp_path: Path, alone: None) -> None:
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_links_by_name(libver: str, tmp_path: Path, alone: None) -> None:
+def test_soft_links(libver: str, tmp_path: Path, alone: None) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         file["g/inner/v"] = np.arange(3.0)
@@ -319,7 +319,7 @@ def test_links_by_name(libver: str, tmp_path: Path, alone: None) -> None:
         **dict.fromkeys(("nowhere", "circle"), "a broken link"),
         "outside": "a link into another file; open that file instead",
     }
-    # Neither does a read need the library.
+    # A read does not need the library either.
     file = H5File(str(path))
     assert file.dataset("through").space == file.dataset("g/inner/v").space
 
@@ -336,7 +336,7 @@ def no_order(file: h5py.File) -> None:
         file["v"].attrs[f"a{number}"] = number
 
 
-def odd_numbers(file: h5py.File) -> None:
+def unusual_numbers(file: h5py.File) -> None:
     short = h5t.STD_I32BE.copy()
     short.set_precision(24)
     h5py.h5d.create(file.id, b"v", short, h5s.create_simple((3,)))
@@ -357,8 +357,8 @@ def never_filled(file: h5py.File) -> None:
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-@pytest.mark.parametrize("write", [named_type, no_order, odd_numbers, comments, never_filled])
-def test_rare_things_of_legal_files(write: Callable[[h5py.File], None], libver: str, tmp_path: Path, alone: None) -> None:
+@pytest.mark.parametrize("write", [named_type, no_order, unusual_numbers, comments, never_filled])
+def test_rare_features_of_valid_files(write: Callable[[h5py.File], None], libver: str, tmp_path: Path, alone: None) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         write(file)
@@ -381,7 +381,7 @@ def test_coordinates_that_only_the_library_decodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dates", [np.array(["2000-01-01"], "M8[D]"), np.array([1, 2], "m8[s]"), np.array(3, "M8[ns]")])
-def test_attributes_of_dates_are_left_out_alone(dates: np.ndarray, tmp_path: Path, alone: None) -> None:
+def test_only_attributes_of_dates_are_skipped(dates: np.ndarray, tmp_path: Path, alone: None) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["v"] = np.arange(4.0)
@@ -394,7 +394,7 @@ def test_attributes_of_dates_are_left_out_alone(dates: np.ndarray, tmp_path: Pat
 
 
 def test_sources_beside_a_virtual_dataset_are_within_its_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What would be looked for in the working directory counts where it is there: HDF5 may come to read it."""
+    """A source in the working directory counts if it exists, because HDF5 may read it."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     for folder in (inside, outside):
         folder.mkdir()
@@ -413,7 +413,7 @@ def test_sources_beside_a_virtual_dataset_are_within_its_roots(tmp_path: Path, m
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_files_are_scanned_in_an_isolated_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = h5p.create(h5p.FILE_CREATE)
     made.set_sizes(4, 4)
     path = tmp_path / "a.h5"
@@ -431,7 +431,7 @@ def test_what_the_own_reader_leaves_is_scanned_in_another_process(tmp_path: Path
 
 @pytest.mark.parametrize("most", [5, None])
 def test_a_scale_that_was_deleted(most: int | None, tmp_path: Path) -> None:
-    """The dimension has no name, which is noted; values are read."""
+    """The dimension has no name, which is reported; values are read."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         scales(file, x=5)

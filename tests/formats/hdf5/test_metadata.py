@@ -1,4 +1,4 @@
-"""Does the scan without a library give exactly what netCDF4 gives, for files that netCDF4 writes?"""
+"""Scans without the library equal those of netCDF4 for files that netCDF4 writes."""
 
 import pickle
 from collections.abc import Callable
@@ -20,7 +20,7 @@ NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the HDF5 files under a folder, of each folder the first only."""
+    """Return the first HDF5 file of each folder under a folder."""
     found: dict[Path, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".nc", ".h5") and path.read_bytes()[:4] == b"\x89HDF":
@@ -58,7 +58,7 @@ def test_netcdf4_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def write_all(path: Path, kind: str = "NETCDF4") -> None:
-    """Write a file with every dtype, of all ranks and storages."""
+    """Write a file with every dtype, number of dimensions and type of storage."""
     with netCDF4.Dataset(path, "w", format=kind) as file:
         file.setncatts({"title": "all", "history": "x" * 5000, "Conventions": "CF-1.8"})
         for name, size in (("time", None), ("y", 4), ("x", 3), ("length", 5), ("none", None if kind == "NETCDF4" else 9)):
@@ -86,7 +86,7 @@ def test_every_dtype(tmp_path: Path) -> None:
     check(tmp_path / "b.nc")
 
 
-def test_text_of_variable_length(tmp_path: Path) -> None:
+def test_variable_length_text(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 4)
@@ -166,7 +166,7 @@ def test_names_and_dimensions(tmp_path: Path) -> None:
     with netCDF4.Dataset(path, "w") as file:
         for name, size in (("x", 3), ("length", 4), ("name", 2), ("t", None), ("unused", 7), ("free", None)):
             file.createDimension(name, size)
-        # A variable named like a dimension that is not its coordinate, one that is in two dimensions, and one dimension twice.
+        # Names of dimensions: of a variable that is not a coordinate, of a two-dimensional coordinate, and one used twice.
         file.createVariable("length", "i4", ("x",))[:] = [4, 5, 6]
         file.createVariable("name", "S1", ("name", "length"))[:] = np.full((2, 4), b"c")
         file.createVariable("square", "f4", ("x", "x"))
@@ -252,7 +252,7 @@ def test_many_chunks(tmp_path: Path) -> None:
     check(path)
 
 
-def nothing_else(file: netCDF4.Dataset) -> None:
+def only_a_dimension(file: netCDF4.Dataset) -> None:
     file.title = "no dimensions"
     file.createVariable("scalar", "f4", ())[...] = 1
 
@@ -261,8 +261,8 @@ def nothing(file: netCDF4.Dataset) -> None:
     pass
 
 
-@pytest.mark.parametrize("write", [nothing, nothing_else])
-def test_hardly_anything(tmp_path: Path, write: Callable[[netCDF4.Dataset], None]) -> None:
+@pytest.mark.parametrize("write", [nothing, only_a_dimension])
+def test_nearly_empty_files(tmp_path: Path, write: Callable[[netCDF4.Dataset], None]) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         write(file)
     check(tmp_path / "a.nc")
@@ -283,7 +283,7 @@ def ragged(file: netCDF4.Dataset) -> None:
 
 
 @pytest.mark.parametrize("write", [enumeration, compound, ragged])
-def test_other_types_are_what_h5py_sees(tmp_path: Path, write: Callable[[netCDF4.Dataset], None]) -> None:
+def test_other_types_equal_the_scan_by_h5py(tmp_path: Path, write: Callable[[netCDF4.Dataset], None]) -> None:
     path = tmp_path / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("x", 2)

@@ -1,4 +1,4 @@
-"""Does the scan without a library give what netCDF4 gives, or refuse, for files that h5py and its kin write?"""
+"""Scans without the library equal those of netCDF4, or are refused, for files of h5py and related packages."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ VERSIONS = ("earliest", ("earliest", "v108"), ("v108", "v108"), ("v110", "v110")
 
 
 def scales(file: h5py.File, **storage: Any) -> None:
-    """Write scales x and t, and variables on them."""
+    """Write scales x and t, and variables along them."""
     file["x"] = np.arange(3.0)
     file.create_dataset("t", data=np.arange(7), maxshape=(None,), chunks=(2,))
     file.create_dataset("v", data=np.arange(21.0).reshape(7, 3), maxshape=(None, 3), chunks=(2, 2), **storage)
@@ -61,7 +61,7 @@ def test_many_attributes_and_links(tmp_path: Path, libver: Any, order: bool, cou
             made.attrs[name] = file.attrs[name] = f"value {number}"
             file[f"v{name}"] = number
         made.attrs["long"] = "x" * 70_000 if libver != "earliest" else "x" * 7000
-    # Without the order of their making attributes in a heap come by name; netCDF4 has them by their checksum.
+    # Without creation order, attributes in a heap are sorted by name here, and by checksum in netCDF4.
     assert agrees(path, ordered=order or libver in ("earliest", ("earliest", "v108")))
 
 
@@ -107,7 +107,7 @@ def tree(file: h5py.File) -> None:
 
 @pytest.mark.parametrize("write", [single, implicit, fixed, extensible, tree])
 @pytest.mark.parametrize("libver", ["earliest", ("v108", "v108"), "latest"], ids=str)
-def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None], libver: Any) -> None:
+def test_every_type_of_chunk_index(tmp_path: Path, write: Callable[[h5py.File], None], libver: Any) -> None:
     path = tmp_path / "a.nc"
     with h5py.File(path, "w", libver=libver) as file:
         write(file)
@@ -122,7 +122,7 @@ def test_every_index_of_chunks(tmp_path: Path, write: Callable[[h5py.File], None
                 file[name].dims[axis].attach_scale(made)
         file["note"] = 1
         file["note"].attrs["coordinates"] = np.bytes_(" ".join(names))
-    # Of two dimensions without end netCDF-C gives memory that nothing was written to.
+    # With two unlimited dimensions netCDF-C returns uninitialised memory.
     found = {v.name: v.values for v in (check_against_h5py if write is tree else check)(path).variables}
     with h5py.File(path) as file:
         for name in names:
@@ -176,7 +176,7 @@ def test_h5netcdf_and_xarray(tmp_path: Path) -> None:
         check(path)
 
 
-def test_attributes_of_every_kind(tmp_path: Path) -> None:
+def test_attributes_of_every_type(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with h5py.File(path, "w", track_order=True) as file:
         scales(file)
@@ -202,12 +202,12 @@ def test_attributes_of_every_kind(tmp_path: Path) -> None:
     found = check(path)
     assert set(given) <= set(found.attrs)
     assert found.attrs["texts"] == ["ab", "cdef"]
-    # A list belongs to whoever has it.
+    # Lists are not shared between results.
     found.attrs["texts"].append("mine")
     assert check(path).attrs["texts"] == ["ab", "cdef"]
 
 
-def test_numbers_of_dimensions_come_before_references(tmp_path: Path) -> None:
+def test_dimension_numbers_take_precedence_over_references(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with h5py.File(path, "w") as file:
         for number, name in enumerate("xy"):
@@ -229,7 +229,7 @@ def hard(file: h5py.File) -> None:
     file["link"] = file["x"]
 
 
-def circle(file: h5py.File) -> None:
+def cycle(file: h5py.File) -> None:
     file["g/circle"] = file["/"]
 
 
@@ -296,12 +296,12 @@ def nameless(file: h5py.File) -> None:
     file["nameless"] = np.arange(4)
 
 
-ODD = [soft, hard, circle, outside, committed, shared, external, virtual, types, half, text, reference, null, odd_attribute]
+ODD = [soft, hard, cycle, outside, committed, shared, external, virtual, types, half, text, reference, null, odd_attribute]
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 @pytest.mark.parametrize("write", [*ODD, wide_attribute, image, reserved, nameless])
-def test_rare_objects_are_what_h5py_sees(tmp_path: Path, write: Callable[[h5py.File], None], libver: str) -> None:
+def test_rare_objects_equal_the_scan_by_h5py(tmp_path: Path, write: Callable[[h5py.File], None], libver: str) -> None:
     path = tmp_path / "a.nc"
     with h5py.File(path, "w", libver=libver) as file:
         scales(file)
@@ -311,8 +311,8 @@ def test_rare_objects_are_what_h5py_sees(tmp_path: Path, write: Callable[[h5py.F
 
 @pytest.mark.parametrize("strategy", ["page", "fsm", "aggregate", "none"])
 @pytest.mark.parametrize("persist", [False, True])
-def test_how_free_space_is_managed_changes_nothing(tmp_path: Path, strategy: str, persist: bool) -> None:
-    """Files made for object stores lie in pages, which an extension of the superblock says."""
+def test_strategies_of_free_space(tmp_path: Path, strategy: str, persist: bool) -> None:
+    """Files for object stores are paged, which an extension of the superblock states."""
     path = tmp_path / "a.nc"
     with h5py.File(path, "w", libver="v110", fs_strategy=strategy, fs_persist=persist) as file:
         scales(file, compression="gzip")
@@ -322,7 +322,7 @@ def test_how_free_space_is_managed_changes_nothing(tmp_path: Path, strategy: str
     check(path)
 
 
-def test_no_scales_is_no_netcdf(tmp_path: Path) -> None:
+def test_files_without_scales_are_not_netcdf(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["scalar"] = 1
     found = check_against_h5py(tmp_path / "a.h5")
@@ -338,7 +338,7 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     assert without_library(path) is not None
 
 
-def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
+def test_a_truncated_file(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     with h5py.File(path, "w") as file:
         scales(file)
@@ -349,8 +349,8 @@ def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
     assert without_library(tmp_path / "none.nc") is None
 
 
-def test_a_class_that_hdf5_takes_for_none(tmp_path: Path) -> None:
-    # HDF5 wants text that its type ends with a NUL, and h5py pads what it is given.
+def test_a_class_attribute_that_hdf5_ignores(tmp_path: Path) -> None:
+    # HDF5 requires NUL-terminated text, and h5py pads the value.
     path = tmp_path / "a.nc"
     with h5py.File(path, "w") as file:
         scales(file)
@@ -360,7 +360,7 @@ def test_a_class_that_hdf5_takes_for_none(tmp_path: Path) -> None:
 
 
 def test_addresses_of_four_bytes(tmp_path: Path) -> None:
-    """Such a file is left to the library: its superblock is shorter, and its checksum lies elsewhere."""
+    """The library reads such a file: its superblock is shorter, and the checksum has another offset."""
     made = h5py.h5p.create(h5py.h5p.FILE_CREATE)
     made.set_sizes(4, 4)
     path = tmp_path / "a.h5"

@@ -1,6 +1,6 @@
-"""Is the scan without a library right for files of any structure, and for damaged ones?
+"""Scans without the library of files of random structure and of damaged files.
 
-HDF5 itself crashes over some damage, so it is asked in a process of its own. Bytes are changed from a fixed seed.
+The HDF5 library crashes on some damage, so it runs in a process of its own. Bytes are changed from a fixed seed.
 """
 
 import io
@@ -47,23 +47,23 @@ def set_attributes(item: Any, given: dict[str, Any]) -> None:
             item.setncattr(name, value)
 
 
-def fill_group(draw: Callable[[Any], Any], group: Any, known: dict[str, int | None], depth: int) -> None:
-    """Draw what is in a group; ``known``: dimensions that can be used, and their lengths."""
-    known = dict(known)
+def fill_group(draw: Callable[[Any], Any], group: Any, dimensions: dict[str, int | None], depth: int) -> None:
+    """Draw the contents of a group; ``dimensions``: lengths of the usable dimensions by name."""
+    dimensions = dict(dimensions)
     set_attributes(group, draw(ATTRIBUTES))
     for name in draw(st.lists(NAMES, max_size=3, unique=True)):
-        known[name] = draw(st.none() | st.integers(1, 5))
-        group.createDimension(name, known[name])
-    for name in draw(st.lists(st.sampled_from([*known, "a", "b", "c"]) | NAMES, max_size=5, unique=True)):
-        add_variable(draw, group, name, known)
+        dimensions[name] = draw(st.none() | st.integers(1, 5))
+        group.createDimension(name, dimensions[name])
+    for name in draw(st.lists(st.sampled_from([*dimensions, "a", "b", "c"]) | NAMES, max_size=5, unique=True)):
+        add_variable(draw, group, name, dimensions)
     if depth:
         for name in draw(st.lists(NAMES, max_size=2, unique=True)):
             if name not in group.variables and name not in group.dimensions:
-                fill_group(draw, group.createGroup(name), known, depth - 1)
+                fill_group(draw, group.createGroup(name), dimensions, depth - 1)
 
 
-def add_variable(draw: Callable[[Any], Any], group: Any, name: str, known: dict[str, int | None]) -> None:
-    dimensions = draw(st.lists(st.sampled_from(sorted(known)), max_size=3)) if known else []
+def add_variable(draw: Callable[[Any], Any], group: Any, name: str, lengths: dict[str, int | None]) -> None:
+    dimensions = draw(st.lists(st.sampled_from(sorted(lengths)), max_size=3)) if lengths else []
     dtype = draw(st.sampled_from(DTYPES))
     kind: Any = str if dtype == "str" else dtype
     options: dict[str, Any] = {}
@@ -71,10 +71,10 @@ def add_variable(draw: Callable[[Any], Any], group: Any, name: str, known: dict[
         options = {"zlib": draw(st.booleans()), "shuffle": draw(st.booleans()), "fletcher32": draw(st.booleans())}
     made = group.createVariable(name, kind, dimensions, **options)
     set_attributes(made, draw(ATTRIBUTES))
-    made.setncattr("coordinates", draw(st.sampled_from(["", "a b", f"{name} c", *known])))
+    made.setncattr("coordinates", draw(st.sampled_from(["", "a b", f"{name} c", *lengths])))
     made.set_auto_maskandscale(False)
-    shape = tuple(known[d] or draw(st.integers(0, 4)) for d in dimensions)
-    if draw(st.booleans()) and 0 not in shape and sum(known[d] is None for d in dimensions) < 2:
+    shape = tuple(lengths[d] or draw(st.integers(0, 4)) for d in dimensions)
+    if draw(st.booleans()) and 0 not in shape and sum(lengths[d] is None for d in dimensions) < 2:
         values = np.random.default_rng(1).integers(48, 90, shape)
         values = values.astype("u1").view("S1") if dtype == "S1" else values.astype(object if kind is str else dtype)
         made[tuple(slice(n) for n in shape) or ...] = values.astype(str).astype(object) if kind is str else values
@@ -85,13 +85,13 @@ def test_any_structure(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
     path = tmp_path_factory.mktemp("any") / "a.nc"
     with netCDF4.Dataset(path, "w") as file:
         fill_group(data.draw, file, {}, 1)
-    if two_without_end(path):
+    if has_two_unlimited(path):
         check_against_h5py(path)
     else:
         check(path)
 
 
-def test_less_written_than_a_dimension_is_long(tmp_path: Path) -> None:
+def test_partly_written_dimensions(tmp_path: Path) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 2)
         file.createDimension("y", None)
@@ -104,8 +104,8 @@ def test_less_written_than_a_dimension_is_long(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["u"], np.array([[67, 2.0**122 * 1.875], [69, 2.0**122 * 1.875]], "f4"))
 
 
-def two_without_end(path: Path) -> bool:
-    """Tell whether a variable has two unlimited dimensions, or the same twice, which netCDF4 does not read reliably."""
+def has_two_unlimited(path: Path) -> bool:
+    """Return whether a variable has two unlimited dimensions, or one twice, which netCDF4 does not read reliably."""
     with netCDF4.Dataset(path) as file:
 
         def inside(group: Any) -> bool:
@@ -130,8 +130,8 @@ for path in sys.stdin.read().split():
 """
 
 
-def asked(oracle: str, paths: list[str]) -> list[Structure | str]:
-    """Return what an oracle of `scans` says of files: an error as text, "crash" where it dies over one."""
+def scan_in_process(oracle: str, paths: list[str]) -> list[Structure | str]:
+    """Return the scans of files by an oracle of `scans`: an error as text, "crash" if the oracle crashes."""
     found: list[Structure | str] = []
     while len(found) < len(paths):
         rest = "\n".join(paths[len(found) :]).encode()
@@ -189,21 +189,21 @@ def test_damaged_files(tmp_path: Path, write: Callable[[Path], None]) -> None:
             accepted[str(path)] = found
     assert len(accepted) < 400
     paths = list(accepted)
-    by_netcdf4 = dict(zip(paths, asked("by_netcdf4", paths), strict=True))
-    # What netCDF4 leaves, dies over, or drops without a word, h5py may well read or name.
+    by_netcdf4 = dict(zip(paths, scan_in_process("by_netcdf4", paths), strict=True))
+    # h5py may read or report files that netCDF4 refuses, crashes on or silently shortens.
     left = [path for path in paths if isinstance(by_netcdf4[path], str) or accepted[path].skipped]
-    by_h5py = dict(zip(left, asked("by_h5py", left), strict=True))
+    by_h5py = dict(zip(left, scan_in_process("by_h5py", left), strict=True))
     for path, found in accepted.items():
         wanted = by_h5py.get(path, by_netcdf4[path])
         if isinstance(wanted, str):
-            # HDF5 stumbles over something that a scan has no need of.
+            # HDF5 fails on a structure that a scan does not need.
             assert {d.partition(":")[0] for d in differences(found, whole)} == {"uri"}, (path, wanted)
         else:
             told = differences_from_h5py(found, wanted) if path in by_h5py else list(differences(found, wanted))
             assert not told, (path, told)
 
 
-def test_damaged_files_are_left_to_the_libraries(tmp_path: Path) -> None:
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     new(path)
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Are rows of HDF5, each of its own length, what h5py reads, though no library is asked for them?"""
+"""Variable-length rows read without the library equal those read by h5py."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_rows_of_any_length(
 
 @pytest.mark.usefixtures("without_library")
 def test_rows_longer_than_a_collection_and_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values of more than one batch; a row that has a collection for itself."""
+    """Rows in several batches, and a row with a collection of its own."""
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.rows._BATCH", 1 << 10)
     sizes = [3, 5000, 0, *([17] * 500), 2000]
     rows = [np.arange(n) * 0.5 + i for i, n in enumerate(sizes)]
@@ -83,8 +83,8 @@ def test_rows_longer_than_a_collection_and_many(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("without_library")
-def test_a_type_that_has_a_name(tmp_path: Path) -> None:
-    """Types of netCDF-4 are objects of the file, which variables refer to."""
+def test_a_committed_type(tmp_path: Path) -> None:
+    """User-defined types of netCDF-4 are objects of the file, to which variables refer."""
     rows = [[1, 2], [], [3, 4, 5]]
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("profile", None)
@@ -100,7 +100,7 @@ def test_a_type_that_has_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_library")
-def test_numbers_of_a_type_that_has_a_name(tmp_path: Path) -> None:
+def test_numbers_of_a_committed_type(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["kind"] = np.dtype(">f4")
         file.create_dataset("v", data=np.arange(6.0).reshape(2, 3), dtype=file["kind"], chunks=(1, 3))
@@ -111,7 +111,7 @@ def test_numbers_of_a_type_that_has_a_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_library")
-def test_sizes_are_those_of_a_variable_of_this_name_if_there_is_one(tmp_path: Path) -> None:
+def test_a_variable_with_the_name_of_row_sizes(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", (2,), h5py.vlen_dtype("i4"))[0] = [1, 2]
         file.create_dataset("v_row_size", (2,), h5py.vlen_dtype("f8"))[1] = [7.5]

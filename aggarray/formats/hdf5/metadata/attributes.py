@@ -1,7 +1,7 @@
-"""What does an attribute hold?
+"""Attributes of HDF5 objects.
 
-Text and numbers are given as netCDF4 gives them: text as str, several texts as a list, one number as a NumPy scalar, several
-as a read-only array. What lies elsewhere in the file is told by `Attribute.elements`.
+Values have the types that netCDF4 returns: one text is a str, several are a list, one number is a NumPy scalar, several are a
+read-only array. `Attribute.elements` refers to values elsewhere in the file.
 """
 
 import struct
@@ -37,19 +37,18 @@ _OBJECT = struct.Struct("<Q")
 _USER = struct.Struct("<Qi4x")
 #: Types whose elements lie in the global heap.
 HEAPED = (TEXTS, REFERENCES, ROWS, OTHER_ROWS)
-#: (count, address, number) of variable-length elements.
+#: Heap reference of a variable-length element: (count, address, number).
 Element = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """An attribute: name, what its datatype is, value.
+    """Attribute: name, category of its datatype, value.
 
-    ``name`` is as stored. ``value`` is None where the elements lie in the global heap (`HEAPED`) and where they
-    have no dtype (``what`` is the word for their type then). ``raw``: bytes of a fixed-length text in a scalar dataspace;
-    ``terminated``: its type says that a NUL ends it. ``users``: (address, dimension) of the datasets that have a scale (USERS).
-    ``objects``: addresses of the objects that it refers to, one an element (OBJECTS). ``committed``: the address of the object
-    that has its datatype; ``message`` is left to be parsed with it.
+    ``value`` is None if the elements lie in the global heap (`HEAPED`) or have no dtype (``type_name`` then names their type).
+    ``raw``: bytes of a fixed-length text in a scalar dataspace; ``terminated``: whether its type is NUL-terminated. ``users``:
+    (address, dimension) of the datasets along a scale (USERS). ``objects``: addresses of the referenced objects, one per
+    element (OBJECTS). ``committed``: address of its committed datatype, with which ``message`` must still be parsed.
     """
 
     name: str
@@ -66,7 +65,7 @@ class Attribute:
 
 
 def attribute_of(message: bytes) -> Attribute:
-    """Return the attribute of a message (type 0x000C), which may be padded to a multiple of eight bytes."""
+    """Return the attribute in a message (type 0x000C), which may be padded to a multiple of eight bytes."""
     return _kept(message) if len(message) <= KEPT_BYTES else _attribute(message)
 
 
@@ -76,14 +75,14 @@ def _kept(message: bytes) -> Attribute:
 
 
 def with_type(attribute: Attribute, datatype: Datatype) -> Attribute:
-    """Return an attribute whose datatype is another object's, given that datatype."""
+    """Return an attribute with a committed datatype, parsed with that datatype."""
     return _attribute(attribute.message, datatype)
 
 
 def _attribute(message: bytes, datatype: Datatype | None = None) -> Attribute:
     require(len(message) >= 9, "truncated attribute")
     version, flags = message[0], message[1]
-    # Flags say that datatype (1) or dataspace (2) are shared with others.
+    # Flags: the datatype (1) or the dataspace (2) is shared.
     require_supported(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
     lengths = struct.unpack_from("<HHH", message, 2)
     at = 9 if version == 3 else 8
@@ -133,12 +132,12 @@ def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 def _text(name: str, datatype: Datatype, data: bytes, scalar: bool) -> Any:
     if scalar:
-        # A fill value is a character, not a text.
+        # A fill value is a single character.
         return data if name == "_FillValue" else decoded(data)
     texts = [decoded(data[at : at + datatype.size].partition(b"\0")[0]) for at in range(0, len(data), datatype.size)]
     return texts[0] if len(texts) == 1 else texts
 
 
 def decoded(text: bytes) -> str:
-    """Return text as netCDF4 reads it in attributes, what is not UTF-8 as Latin-1."""
+    """Return the text of an attribute as netCDF4 decodes it: Latin-1 if it is not UTF-8."""
     return decode_text(text).replace("\0", "")

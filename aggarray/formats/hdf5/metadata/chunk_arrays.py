@@ -1,4 +1,4 @@
-"""What do the arrays hold in which HDF5 notes its chunks: the fixed and the extensible one?"""
+"""Fixed and extensible arrays of HDF5, which index chunks."""
 
 import struct
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, little_endian, require, verify
 
-#: Number of a chunk, and its slot as stored, those of the following chunks behind it.
+#: Number of the first chunk, and the stored slots of it and the following chunks.
 Packed: TypeAlias = tuple[int, bytes]
 
 _FIXED = struct.Struct("<4sBBBBQQI")
@@ -32,7 +32,7 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     if not pages:
         yield 0, block[start:-4]
     for number in range(pages):
-        # Pages that were never written have their bit unset, but have their place.
+        # The bit of a page that was never written is 0; space is reserved for the page.
         if block[14 + number // 8] & 0x80 >> number % 8:
             held = min(per_page, count - number * per_page)
             page = data.at(place + start + 4 + number * (per_page * width + 4), held * width + 4)
@@ -41,9 +41,10 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
 
 
 class _Extensible(NamedTuple):
-    """How an extensible array is laid out: its header's address, bytes of a slot, filtered (1) or not, and ...
+    """Layout of an extensible array.
 
-    ``prefix``: bytes of a block before what it holds; ``page``: slots of a page.
+    ``owner``: address of its header; ``width``: bytes of a slot; ``client``: 1 if chunks are filtered, else 0; ``prefix``:
+    bytes of a block before its contents; ``page``: slots of a page.
     """
 
     owner: int
@@ -54,9 +55,10 @@ class _Extensible(NamedTuple):
 
 
 def extensible_array(data: Data, address: int, width: int, filtered: bool) -> Iterator[Packed]:
-    """Yield the slots of an extensible array of slots of ``width`` bytes: those in use, and some that are undefined.
+    """Yield the slots of an extensible array of slots of ``width`` bytes: all used ones and some undefined ones.
 
-    The index block has the first slots, then addresses of data blocks, then of blocks of addresses of data blocks.
+    The index block holds the first slots, then addresses of data blocks, then addresses of secondary blocks, which hold
+    addresses of data blocks.
     """
     head = data.at(address, _EXTENSIBLE.size)
     verify(head)
@@ -64,7 +66,8 @@ def extensible_array(data: Data, address: int, width: int, filtered: bool) -> It
     signature, version, client, size, bits, inside, smallest, pointers, page_bits = unpacked[:9]
     place = unpacked[15]
     require((signature, version, client, size) == (b"EAHD", 0, int(filtered), width), "malformed chunk index")
-    require(bits <= 64 and page_bits < 32 and _is_power(smallest) and _is_power(pointers), "malformed chunk index")
+    require(bits <= 64 and page_bits < 32, "malformed chunk index")
+    require(_is_power_of_two(smallest) and _is_power_of_two(pointers), "malformed chunk index")
     if place == UNDEFINED:
         return
     shape = _Extensible(address, width, client, 14 + -(-bits // 8), 1 << page_bits)
@@ -89,12 +92,12 @@ def extensible_array(data: Data, address: int, width: int, filtered: bool) -> It
         first += count * held
 
 
-#: Address of a data block, and which of its pages were written, a bit each.
-_Place: TypeAlias = tuple[int, bytes]
+#: Address of a data block, and a bit for each of its pages that was written.
+_DataBlock: TypeAlias = tuple[int, bytes]
 
 
-def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -> list[_Place]:
-    """Return where ``count`` data blocks of ``held`` slots are."""
+def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -> list[_DataBlock]:
+    """Return the addresses of ``count`` data blocks of ``held`` slots."""
     pages = held // shape.page if held > shape.page else 0
     bits = -(-pages // 8)
     start = shape.prefix + count * bits
@@ -105,9 +108,9 @@ def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -
     return list(zip(struct.unpack_from(f"<{count}Q", block, start), written, strict=True))
 
 
-def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, held: int) -> Iterator[Packed]:
+def _blocks(data: Data, shape: _Extensible, blocks: list[_DataBlock], first: int, held: int) -> Iterator[Packed]:
     """Yield the slots of data blocks of ``held`` slots each; ``first``: the number of the first slot."""
-    for i, (at, written) in enumerate(places):
+    for i, (at, written) in enumerate(blocks):
         if at == UNDEFINED:
             continue
         number = first + i * held
@@ -121,7 +124,7 @@ def _blocks(data: Data, shape: _Extensible, places: list[_Place], first: int, he
         size = shape.page * shape.width + 4
         for page in range(held // shape.page):
             if written[page // 8] & 0x80 >> page % 8:
-                block = data.once(at + shape.prefix + 4 + page * size, size)
+                block = data.read_uncached(at + shape.prefix + 4 + page * size, size)
                 verify(block)
                 require(len(block) == size, "malformed chunk index")
                 yield number + page * shape.page, block[:-4]
@@ -133,5 +136,5 @@ def _check(block: bytes, signature: bytes, shape: _Extensible) -> None:
     require(little_endian(block, 6, 8) == shape.owner, "malformed chunk index")
 
 
-def _is_power(number: int) -> bool:
+def _is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0

@@ -1,6 +1,6 @@
-"""Where in a file do the values of a variable lie, as its own metadata tell?
+"""Chunk indexes of variables, and contiguous variables.
 
-The answers are those of `aggarray.formats.hdf5.chunk_index.describe`, and by the same rules.
+The results equal those of `aggarray.formats.hdf5.chunk_index.chunk_index_through_h5py`.
 """
 
 import math
@@ -21,9 +21,9 @@ from aggarray.formats.hdf5.metadata.values import values_of
 
 
 def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
-    """Return where a variable is stored, None where that cannot be told as `ChunkIndex`.
+    """Return the chunk index of a variable, None if `ChunkIndex` cannot describe its storage.
 
-    One of `data.UNREADABLE` as `H5File` does.
+    Raises one of `data.UNREADABLE` as `H5File` does.
     """
     header = file.variable(variable)
     dtype, _, layout = _plain(header)
@@ -32,21 +32,21 @@ def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
     fill = _fill(header.fill, dtype)
     shape = file.shape(header)
     if layout.form == CONTIGUOUS:
-        found: ChunkIndex | None = one_chunk(shape, dtype, fill, _offset(file.data, header, layout))
+        index: ChunkIndex | None = one_chunk(shape, dtype, fill, _offset(file.data, header, layout))
     else:
-        found = _chunked(file.data, header, shape, fill)
-    return None if found is None or (fill is None and (found.offsets < 0).any()) else found
+        index = _chunked(file.data, header, shape, fill)
+    return None if index is None or (fill is None and (index.offsets < 0).any()) else index
 
 
 def check_chunks(file: H5File, variable: str) -> None:
-    """Raise one of `data.UNREADABLE` for a variable whose index of chunks contradicts itself, or that is not modelled."""
+    """Raise one of `data.UNREADABLE` for a variable whose chunk index is invalid or unsupported."""
     header = file.variable(variable)
     if header.layout is not None and header.space is not None and header.layout.form == CHUNKED:
         check_index(file.data, header.layout, header.space, bool(header.filters))
 
 
 def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
-    """Return all texts of variable length, None for other types and for more than a scan reads of one variable.
+    """Return all texts of a variable-length text variable, None for other types and for variables too large for a scan.
 
     ``path``: of the file, for the log.
     """
@@ -61,7 +61,7 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
 
 
 def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
-    """Return dtype, offset and shape of a variable that lies in the file in one piece as it is, None for others."""
+    """Return dtype, offset and shape of a contiguous variable without filters, None for other variables."""
     header = file.variable(variable)
     dtype, space, layout = _plain(header)
     offset = _offset(file.data, header, layout) if layout.form == CONTIGUOUS and space.count else None
@@ -69,7 +69,7 @@ def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tupl
 
 
 def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
-    """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for others."""
+    """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for other datasets."""
     datatype, space, layout = header.datatype, header.space, header.layout
     if (
         datatype is None
@@ -86,7 +86,7 @@ def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
 
 
 def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
-    """Return what elements that were never written are, None where that is undefined."""
+    """Return the value of elements that were never written, None if it is undefined."""
     if fill is None:
         raise UnsupportedError("undefined fill value")
     if not fill.defined:
@@ -96,7 +96,7 @@ def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
 
 
 def _offset(data: Data, header: Header, layout: DataLayout) -> int | None:
-    """Return where in the file contiguous values begin, None where none were ever written."""
+    """Return the offset of contiguous values in the file, None if nothing was written."""
     if header.datatype is None or header.space is None:
         raise UnsupportedError("not a dataset")
     size = header.datatype.size * header.space.count

@@ -1,4 +1,4 @@
-"""Where are the chunks of a dataset?"""
+"""Stored chunks of a dataset, from all chunk indexes of HDF5."""
 
 import math
 import struct
@@ -16,14 +16,14 @@ from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRA
 from aggarray.formats.hdf5.metadata.types import Dataspace
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
-#: So many chunks or fewer are looked at one by one, which is quicker: where columns are wanted, and where chunks are.
+#: Up to this number chunks are parsed one by one, which is faster: for columns, and for a list of chunks.
 _FEW_ROWS, _FEW_CHUNKS = 4, 32
-#: Of more chunks than this, a survey sees the first ones only.
+#: With more chunks than this, validation checks only the beginning of the index.
 _MANY = 1 << 12
 
 
 class Chunk(NamedTuple):
-    """A stored chunk: the first element that it holds, its address and size, and which filters were skipped."""
+    """Stored chunk: position of its first element, address, size, and mask of skipped filters."""
 
     start: tuple[int, ...]
     address: int
@@ -32,36 +32,36 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> list[Chunk]:
-    """Return the chunks that are stored, in no special order; none of them is there twice."""
-    found = _found(data, layout, space, filtered, _FEW_CHUNKS)
-    if isinstance(found, StoredChunks):
-        starts = map(tuple, found.starts.tolist())
-        columns = (found.offsets.tolist(), found.sizes.tolist(), found.masks.tolist())
-        found = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
-    require(len({c.start for c in found}) == len(found), "duplicate chunk")
-    return found
+    """Return the stored chunks in any order; InvalidError for a duplicate."""
+    chunks = _read_index(data, layout, space, filtered, _FEW_CHUNKS)
+    if isinstance(chunks, StoredChunks):
+        starts = map(tuple, chunks.starts.tolist())
+        columns = (chunks.offsets.tolist(), chunks.sizes.tolist(), chunks.masks.tolist())
+        chunks = [Chunk(*chunk) for chunk in zip(starts, *columns, strict=True)]
+    require(len({c.start for c in chunks}) == len(chunks), "duplicate chunk")
+    return chunks
 
 
 def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> StoredChunks:
-    """Return the chunks that are stored as columns, offsets counting from where addresses do; none of them is there twice."""
-    found = _found(data, layout, space, filtered, _FEW_ROWS)
-    if not isinstance(found, StoredChunks):
-        starts = np.array([c.start for c in found], np.int64).reshape(len(found), len(space.shape))
-        numbers = np.array([c[1:] for c in found], np.int64).reshape(len(found), 3)
-        found = StoredChunks(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
-    if len(found.offsets):
-        require_valid(filtered or bool((found.sizes == math.prod(layout.chunk)).all()), "wrong size of a chunk")
-        require(bool(found.offsets.min() >= 0 and found.sizes.min() >= 0), "chunk outside the file")
-        # One by one first, lest their sum overflow.
-        require(max(found.offsets.max(), found.sizes.max()) <= data.size, "chunk outside the file")
-        require((found.offsets + found.sizes).max() <= data.size, "chunk outside the file")
+    """Return the stored chunks as columns; offsets are addresses; InvalidError for chunks outside the file."""
+    chunks = _read_index(data, layout, space, filtered, _FEW_ROWS)
+    if not isinstance(chunks, StoredChunks):
+        starts = np.array([c.start for c in chunks], np.int64).reshape(len(chunks), len(space.shape))
+        numbers = np.array([c[1:] for c in chunks], np.int64).reshape(len(chunks), 3)
+        chunks = StoredChunks(starts, numbers[:, 0], numbers[:, 1], numbers[:, 2].astype(np.uint32))
+    if len(chunks.offsets):
+        require_valid(filtered or bool((chunks.sizes == math.prod(layout.chunk)).all()), "wrong size of a chunk")
+        require(bool(chunks.offsets.min() >= 0 and chunks.sizes.min() >= 0), "chunk outside the file")
+        # Each is checked first, because their sum could overflow.
+        require(max(chunks.offsets.max(), chunks.sizes.max()) <= data.size, "chunk outside the file")
+        require((chunks.offsets + chunks.sizes).max() <= data.size, "chunk outside the file")
         # promise: hdf5-overlapping-chunks
-        _check_apart(found.offsets, found.sizes)
-    return found
+        _check_overlaps(chunks.offsets, chunks.sizes)
+    return chunks
 
 
-def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
-    """Raise DamagedError for chunks that lie upon each other, as none of a whole file do: one of them has other values."""
+def _check_overlaps(offsets: np.ndarray, sizes: np.ndarray) -> None:
+    """Raise DamagedError for overlapping chunks, which no undamaged file has: one of them has wrong values."""
     if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
         order = np.argsort(offsets, kind="stable")
         offsets, sizes = offsets[order], sizes[order]
@@ -69,7 +69,7 @@ def _check_apart(offsets: np.ndarray, sizes: np.ndarray) -> None:
 
 
 def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> None:
-    """Raise InvalidError for an index of chunks that contradicts itself; of a large one only the beginning is looked at."""
+    """Raise InvalidError for an invalid chunk index; only the beginning of a large one is checked."""
     require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
     width = _width(layout, filtered)
@@ -85,8 +85,8 @@ def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool
         stored_chunks(data, layout, space, filtered)
 
 
-def _found(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few: int) -> list[Chunk] | StoredChunks:
-    """Return what is stored, up to so ``few`` chunks one by one."""
+def _read_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few: int) -> list[Chunk] | StoredChunks:
+    """Return the stored chunks, as a list if there are at most ``few``."""
     require_supported(not (layout.bare and filtered), "edge chunks without filters")
     require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     if layout.address == UNDEFINED:
@@ -108,25 +108,25 @@ def _tree_1(data: Data, layout: DataLayout, few: int) -> list[Chunk] | StoredChu
     key = 8 * (rank + 2)
     blocks = list(leaf_blocks(data, layout.address, CHUNKS, key))
     if len(blocks) == 1 and len(blocks[0]) < (few + 1) * (key + 8):
-        return list(_few(blocks[0], layout))
-    # Size and filters of a chunk, its start, the address; and the keys behind them.
+        return list(_leaf_chunks(blocks[0], layout))
+    # Rows: size and filters, start and address of a chunk; keys: the keys after them.
     rows = np.frombuffer(b"".join([block[:-key] for block in blocks]), "<u8").reshape(-1, rank + 3)
     keys = np.frombuffer(b"".join([block[key + 8 :] + bytes(8) for block in blocks]), "<u8").reshape(rows.shape)
-    starts, behind = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
+    starts, following = rows[:, 1 : rank + 2], keys[:, 1 : rank + 2]
     sides = np.array(layout.chunk, np.uint64)
-    # The library looks chunks up by their keys: those that it does not find would be fill value.
+    # The library finds chunks by their keys: a chunk that it misses would read as the fill value.
     require_valid(not (starts[:, -1].any() or (starts % sides).any()), "malformed chunk")
-    require(not ((behind % sides).any() or (starts >> np.uint64(62)).any()), "malformed chunk")
-    # Chunks are looked up by the keys around them.
-    first = (np.arange(len(rows)), (starts != behind).argmax(axis=1))
-    require_valid(bool((starts[first] < behind[first]).all()), "chunks out of order")
-    require(bool((behind[:-1] == starts[1:]).all()), "chunks out of order")
+    require(not ((following % sides).any() or (starts >> np.uint64(62)).any()), "malformed chunk")
+    # The library finds chunks by the keys around them.
+    first = (np.arange(len(rows)), (starts != following).argmax(axis=1))
+    require_valid(bool((starts[first] < following[first]).all()), "chunks out of order")
+    require(bool((following[:-1] == starts[1:]).all()), "chunks out of order")
     packed = rows[:, 0]
     masks, sizes = (packed >> np.uint64(32)).astype(np.uint32), (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
     return StoredChunks(starts[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64), sizes, masks)
 
 
-def _few(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
+def _leaf_chunks(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
     """Yield the chunks of a leaf of a tree of version 1."""
     rank = len(layout.chunk) - 1
     *chunk, _ = layout.chunk
@@ -134,10 +134,10 @@ def _few(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
     for at in range(0, len(block) - key.size, key.size + 8):
         size, mask, *start, last = key.unpack_from(block, at)
         address = int.from_bytes(block[at + key.size : at + key.size + 8], "little")
-        behind = key.unpack_from(block, at + key.size + 8)[2:]
+        following = key.unpack_from(block, at + key.size + 8)[2:]
         require_valid(last == 0 and not any(map(mod, start, chunk)), "malformed chunk")
-        require(not any(map(mod, behind, layout.chunk)), "malformed chunk")
-        require_valid((*start, 0) < behind, "chunks out of order")
+        require(not any(map(mod, following, layout.chunk)), "malformed chunk")
+        require_valid((*start, 0) < following, "chunks out of order")
         yield Chunk(tuple(start), address, size, mask)
 
 
@@ -154,14 +154,14 @@ def _tree_2(data: Data, layout: DataLayout, filtered: bool) -> StoredChunks:
 
 
 def _width(layout: DataLayout, filtered: bool) -> int:
-    """Return the bytes of a slot: address and, of filtered chunks, which may be larger than plain ones, size and mask."""
+    """Return the size of a slot: address and, for filtered chunks, size and mask."""
     if not filtered:
         return 8
     return 12 + (8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8))
 
 
 def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return addresses, sizes and masks of slots, as bytes in rows."""
+    """Return addresses, sizes and masks of slots; ``rows``: the bytes of each slot."""
     addresses = np.ascontiguousarray(rows[:, :8]).view("<i8")[:, 0]
     if not filtered:
         return addresses, np.full(len(rows), math.prod(layout.chunk), np.int64), np.zeros(len(rows), np.uint32)
@@ -171,21 +171,21 @@ def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.nda
 
 
 def _grid(layout: DataLayout, space: Dataspace) -> tuple[int, ...]:
-    """Return how many chunks there may ever be along each dimension; without end is 0, and only the first may be."""
+    """Return the greatest number of chunks along each dimension, 0 for unlimited; only the first may be unlimited."""
     require_supported(bool(space.most) and all(n > 0 for n in space.most[1:]), "unsupported order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
 def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool) -> StoredChunks:
-    """Return the chunks of an index that numbers them in C order of the grid of the largest shape."""
+    """Return the chunks of an index that numbers them in C order of the grid of the greatest shape."""
     *chunk, _ = layout.chunk
     numbers, columns = _in_order(data, layout, grid, filtered)
-    there = columns[0] != -1
-    if not there.all():
-        numbers, columns = numbers[there], tuple(column[there] for column in columns)
+    stored = columns[0] != -1
+    if not stored.all():
+        numbers, columns = numbers[stored], tuple(column[stored] for column in columns)
     most = int(numbers.max()) + 1 if len(numbers) else 1
-    behind = math.prod(grid[1:])
-    cells = np.unravel_index(numbers, (-(-most // behind), *grid[1:]))
+    per_row = math.prod(grid[1:])
+    cells = np.unravel_index(numbers, (-(-most // per_row), *grid[1:]))
     return StoredChunks(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
 
 

@@ -1,4 +1,4 @@
-"""What do the attributes of an object say: to everybody, and in the conventions of netCDF-4?"""
+"""Attributes of objects by the conventions of netCDF-4 and of dimension scales."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, OBJECTS, PLAIN, REFERENCES, TEXTS, USERS
 from aggarray.formats.hdf5.metadata.values import text_at
 
-#: What netCDF-4 and dimension scales note for themselves.
+#: Attributes that netCDF-4 and dimension scales use internally.
 INTERNAL = frozenset(
     (
         *("_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict"),
         *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"),
     )
 )
-#: Attributes of these types are shown. References lead to objects of the same file, and say nothing outside of it.
+#: Attributes of these types are returned, or ignored: references have no meaning outside the file.
 _SHOWN, _SILENT = (PLAIN, CHARACTERS, TEXTS), (OBJECTS, REFERENCES, USERS)
 
 _SCALE = b"DIMENSION_SCALE\0"
@@ -32,14 +32,14 @@ _PURE = b"This is a netCDF dimension but not a netCDF variable"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectAttributes:
-    """What is known of an object by its attributes.
+    """Attributes of an object, and the properties of dimensions that they define.
 
-    ``shown``: the attributes that netCDF4 shows, those in ``late`` left out: their texts lie in the global heap of each file;
-    ``lists``: there are lists in it; ``order``: the names of all.
-    ``left``: (name, type) of those that are not shown; ``scale``: it is a dimension scale, ``pure`` one without a variable;
-    ``number``: of its dimension; ``numbers``: of the dimensions of a variable; ``listed``: a list of scales per dimension,
-    ``scales`` in files that name one address per dimension; ``users``: (address, dimension) of the datasets that have this
-    scale; ``stamped``: netCDF-C wrote the file; ``untyped``: datatypes of attributes are yet to be looked up.
+    ``shown``: the attributes that netCDF4 shows except those in ``late``, whose texts lie in the global heap of each file;
+    ``lists``: whether a value is a list; ``order``: the names of all; ``left``: (name, type) of skipped attributes; ``scale``:
+    whether the object is a dimension scale, ``pure``: one without a variable; ``number``: netCDF-4's number of its dimension;
+    ``numbers``: those of the dimensions of a variable; ``listed``: heap references to the scales of each dimension; ``scales``:
+    one scale address per dimension in files that store them so; ``users``: (address, dimension) of the datasets with this
+    scale; ``stamped``: whether netCDF-C wrote the file; ``untyped``: whether committed datatypes must still be looked up.
     """
 
     shown: FrozenDict[Any]
@@ -59,19 +59,19 @@ class ObjectAttributes:
 
     @property
     def shareable(self) -> bool:
-        """Whether ``shown`` is all there is, and may be handed out to everybody: nothing in it changes."""
+        """Whether ``shown`` is complete and immutable, so that files can share it."""
         return not self.late and not self.lists
 
 
 def attributes_at(data: Data, header: Header) -> ObjectAttributes:
-    """Return what the attributes of an object say."""
+    """Return the attributes of an object."""
     attributes = attributes_of(data, header)
-    found = object_attributes(attributes)
-    return object_attributes(tuple([_typed(data, a) for a in attributes])) if found.untyped else found
+    result = object_attributes(attributes)
+    return object_attributes(tuple([_typed(data, a) for a in attributes])) if result.untyped else result
 
 
 def _typed(data: Data, attribute: Attribute) -> Attribute:
-    """Return an attribute with the datatype that is an object of its own."""
+    """Return an attribute with its committed datatype."""
     if attribute.committed is None:
         return attribute
     datatype = header_at(data, attribute.committed, lenient=True).datatype
@@ -82,7 +82,7 @@ def _typed(data: Data, attribute: Attribute) -> Attribute:
 
 @lru_cache(maxsize=4096)
 def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
-    """Return what these very attributes say."""
+    """Return the properties that attributes define; equal arguments share the result."""
     by_name = {a.name: a for a in attributes}
     others = [a for a in attributes if a.name not in INTERNAL]
     shown = [a for a in others if a.category in _SHOWN]
@@ -111,7 +111,7 @@ def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
 
 
 def _is_scale(attribute: Attribute | None) -> bool:
-    """Tell whether an attribute says that its dataset is a dimension scale; HDF5 wants this very text."""
+    """Return whether the attribute CLASS marks a dimension scale; HDF5 requires exactly this text."""
     return attribute is not None and attribute.raw == _SCALE and attribute.terminated
 
 
@@ -120,24 +120,24 @@ def _is_pure(attribute: Attribute | None) -> bool:
 
 
 def _integers(attribute: Attribute | None) -> tuple[int, ...] | None:
-    """Return the numbers of an attribute that netCDF-4 keeps for itself, None where it is another's."""
+    """Return the numbers of an internal attribute of netCDF-4, None if it has another type."""
     if attribute is None or attribute.category != PLAIN or attribute.value.dtype.kind != "i":
         return None
     return tuple(int(n) for n in np.ravel(attribute.value))
 
 
-def shown_attributes(facts: ObjectAttributes, heap: GlobalHeap) -> Mapping[str, Any]:
-    """Return the attributes that netCDF4 shows, in order; equal ones are one object unless they hold lists."""
-    if facts.late:
-        late = {a.name: _texts(a, heap) for a in facts.late}
-        return {name: late[name] if name in late else _own(facts.shown[name]) for name in facts.order}
-    if facts.lists:
-        return {name: _own(value) for name, value in facts.shown.items()}
-    return facts.shown
+def shown_attributes(attributes: ObjectAttributes, heap: GlobalHeap) -> Mapping[str, Any]:
+    """Return the attributes that netCDF4 shows, in order; equal ones are the same object unless they hold lists."""
+    if attributes.late:
+        late = {a.name: _texts(a, heap) for a in attributes.late}
+        return {name: late[name] if name in late else _copy_list(attributes.shown[name]) for name in attributes.order}
+    if attributes.lists:
+        return {name: _copy_list(value) for name, value in attributes.shown.items()}
+    return attributes.shown
 
 
-def _own(value: Any) -> Any:
-    """Return a value that may be changed without a change to others."""
+def _copy_list(value: Any) -> Any:
+    """Return a copy of a list, and any other value itself."""
     return list(value) if type(value) is list else value
 
 

@@ -1,4 +1,4 @@
-"""Which bytes of an HDF5 file are where, and are they those that were written?"""
+"""Bytes of an HDF5 file by address, checksums, and the errors of the reader."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,64 +10,60 @@ from aggarray.storage.byte_source import ByteSource
 from aggarray.storage.descriptors import GAP, SPAN
 from aggarray.storage.ranges import Range, merge_ranges
 
-#: So many bytes at the beginning of a file are read at once: mostly its metadata, all of it.
+#: Number of bytes that are read at the beginning of a file, which usually hold all metadata.
 HEAD = 1 << 16
-#: Elsewhere at least so many bytes are read at once ...
+#: Smallest number of bytes that are read elsewhere.
 PAGE = 1 << 13
-#: ... and of one file no more than so many, or so many times its size, all structures taken together; whatever is read counts
-#: for so many bytes more. Files that are whole stay far below: each of their structures is read once or a few times.
+#: Limit on the bytes read from one file: absolute, as a multiple of its size, and the cost of each read. Valid files stay far
+#: below it, because each of their structures is read once or a few times.
 MOST, _TIMES, _CALL = 1 << 26, 16, 256
 
-#: Half the entries of a full node of chunks in a B-tree of version 1, when its file does not say; those of groups have fewer.
+#: Default of half the number of entries of a full node of chunks in a B-tree of version 1; nodes of groups have fewer.
 HALF = 32
 
-#: So many of the latest are kept.
+#: Number of pages in the cache.
 _LATEST = 32
 
-#: Longer blocks are not kept once they are parsed.
+#: Parsed blocks up to this size are cached.
 KEPT_BYTES = 1 << 12
 
-#: An address that leads nowhere.
+#: The undefined address.
 UNDEFINED = (1 << 64) - 1
 
 
 class UnsupportedError(Exception):
-    """This file, or something in it, is left to the libraries."""
+    """A file or structure that only the library can read."""
 
 
 class InvalidError(UnsupportedError):
-    """What is stored contradicts itself, or lies where nothing is: libraries that believe it may crash."""
+    """A structure that is inconsistent or lies outside the file; it may crash the library."""
 
 
 class DamagedError(InvalidError):
-    """What is stored contradicts itself, and the libraries would give other values for it without a word."""
+    """An inconsistent structure for which the library would silently return wrong values."""
 
 
-#: What is raised over a file that is left to the libraries.
+#: Exceptions raised for a file that only the library can read.
 UNREADABLE = (UnsupportedError, *LIBRARY_ERRORS)
 
 
 def refuse(error: BaseException, path: str, variable: str | None = None) -> None:
-    """Raise FormatError over damage for which the libraries would give other values; else do nothing."""
+    """Raise FormatError for damage for which the library would return wrong values; otherwise do nothing."""
     # promise: hdf5-unreachable-chunks
     if isinstance(error, DamagedError):
-        of = f", variable {variable!r}" if variable else ""
-        raise FormatError(f"{path}{of}: damaged: {error}; restore the file") from error
+        raise FormatError(f"damaged: {error}", path=path, variable=variable, hint="restore the file") from error
 
 
 def is_invalid(error: BaseException) -> bool:
-    """Tell whether one of `UNREADABLE` speaks of damage.
-
-    It may be of bytes that mean nothing, too, taken for what they are not.
-    """
+    """Return whether one of `UNREADABLE` means damage, such as bytes that cannot be parsed."""
     return isinstance(error, InvalidError) or not isinstance(error, UnsupportedError | OSError | UnicodeDecodeError)
 
 
 class Data:
-    """The bytes of an open file, looked up by address; what was read last is kept.
+    """Bytes of an open file by address, with a cache of the latest pages.
 
-    ``base``: where in the file addresses count from; ``size``: how many bytes there are from there on; ``half``: half the
-    entries of a full node of a B-tree of version 1.
+    ``base``: offset in the file from which addresses count; ``size``: number of bytes from there on; ``half``: half the number
+    of entries of a full node of a B-tree of version 1.
     """
 
     __slots__ = ("_file", "_head", "_left", "_pages", "base", "half", "size")
@@ -83,17 +79,17 @@ class Data:
         self._head = file.pread(min(HEAD, self.size), 0)
 
     def rebase(self, base: int) -> None:
-        """Let addresses count from a place in the file: the end of its user block."""
+        """Set the offset from which addresses count: the end of the user block."""
         self.base, self.size = base, self.size - base
         self._pages.clear()
         self._head = self._file.pread(min(HEAD, self.size), base)
 
-    def end(self, size: int) -> None:
-        """Let there be no bytes from an address on."""
+    def truncate(self, size: int) -> None:
+        """Set the number of bytes: addresses from ``size`` on are outside the file."""
         self.size, self._head = size, self._head[:size]
 
     def at(self, address: int, count: int) -> bytes:
-        """Return bytes at an address; InvalidError where there are not so many."""
+        """Return ``count`` bytes at an address; InvalidError if they lie outside the file."""
         end = address + count
         if address >= 0 and count >= 0 and end <= len(self._head):
             return self._head[address:end]
@@ -104,19 +100,19 @@ class Data:
         self._pages.append((address, page))
         return page[:count]
 
-    def once(self, address: int, count: int) -> bytes:
-        """Return bytes at an address that nobody looks at again: no more is read, and nothing kept; fewer at the end."""
+    def read_uncached(self, address: int, count: int) -> bytes:
+        """Return up to ``count`` bytes at an address, fewer at the end of the file; they are not cached."""
         count = min(count, self.size - address)
         end = address + count
         return self._head[address:end] if address >= 0 and end <= len(self._head) else self._read(address, count, count)
 
-    def upto(self, address: int, count: int) -> bytes:
-        """Return bytes at an address, fewer at the end of the file."""
+    def read_up_to(self, address: int, count: int) -> bytes:
+        """Return up to ``count`` bytes at an address, fewer at the end of the file."""
         return self.at(address, min(count, self.size - address))
 
     def ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of ranges (address, size), which are not kept; neighbours are read together."""
-        found = [memoryview(b"")] * len(ranges)
+        """Return the bytes of ranges (address, size), which are not cached; adjacent ranges are read together."""
+        parts = [memoryview(b"")] * len(ranges)
         require(all(at >= 0 and at + count <= self.size for at, count in ranges), "range outside the file")
         for span in merge_ranges(ranges, GAP, SPAN):
             if span.offset + span.size <= len(self._head):
@@ -124,11 +120,11 @@ class Data:
             else:
                 block = self._file.pread(span.size, self.base + span.offset)
                 require(len(block) == span.size, "file truncated while it was read")
-            whole = memoryview(block)
+            view = memoryview(block)
             for i in span.members:
                 at, count = ranges[i]
-                found[i] = whole[at - span.offset : at - span.offset + count]
-        return found
+                parts[i] = view[at - span.offset : at - span.offset + count]
+        return parts
 
     def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:
@@ -145,44 +141,44 @@ class Data:
 
 @cache
 def _hash() -> Callable[[bytes], int]:
-    """Return Bob Jenkins' lookup3, which HDF5 uses as checksum; UnsupportedError where it is not installed."""
+    """Return Bob Jenkins' lookup3, the checksum of HDF5; UnsupportedError if it is not installed."""
     try:
         from numcodecs.jenkins import jenkins_lookup3
     except ImportError as error:
         raise UnsupportedError("no checksum library") from error
-    found: Callable[[bytes], int] = jenkins_lookup3
-    return found
+    lookup3: Callable[[bytes], int] = jenkins_lookup3
+    return lookup3
 
 
 def verify(block: bytes) -> None:
-    """Hold a block against the checksum in its last four bytes; InvalidError where they differ."""
+    """Raise InvalidError if the checksum in the last four bytes of a block does not match."""
     # promise: hdf5-metadata-checksum
     if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
         raise InvalidError("checksum mismatch")
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise InvalidError unless a condition holds that does so in every file which is whole, but for rare ones."""
+    """Raise InvalidError if a condition does not hold that nearly all undamaged files meet."""
     if not condition:
         raise InvalidError(what)
 
 
 def require_valid(condition: bool, what: str) -> None:
-    """Raise DamagedError unless a condition holds that does so in every file which is whole."""
+    """Raise DamagedError if a condition does not hold that all undamaged files meet."""
     if not condition:
         raise DamagedError(what)
 
 
 def require_supported(condition: bool, what: str) -> None:
-    """Raise UnsupportedError unless a condition holds that files may well break."""
+    """Raise UnsupportedError if a condition does not hold that valid files need not meet."""
     if not condition:
         raise UnsupportedError(what)
 
 
 def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
-    """Return an unsigned integer of so many bytes; InvalidError where they are not there.
+    """Return an unsigned integer of ``width`` bytes; InvalidError if the block is too short.
 
-    >>> little(bytes([1, 2, 1]), 1, 2)
+    >>> little_endian(bytes([1, 2, 1]), 1, 2)
     258
     """
     if at + width > len(block):
@@ -191,7 +187,7 @@ def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
 
 
 def width_of(limit: int) -> int:
-    """Return how many bytes hold numbers up to a limit, as HDF5 counts them.
+    """Return the number of bytes of numbers up to a limit, as HDF5 counts them.
 
     >>> width_of(255), width_of(256), width_of(65536)
     (1, 2, 3)

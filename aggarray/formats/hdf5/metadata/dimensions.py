@@ -1,7 +1,7 @@
-"""What are the variables of an HDF5 file, given its datasets: their names, dimensions and lengths?
+"""Names, dimensions and lengths of the variables of an HDF5 file, derived from its datasets.
 
-Nothing is read here. Files of an archive mostly have the same datasets, of which the same is told without any work. A dimension
-is a scale, never a name: a group may have a dimension of the name of another above it.
+No file is read here. Most files of an archive have equal datasets and share the results through caches. A dimension is
+identified by its dimension scale, not by its name: a group may have a dimension with the name of one in a parent group.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,16 +25,15 @@ from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, R
 from aggarray.formats.hdf5.refusals import attribute_refusal, refusal
 from aggarray.formats.limits import is_scannable
 
-#: How netCDF-4 stores a variable that is named like a dimension but is not its coordinate variable.
+#: Prefix of the stored name of a netCDF-4 variable with the name of a dimension that is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
 
 
 class DatasetItem(NamedTuple):
-    """A dataset: the path of its group with a slash at the end, its name, what it is.
+    """Dataset: path of its group with a trailing slash, name, type and attributes.
 
-    ``scales``: numbers of the items that are its dimensions, where references tell; None for a dimension without a name. A
-    scale that has another name in the file names that item.
-    ``borrowing``: its values lie in other files.
+    ``scales``: numbers of the items that are its dimensions, if they are given by references; None for a dimension without a
+    name. A scale with a second name in the file refers to the item of the first. ``borrowing``: its values lie in other files.
     """
 
     prefix: str
@@ -52,22 +51,21 @@ class DatasetItem(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable that is read: no dimension alone, and of a type that has a dtype."""
+        """Whether it is a readable variable: not only a dimension, and of a type with a dtype."""
         return not self.facts.pure and dtype_of(self.datatype) is not None and not self.left_out
 
     @property
     def left_out(self) -> bool:
-        """Whether its rows are not read: those of several dimensions, or of other files."""
+        """Whether it has rows that are not read: along several dimensions, or in other files."""
         return self.datatype.category == ROWS and (len(self.space.shape) != 1 or self.borrowing)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedVariable:
-    """A variable, of the item of a number: path, dimensions (None: without a name), their lengths.
+    """Variable: number of its item, path, dimensions (None: without a name) and their lengths.
 
-    ``joined``: its characters are joined to text along the last dimension; ``read``: a scan reads its values if they are a
-    coordinate's. ``scopes``: the paths of the groups whose dimensions
-    they are, given where names alone do not tell.
+    ``joined``: whether characters are joined to text along the last dimension; ``read``: whether a scan reads the values if it
+    is a coordinate; ``scopes``: paths of the groups that define the dimensions, if names alone are ambiguous.
     """
 
     number: int
@@ -80,9 +78,10 @@ class DescribedVariable:
 
 
 class Contents(NamedTuple):
-    """What the datasets of a file are: variables; lengths of dimensions by path; (name, reason) of what is left out.
+    """Contents of a file: variables, lengths of dimensions by path, (name, reason) of skipped items.
 
-    ``nameless``: dimensions have no names; ``rows``: there are rows; ``elsewhere``: paths of those with values in other files.
+    ``nameless``: whether dimensions have no names; ``rows``: whether there are variable-length variables; ``elsewhere``: paths
+    of the variables with values in other files.
     """
 
     variables: tuple[DescribedVariable, ...]
@@ -95,14 +94,14 @@ class Contents(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Dimension:
-    """A dimension: the path of its group, its name, netCDF's number and whether it is noted, its length, whether it grows."""
+    """Dimension: path of its group, name, netCDF-4's number and whether it is stored, length, whether it is unlimited."""
 
     prefix: str
     name: str
     number: int
-    noted: bool
+    has_number: bool
     length: int
-    grows: bool
+    unlimited: bool
 
 
 _Axes = tuple[_Dimension | None, ...]
@@ -110,58 +109,58 @@ _Axes = tuple[_Dimension | None, ...]
 
 @lru_cache(maxsize=256)
 def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
-    """Return what the datasets of a file are."""
+    """Return the contents of a file with these datasets."""
     dimensions = _dimensions(items)
     variables = [(number, item) for number, item in enumerate(items) if item.is_variable]
     axes = [_axes(dimensions, number, item) for number, item in variables]
     for (_, item), of_item in zip(variables, axes, strict=True):
-        for d, n, most in zip(of_item, item.space.shape, item.space.most, strict=True):
-            if d is not None and d.grows and most == -1:
+        for d, n, limit in zip(of_item, item.space.shape, item.space.most, strict=True):
+            if d is not None and d.unlimited and limit == -1:
                 d.length = max(d.length, n)
     spans = {item.path: tuple(None if d is None else d.name for d in ds) for (_, item), ds in zip(variables, axes, strict=True)}
     require(len(spans) == len(axes), "duplicate name")
     ordered = sorted(dimensions.values(), key=lambda d: d.number)
-    places = {(d.prefix[:-1], d.name) for d in ordered}
-    # Readers of names look from the group of the variable upwards.
+    scopes = {(d.prefix[:-1], d.name) for d in ordered}
+    # Names are resolved from the group of the variable upwards.
     hidden = any(
-        d is not None and nearest_scope(places, item.prefix[:-1], d.name) != d.prefix[:-1]
+        d is not None and nearest_scope(scopes, item.prefix[:-1], d.name) != d.prefix[:-1]
         for (_, item), ds in zip(variables, axes, strict=True)
         for d in ds
     )
-    found = tuple(_described(number, item, ds, spans, hidden) for (number, item), ds in zip(variables, axes, strict=True))
+    described = tuple(_describe(number, item, ds, spans, hidden) for (number, item), ds in zip(variables, axes, strict=True))
     return Contents(
-        found,
+        described,
         {d.prefix + d.name: d.length for d in ordered},
         _skipped(items),
-        any(None in d.dimensions for d in found),
+        any(None in d.dimensions for d in described),
         any(item.datatype.category == ROWS for item in items),
         tuple(item.path for _, item in variables if item.borrowing),
     )
 
 
 def _skipped(items: tuple[DatasetItem, ...]) -> tuple[tuple[str, str], ...]:
-    """Return (name, reason) of what is left out; attributes are named as CDL names them, ``variable:attribute``."""
+    """Return (name, reason) of the skipped items; attributes have their CDL names, ``variable:attribute``."""
     types = [(i.prefix + i.name, refusal(i.datatype.type_name)) for i in items if not i.facts.pure and not i.is_variable]
     owners = [(i.path, i.facts) for i in items if i.is_variable]
-    return (*types, *(left for path, facts in owners for left in left_out(path, facts)))
+    return (*types, *(skipped for path, facts in owners for skipped in skipped_attributes(path, facts)))
 
 
-def left_out(path: str, facts: ObjectAttributes) -> list[tuple[str, str]]:
-    """Return (name, reason) of the attributes of an object that are left out."""
-    return [(f"{path}:{name}", attribute_refusal(what)) for name, what in facts.left]
+def skipped_attributes(path: str, attributes: ObjectAttributes) -> list[tuple[str, str]]:
+    """Return (name, reason) of the skipped attributes of an object."""
+    return [(f"{path}:{name}", attribute_refusal(type_name)) for name, type_name in attributes.left]
 
 
-def _described(
+def _describe(
     number: int, item: DatasetItem, axes: _Axes, spans: Mapping[str, tuple[str | None, ...]], hidden: bool
 ) -> DescribedVariable:
     path, shape, most = item.path, item.space.shape, item.space.most
     lengths = tuple(
-        d.length if d is not None and d.grows and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
+        d.length if d is not None and d.unlimited and limit == -1 else n for d, n, limit in zip(axes, shape, most, strict=True)
     )
     joined = False
     if is_characters(dtype_of(item.datatype) or np.dtype(object), len(lengths)):
-        # What grows is no character of a text, nor is what a coordinate describes.
-        joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).grows or has_coordinate(path, spans[path][-1], spans))
+        # An unlimited dimension or one with a coordinate variable is not a string length.
+        joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).unlimited or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     # promise: external-coordinates-roots
     read = not item.borrowing and is_scannable(lengths, item.datatype.size)
@@ -169,7 +168,7 @@ def _described(
 
 
 def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
-    """Return the group in which a name means something, from a group upwards; ``scopes``: (group, name) of all.
+    """Return the nearest group, from a group upwards, that defines a name; ``scopes``: all (group, name) pairs.
 
     >>> nearest_scope({("", "x"), ("a", "x")}, "a/b", "x")
     'a'
@@ -185,42 +184,42 @@ _NAMELESS = _Dimension("", "", -1, False, 0, False)
 
 
 def dtype_of(datatype: Datatype) -> np.dtype[Any] | None:
-    """Return the dtype of the values of a datatype, objects for text of variable length; None where there is none."""
+    """Return the dtype of the values of a datatype, object for variable-length text; None if it has none."""
     if datatype.category == TEXTS:
         return np.dtype(object)
     return datatype.dtype if datatype.category in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
 
 
 def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
-    """Return the dimensions by the number of their item, themselves numbered as netCDF-C does."""
-    found: dict[int, _Dimension] = {}
-    following, taken = 0, set[int]()
+    """Return the dimensions by the number of their item, with the dimension numbers of netCDF-C."""
+    dimensions: dict[int, _Dimension] = {}
+    following, numbers = 0, set[int]()
     for position, item in enumerate(items):
         if not item.facts.scale or item.scales is not None:
             continue
-        noted = item.facts.number
-        number = following if noted is None else noted
-        require(number >= 0 and number not in taken, "invalid dimension number")
-        taken.add(number)
+        stored_number = item.facts.number
+        number = following if stored_number is None else stored_number
+        require(number >= 0 and number not in numbers, "invalid dimension number")
+        numbers.add(number)
         following = max(following, number + 1)
-        # A scale without elements is a name alone: its length is that of the variables.
-        grows = item.space.most[:1] == (-1,)
-        length = 0 if grows or not item.space.shape else item.space.shape[0]
+        # A scale without elements only names the dimension: the variables define its length.
+        unlimited = item.space.most[:1] == (-1,)
+        length = 0 if unlimited or not item.space.shape else item.space.shape[0]
         name = item.name.removeprefix(NOT_COORDINATE)
-        found[position] = _Dimension(item.prefix, name, number, noted is not None, length, grows)
-    return found
+        dimensions[position] = _Dimension(item.prefix, name, number, stored_number is not None, length, unlimited)
+    return dimensions
 
 
 def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) -> _Axes:
-    """Return the dimensions of a variable, None for each without a name."""
+    """Return the dimensions of a variable, None for a dimension without a name."""
     facts, rank = item.facts, len(item.space.shape)
     axes: _Axes = (None,) * rank
     if facts.scale and rank == 1 and item.scales is None:
         return (dimensions[number],)
     if facts.numbers is not None and len(facts.numbers) == rank:
-        noted = {d.number: d for d in dimensions.values() if d.noted}
-        require(all(n in noted for n in facts.numbers), "invalid dimension number")
-        axes = tuple(noted[n] for n in facts.numbers)
+        by_number = {d.number: d for d in dimensions.values() if d.has_number}
+        require(all(n in by_number for n in facts.numbers), "invalid dimension number")
+        axes = tuple(by_number[n] for n in facts.numbers)
     elif facts.scale and rank and item.scales is None:
         axes = (dimensions[number], *axes[1:])
     elif item.scales is not None:
@@ -230,14 +229,14 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) 
 
 @lru_cache(maxsize=256)
 def shared_variables(items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
-    """Return the variables, and whose values a scan reads; for files whose attributes all lie in the headers."""
+    """Return the variables, and the names of those whose values a scan reads; all attributes must lie in the headers."""
     return variables_of(items, [item.facts.shown for item in items])
 
 
 def variables_of(
     items: tuple[DatasetItem, ...], attributes: Sequence[Attributes]
 ) -> tuple[tuple[Variable, ...], frozenset[str]]:
-    """Return the variables, and whose values a scan reads; ``attributes``: of every item."""
+    """Return the variables, and the names of those whose values a scan reads; ``attributes``: of every item."""
     variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in contents_of(items).variables)
     return variables, frozenset(scan_values(variables))
 
@@ -245,7 +244,7 @@ def variables_of(
 def _variable(described: DescribedVariable, item: DatasetItem, attrs: Attributes) -> Variable:
     d, dtype = described, dtype_of(item.datatype) or np.dtype(object)
     if item.space.empty:
-        # Without a dataspace it is an array without elements.
+        # A dataset without a dataspace is an array without elements.
         return stored_variable(d.path, dtype, (0,), (None,), attrs)
-    found = stored_variable(d.path, dtype, d.lengths, d.dimensions, attrs, d.joined)
-    return found if d.scopes is None else replace(found, scopes=d.scopes[: len(found.dimensions)])
+    variable = stored_variable(d.path, dtype, d.lengths, d.dimensions, attrs, d.joined)
+    return variable if d.scopes is None else replace(variable, scopes=d.scopes[: len(variable.dimensions)])

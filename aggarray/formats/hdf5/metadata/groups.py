@@ -1,4 +1,4 @@
-"""What is in a group, and which attributes has an object, in the order in which netCDF-C sees them?"""
+"""Links of a group and attributes of an object, in the order of netCDF-C."""
 
 import itertools
 import struct
@@ -14,51 +14,52 @@ from aggarray.formats.hdf5.metadata.messages import Link, link_of
 
 _LINKS_BY_NAME, _ATTRIBUTES_BY_NAME = 5, 8
 _ENTRY = struct.Struct("<QQIII12x")
-#: A link by name, among the kinds of entries.
+#: Cache type of a symbol table entry that is a soft link.
 _SOFT = 2
 _ATTRIBUTE = struct.Struct("<8sBII")
 
 
 def links_of(data: Data, header: Header) -> tuple[Link, ...]:
-    """Return the links of a group: in the order of their making if the group keeps it, else by name."""
+    """Return the links of a group: in creation order if the group tracks it, otherwise by name."""
     if header.symbols is not None:
         require(header.link_index is None and not header.links, "group with two kinds of link storage")
-        return _symbols(data, *header.symbols)
+        return _symbol_table(data, *header.symbols)
     index = header.link_index
     if index is None:
         raise UnsupportedError("not a group")
     if index.heap == UNDEFINED:
-        return _ordered(header.links, index.tracked)
+        return _sort_links(header.links, index.tracked)
     require(not header.links, "links in two places")
     identities = tuple(record[4:] for record in records(data, index.names, _LINKS_BY_NAME))
-    return _ordered(tuple(FractalHeap(data, index.heap).parsed(identities, link_of)), index.tracked)
+    return _sort_links(tuple(FractalHeap(data, index.heap).parsed(identities, link_of)), index.tracked)
 
 
 @lru_cache(maxsize=1024)
-def _ordered(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
-    """Return links in order; ``tracked``: that of their making."""
-    found = tuple(sorted(links, key=attrgetter("order" if tracked else "name")))
-    require(len({link.name for link in found}) == len(found), "duplicate name")
-    require(not tracked or len({link.order for link in found}) == len(found), "duplicate creation order of links")
-    return found
+def _sort_links(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
+    """Return links in creation order if it is tracked, otherwise by name."""
+    ordered = tuple(sorted(links, key=attrgetter("order" if tracked else "name")))
+    require(len({link.name for link in ordered}) == len(ordered), "duplicate name")
+    require(not tracked or len({link.order for link in ordered}) == len(ordered), "duplicate creation order of links")
+    return ordered
 
 
-def _symbols(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
+def _symbol_table(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
     names = local_heap(data, heap)
-    found = []
+    links: list[Link] = []
     for first, node, last in leaves(data, tree, GROUP, 8):
         head = data.at(node, 8)
         count = little_endian(head, 6, 2)
         require(head[:6] == b"SNOD\1\0", "malformed group")
-        for offset, address, kind, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
-            require(kind in (0, 1, _SOFT) and reserved == 0 and (kind == _SOFT) == (address == UNDEFINED), "malformed link")
-            found.append(Link(_name(names, offset), address, 0, _name(names, value) if kind == _SOFT else None))
-        # Names are looked up by the keys around a node.
-        inside = found[len(found) - count :]
+        for offset, address, cache_type, reserved, value in _ENTRY.iter_unpack(data.at(node + 8, count * _ENTRY.size)):
+            is_soft = cache_type == _SOFT
+            require(cache_type in (0, 1, _SOFT) and reserved == 0 and is_soft == (address == UNDEFINED), "malformed link")
+            links.append(Link(_name(names, offset), address, 0, _name(names, value) if is_soft else None))
+        # The library finds names by the keys around a node.
+        inside = links[len(links) - count :]
         require(count > 0 and _name(names, little_endian(first, 0, 8)) < inside[0].name, "malformed group")
         require(_name(names, little_endian(last, 0, 8)) == inside[-1].name, "malformed group")
-    require(all(one.name < two.name for one, two in itertools.pairwise(found)), "malformed group")
-    return tuple(found)
+    require(all(a.name < b.name for a, b in itertools.pairwise(links)), "malformed group")
+    return tuple(links)
 
 
 def _name(names: bytes, offset: int) -> bytes:
@@ -67,9 +68,9 @@ def _name(names: bytes, offset: int) -> bytes:
 
 
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
-    """Return the attributes of an object: in the order of their making if it keeps it, else as they are stored.
+    """Return the attributes of an object: in creation order if it is tracked, otherwise in the order of storage.
 
-    Those of a heap that keeps no order come by name. A datatype that is an object of its own is not looked up.
+    Attributes in a heap without creation order are sorted by name. Committed datatypes are not looked up.
     """
     index = header.attribute_index
     if index is None or index.heap == UNDEFINED:
@@ -82,7 +83,7 @@ def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
 
 @lru_cache(maxsize=2048)
 def _compact(header: Header) -> tuple[Attribute, ...]:
-    """Return the attributes in an object header."""
+    """Return the attributes that an object header holds."""
     numbered = header.attributes
     if numbered and numbered[0][0] is not None:
         numbered = tuple(sorted(numbered, key=_number))
@@ -95,9 +96,9 @@ def _number(entry: tuple[int | None, Attribute]) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _dense(found: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
-    """Return heap IDs, and which of them comes first, second, ..."""
-    unpacked = [_ATTRIBUTE.unpack(record) for record in found]
+def _dense(index: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+    """Return the heap IDs of the attributes in an index, and their positions in creation order."""
+    unpacked = [_ATTRIBUTE.unpack(record) for record in index]
     numbers = [number for _, _, number, _ in unpacked]
     require_supported(not any(flags & 2 for _, flags, _, _ in unpacked), "shared attribute")
     require(not tracked or len(set(numbers)) == len(numbers), "duplicate creation order of attributes")

@@ -1,6 +1,6 @@
-"""What is an object of an HDF5 file: a group or a dataset, and of what kind?
+"""Object headers of groups and datasets.
 
-An object header is a chain of blocks of messages. Blocks are parsed once for all files in which they are the same bytes.
+An object header is a chain of blocks of messages. Blocks with equal bytes are parsed once for all files.
 """
 
 import re
@@ -41,7 +41,7 @@ from aggarray.formats.hdf5.metadata.messages import (
 )
 from aggarray.formats.hdf5.metadata.types import Dataspace, Datatype, dataspace_of, datatype_of
 
-#: More blocks than this in one header are left to the libraries.
+#: Greatest number of blocks of a header.
 _BLOCKS = 256
 
 _SPACE, _LINKS, _DATATYPE, _FILL, _LINK, _LAYOUT, _FILTERS = 0x01, 0x02, 0x03, 0x05, 0x06, 0x08, 0x0B
@@ -59,36 +59,36 @@ _ONCE: dict[int, Callable[[bytes], Any]] = {
     _ATTRIBUTES: attribute_index_of,
     _OLD_FILL: old_fill_of,
     _HALVES: halves_of,
-    # The list of external files: that there is one.
+    # The list of external files: only its presence matters.
     _EXTERNAL: bool,
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
 #: time of change, number of names, free space.
-_IDLE = {
+_IGNORED = {
     code: re.compile(pattern, re.DOTALL)
     for code, pattern in (
         *((0x00, rb".*"), (0x0A, rb"\0[\x00-\x03].*"), (0x0D, rb"[^\0]*\0+"), (0x0E, rb"\d{14}\0*")),
         *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"[\x00\x01].*")),
     )
 }
-#: A flag of messages: the message lies elsewhere.
-_ELSEWHERE = 2
-#: Instead of a datatype that is another object's: its address.
+#: Flag of a shared message.
+_SHARED = 2
+#: Key of the address of a committed datatype.
 _COMMITTED = -1
-#: Instead of a layout.
+#: Key of the heap object of a virtual layout.
 _VIRTUAL = -2
-#: Flags of the first block of version 2: attributes have numbers; limits of compact storage are given; so are times.
+#: Flags of the first block of version 2: attribute creation order is tracked; attribute limits are stored; times are stored.
 _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Header:
-    """What the messages of an object say; attributes and links are those in the header itself, in the order of storage.
+    """Parsed messages of an object; attributes and links are those in the header itself, in the order of storage.
 
-    ``attributes``: (number, attribute); numbers are None unless they are kept. ``committed``: where the datatype has an object
-    of its own, its address. ``virtual``: where in the global heap the sources of values are listed that lie in other datasets.
-    ``external``: values lie in other files. ``halves``: half the entries of the largest nodes of B-trees, where it is given.
+    ``attributes``: (creation order, attribute); the order is None if it is not tracked. ``committed``: address of a committed
+    datatype. ``virtual``: heap object (address, number) that lists the sources of a virtual dataset. ``external``: whether
+    values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if it is not stored.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -113,12 +113,12 @@ class Header:
 
     @property
     def is_borrowing(self) -> bool:
-        """Whether values lie, or may lie, in other files."""
+        """Whether values may lie in other files."""
         return self.external or self.virtual is not None
 
 
 class _Form(NamedTuple):
-    """How a header is read: attributes have numbers; it is ``newer``, of version 2, a checksum at the end; leniently."""
+    """Form of a header: whether attributes have a creation order, whether it is ``newer`` (version 2), and leniency."""
 
     numbered: bool
     newer: bool
@@ -127,7 +127,7 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """A parsed block: values of messages by type, and where the header goes on (address, size)."""
+    """Parsed block: (type, value) of messages, attributes, links, and (address, size) of continuation blocks."""
 
     once: tuple[tuple[int, Any], ...]
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -137,15 +137,15 @@ class _Block:
 
 
 def header_at(data: Data, address: int, lenient: bool = False) -> Header:
-    """Return the header at an address; ``lenient``: messages that are not modelled are left out, as if they were not there."""
-    found = _header(data, address, lenient)
-    if found.committed is None or found.datatype is not None:
-        return found
-    return replace(found, datatype=_header(data, found.committed, True).datatype)
+    """Return the header at an address; ``lenient``: unsupported messages are ignored."""
+    header = _header(data, address, lenient)
+    if header.committed is None or header.datatype is not None:
+        return header
+    return replace(header, datatype=_header(data, header.committed, True).datatype)
 
 
 def _header(data: Data, address: int, lenient: bool) -> Header:
-    prefix = data.upto(address, 16)
+    prefix = data.read_up_to(address, 16)
     if prefix[:4] == b"OHDR":
         flags = little_endian(prefix, 5, 1)
         require(prefix[4] == 2 and flags < 64, "unsupported object header")
@@ -154,26 +154,26 @@ def _header(data: Data, address: int, lenient: bool) -> Header:
         start += width
         size = little_endian(data.at(address, start), start - width, width)
         form = _Form(bool(flags & _NUMBERED), True, lenient)
-        block = _parsed(data.at(address, start + size + 4), start, form)
-        return _whole(data, block, lambda a, n: _parsed(_continued(data, a, n), 4, form))
+        block = _parse(data.at(address, start + size + 4), start, form)
+        return _gather(data, block, lambda a, n: _parse(_continuation(data, a, n), 4, form))
     version, reserved, count, _, size = struct.unpack_from("<BBHII", prefix)
     require((version, reserved) == (1, 0), "unsupported object header")
     form = _Form(False, False, lenient)
-    block = _parsed(data.at(address + 16, size), 0, form)
-    return _whole(data, block, lambda a, n: _parsed(data.at(a, n), 0, form), count)
+    block = _parse(data.at(address + 16, size), 0, form)
+    return _gather(data, block, lambda a, n: _parse(data.at(a, n), 0, form), count)
 
 
-def _continued(data: Data, address: int, size: int) -> bytes:
+def _continuation(data: Data, address: int, size: int) -> bytes:
     block = data.at(address, size)
     require(block[:4] == b"OCHK" and size >= 8, "unsupported object header")
     return block
 
 
-def _whole(data: Data, first: _Block, follow: Callable[[int, int], _Block], count: int | None = None) -> Header:
-    """Gather all blocks, those named first coming first; ``count``: how many messages there must be."""
+def _gather(data: Data, first: _Block, follow: Callable[[int, int], _Block], count: int | None = None) -> Header:
+    """Read all continuation blocks and return the header; ``count``: the expected number of messages."""
     if not first.more:
         require(count is None or count == first.count, "wrong number of messages")
-        return _assembled((first,))
+        return _assemble((first,))
     blocks, waiting = [first], list(first.more)
     while waiting:
         address, size = waiting.pop(0)
@@ -181,14 +181,14 @@ def _whole(data: Data, first: _Block, follow: Callable[[int, int], _Block], coun
         waiting += blocks[-1].more
         require(len(blocks) <= _BLOCKS, "too many object header blocks")
     require(count is None or count == sum(block.count for block in blocks), "wrong number of messages")
-    return _assembled(tuple(blocks))
-
-
-def _parsed(block: bytes, start: int, form: _Form) -> _Block:
-    return (_kept if len(block) <= KEPT_BYTES else _parse)(block, start, form)
+    return _assemble(tuple(blocks))
 
 
 def _parse(block: bytes, start: int, form: _Form) -> _Block:
+    return (_parse_cached if len(block) <= KEPT_BYTES else _parse_messages)(block, start, form)
+
+
+def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
     """Parse the messages of a block from ``start`` on."""
     if form.newer:
         verify(block)
@@ -200,13 +200,13 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
     for code, flags, number, body in _messages(block, start, form):
         count += 1
         try:
-            if code == _DATATYPE and flags & _ELSEWHERE:
+            if code == _DATATYPE and flags & _SHARED:
                 once.append((_COMMITTED, committed_at(body)))
                 continue
-            if code == _LAYOUT and (place := virtual_at(body)) is not None:
-                once.append((_VIRTUAL, place))
+            if code == _LAYOUT and (sources := virtual_at(body)) is not None:
+                once.append((_VIRTUAL, sources))
                 continue
-            require_supported(not flags & _ELSEWHERE or code not in _KNOWN, "shared message")
+            require_supported(not flags & _SHARED or code not in _KNOWN, "shared message")
             if code == _ATTRIBUTE:
                 attributes.append((number, attribute_of(body)))
             elif code == _LINK:
@@ -216,19 +216,19 @@ def _parse(block: bytes, start: int, form: _Form) -> _Block:
             elif code in _ONCE:
                 once.append((code, _ONCE[code](body)))
             else:
-                require_supported(code in _IDLE, f"message {code:#x}")
-                require(_IDLE[code].fullmatch(body) is not None, "malformed message")
+                require_supported(code in _IGNORED, f"message {code:#x}")
+                require(_IGNORED[code].fullmatch(body) is not None, "malformed message")
         except UnsupportedError as error:
             if not form.lenient or is_invalid(error):
                 raise
     return _Block(tuple(once), tuple(attributes), tuple(links), tuple(more), count)
 
 
-_kept = lru_cache(maxsize=4096)(_parse)
+_parse_cached = lru_cache(maxsize=4096)(_parse_messages)
 
 
 def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, int | None, bytes]]:
-    """Yield type, flags, number and bytes of every message."""
+    """Yield type, flags, creation order and bytes of every message."""
     numbered, newer, _ = form
     end = len(block) - (4 if newer else 0)
     length = (6 if numbered else 4) if newer else 8
@@ -247,8 +247,8 @@ def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, in
 
 
 @lru_cache(maxsize=4096)
-def _assembled(blocks: tuple[_Block, ...]) -> Header:
-    """Return the header of these very blocks."""
+def _assemble(blocks: tuple[_Block, ...]) -> Header:
+    """Return the header of these blocks; equal arguments share the result."""
     once: dict[int, Any] = {}
     for block in blocks:
         for code, value in block.once:

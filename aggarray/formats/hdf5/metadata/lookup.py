@@ -1,6 +1,6 @@
-"""What is a variable of an open file: where is its object header, and what shape has it?
+"""Lookup of variables in an open file: object header and shape.
 
-Only what leads to the variable is looked at: the groups that it is in, and the other datasets along its unlimited dimensions.
+Only the groups above the variable and the other datasets along its unlimited dimensions are read.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from aggarray.storage.lru_cache import LRUCache
 
 _T = TypeVar("_T")
 
-#: Links of groups are kept by path and state of the file, so many, but one group's at least; and as many lengths of dimensions.
-_KEPT = 1 << 18
-_groups = LRUCache(lambda: _KEPT, lambda kept: min(8 + (len(kept[0]) if type(kept) is tuple else 0), _KEPT))
-_lengths = LRUCache(lambda: _KEPT, lambda _: 1)
+#: Size of the caches by path and state of the file: of links of groups, and of lengths of dimensions.
+_CACHE_SIZE = 1 << 18
+_groups = LRUCache(lambda: _CACHE_SIZE, lambda kept: min(8 + (len(kept[0]) if type(kept) is tuple else 0), _CACHE_SIZE))
+_lengths = LRUCache(lambda: _CACHE_SIZE, lambda _: 1)
 
 
 class H5File:
-    """An open file. Its methods raise one of `data.UNREADABLE` where it is left to the libraries, as does opening it.
+    """Open file. Its constructor and methods raise one of `data.UNREADABLE` if only the library can read it.
 
-    A file is opened for each variable that is read: what is in its groups is kept until it changes.
+    A file is opened for each variable that is read, so the links of its groups are cached until it changes.
     """
 
     __slots__ = ("_at", "_file", "_links", "data", "heap", "root")
@@ -48,11 +48,11 @@ class H5File:
             raise
 
     def holds(self, name: str) -> bool:
-        """Tell whether there is something of a name at the top, be it a link to elsewhere."""
+        """Return whether the root group has a link of a name."""
         return any(link.name == name.encode() for link in links_of(self.data, self.root))
 
     def has(self, path: str) -> bool:
-        """Tell whether a group has something of a name, which may be stored under another."""
+        """Return whether a path exists, perhaps under its stored name for a variable that is not a coordinate."""
         prefix, _, name = path.rpartition("/")
         names = self._group(prefix)
         return name.encode() in names or f"{NOT_COORDINATE}{name}".encode() in names
@@ -68,32 +68,32 @@ class H5File:
         return header
 
     def variable(self, path: str) -> Header:
-        """Return the header of the dataset of a variable, which is another where it is named like a dimension."""
+        """Return the header of the dataset of a variable, which may have another name if a dimension has the same name."""
         prefix, slash, name = path.rpartition("/")
         other = f"{NOT_COORDINATE}{name}"
         return self.dataset(f"{prefix}{slash}{other}" if other.encode() in self._group(prefix) else path)
 
     def _group(self, path: str) -> dict[bytes, int]:
-        """Return what is in a group, by name."""
-        found = self._links.get(path)
-        if found is None:
-            found = self._links[path] = self._kept(_groups, path, partial(self._read_group, path))
-        return found
+        """Return the addresses of the objects in a group by name."""
+        addresses = self._links.get(path)
+        if addresses is None:
+            addresses = self._links[path] = self._cached(_groups, path, partial(self._read_group, path))
+        return addresses
 
-    def _kept(self, cache: LRUCache, what: str | int, read: Callable[[], _T]) -> _T:
-        """Return what a cache has of the file, else what reading gives, which is kept; so is an UnsupportedError."""
+    def _cached(self, cache: LRUCache, item: str | int, read: Callable[[], _T]) -> _T:
+        """Return the cached result for an item of the file, or read and cache it; an UnsupportedError is cached, too."""
         # promise: hdf5-name-cache
-        key = (self._file.path, self._file.state, what)
-        kept: tuple[_T] | UnsupportedError | None = cache.get(key)
-        if kept is None:
+        key = (self._file.path, self._file.state, item)
+        cached: tuple[_T] | UnsupportedError | None = cache.get(key)
+        if cached is None:
             try:
-                kept = (read(),)
+                cached = (read(),)
             except UnsupportedError as error:
-                kept = type(error)(str(error))
-            cache.keep(key, kept)
-        if isinstance(kept, UnsupportedError):
-            raise type(kept)(str(kept))
-        return kept[0]
+                cached = type(error)(str(error))
+            cache.keep(key, cached)
+        if isinstance(cached, UnsupportedError):
+            raise type(cached)(str(cached))
+        return cached[0]
 
     def _read_group(self, path: str) -> dict[bytes, int]:
         at, header = self._at, self.root
@@ -102,21 +102,21 @@ class H5File:
             address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
             require_supported(address is not None, "no such group")
             at, header = address or 0, header_at(self.data, address or 0)
-        links, found = Links(self.data, self._at), {}
+        links, addresses = Links(self.data, self._at), {}
         for link in links.of(at, header):
             target = link.address if link.target is None else links.resolve(at, link.name)
             if isinstance(target, int) and target != UNDEFINED:
-                found[link.name] = target
-        return found
+                addresses[link.name] = target
+        return addresses
 
     def facts(self, header: Header) -> ObjectAttributes:
-        """Return what the attributes of an object say."""
+        """Return the attributes of an object."""
         return attributes_at(self.data, header)
 
     def shape(self, header: Header) -> tuple[int, ...]:
-        """Return the shape of a variable: along unlimited dimensions that of the longest one which has them.
+        """Return the shape of a variable: the length of an unlimited dimension is that of its longest variable.
 
-        netCDF-4 lets one variable lengthen a dimension without touching the others.
+        netCDF-4 lets one variable lengthen a dimension without extending the others along it.
         """
         space = header.space
         if space is None or space.empty:
@@ -129,7 +129,7 @@ class H5File:
             if facts.scale:
                 require_supported(unlimited == [0], "dimension scale with another unlimited dimension")
                 return (max(shape[0], self._longest(header, facts)), *shape[1:])
-            # Dimensions known by number alone: nothing leads to the other variables that have them.
+            # Dimensions identified by number alone: there is no reference to the other variables along them.
             require_supported(facts.numbers is None, "dimensions identified by number")
             return space.shape
         require(len(facts.listed) == len(shape), "malformed list of dimension scales")
@@ -139,7 +139,7 @@ class H5File:
             require(len(packed) == 8 * count and packed[:8] != bytes(8), "malformed reference")
             if count:
                 scale = int.from_bytes(packed[:8], "little")
-                shape[axis] = max(shape[axis], self._kept(_lengths, scale, partial(self._scale_length, scale)))
+                shape[axis] = max(shape[axis], self._cached(_lengths, scale, partial(self._scale_length, scale)))
         return tuple(shape)
 
     def _scale_length(self, address: int) -> int:
@@ -147,7 +147,7 @@ class H5File:
         return self._longest(header, self.facts(header))
 
     def _longest(self, scale: Header, facts: ObjectAttributes) -> int:
-        """Return the length of the unlimited dimension of a scale: that of the longest variable which has it."""
+        """Return the length of the unlimited dimension of a scale: that of the longest variable along it."""
         require_supported(_is_dataset(scale) and facts.scale, "not a dimension scale")
         longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
         for address, axis in facts.users:
@@ -159,10 +159,10 @@ class H5File:
         return longest
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the file; it may be closed already."""
         self._file.close()
 
 
 def _is_dataset(header: Header) -> bool:
-    there = header.space is not None and header.datatype is not None and header.layout is not None
-    return there and header.link_index is None and header.symbols is None
+    complete = header.space is not None and header.datatype is not None and header.layout is not None
+    return complete and header.link_index is None and header.symbols is None

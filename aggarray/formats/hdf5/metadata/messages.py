@@ -1,4 +1,4 @@
-"""What do the small messages of an object header say: where values are stored, what filters and fill value they have, links?"""
+"""Messages of object headers: data layout, fill value, filters, links."""
 
 import math
 import struct
@@ -8,22 +8,22 @@ from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, lit
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
-#: A link by name, among the kinds of links.
+#: Link type of a soft link.
 _SOFT = 1
-#: The filter whose parameter, a level, HDF5 checks.
+#: Filter whose parameter, the level, HDF5 validates.
 _DEFLATE = 1
-#: Chunks in a B-tree of version 1; the numbers below it are those of layout versions 4 and 5.
+#: Type of a chunk index: B-tree of version 1. The numbers of the other types are those of layout versions 4 and 5.
 TREE_1 = 0
 SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2 = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataLayout:
-    """Where values are stored (message type 0x0008).
+    """Data layout (message type 0x0008).
 
-    ``form``: COMPACT (the bytes are ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: its shape, the size
-    of an element last; ``index``: how chunks are found from ``address`` on; ``parameters`` of that index; ``wide``: the index
-    has eight bytes for the size of a chunk; ``bare``: chunks at the edge are stored without their filters).
+    ``form``: COMPACT (bytes in ``data``), CONTIGUOUS (``address``, ``size``) or CHUNKED (``chunk``: shape of a chunk with the
+    size of an element last; ``address``, ``index``, ``parameters``: address, type and parameters of the chunk index; ``wide``:
+    whether chunk sizes have eight bytes; ``bare``: whether partial edge chunks are stored without filters).
     """
 
     form: int
@@ -39,7 +39,7 @@ class DataLayout:
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """What elements are that were never written: bytes of one element (b"": zeros), or ``defined`` is False."""
+    """Value of elements that were never written: bytes of one element (b"": zeros), or ``defined`` is False."""
 
     defined: bool
     value: bytes = b""
@@ -47,7 +47,7 @@ class FillValue:
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """A filter: HDF5's number, and the parameters that its writer left."""
+    """Filter: HDF5's number and the stored parameters."""
 
     code: int
     values: tuple[int, ...]
@@ -55,7 +55,7 @@ class FilterStep:
 
 @dataclass(frozen=True, slots=True)
 class LinkIndex:
-    """Links or attributes that are stored outside of the object header, and whether the order of their making is kept."""
+    """Index of links or attributes outside the object header; ``tracked``: whether creation order is stored."""
 
     tracked: bool
     heap: int
@@ -64,9 +64,9 @@ class LinkIndex:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: name, address of the object header, when it was made among its like (0 where that is not kept).
+    """Link: name, address of the object header, creation order (0 if it is not tracked).
 
-    Links by name, or into other files, lead to no address: `UNDEFINED`. ``target``: the path that a link by name leads to.
+    The address of soft and external links is `UNDEFINED`. ``target``: the path of a soft link.
     """
 
     name: bytes
@@ -76,7 +76,7 @@ class Link:
 
 
 def layout_of(message: bytes) -> DataLayout:
-    """Return a layout of version 1 to 5."""
+    """Return a data layout of version 1 to 5."""
     require_supported(len(message) >= 4 and 1 <= message[0] <= 5, "unsupported data layout")
     if message[0] < 3:
         return _layout_1(message)
@@ -92,7 +92,7 @@ def layout_of(message: bytes) -> DataLayout:
 
 
 def _layout_1(message: bytes) -> DataLayout:
-    """Return a layout of version 1 or 2: the size of contiguous values is given by their shape, -1 stands for the element."""
+    """Return a data layout of version 1 or 2, in which the shape gives the size of contiguous values."""
     rank, form = message[1], message[2]
     at = 8 if form == COMPACT else 16
     require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "malformed data layout")
@@ -159,7 +159,7 @@ def fill_of(message: bytes) -> FillValue:
         require(flags < 64 and not (undefined and given), "malformed fill value")
     else:
         raise UnsupportedError(f"fill value version {version}")
-    # A writer may be told never to write it: what is read then is whatever is there.
+    # With fill time NEVER the value of unwritten elements is undefined.
     size = little_endian(message, at, 4) if given else 0
     require(at + 4 + size <= len(message) or not given, "malformed fill value")
     if undefined or write == 1:
@@ -168,14 +168,14 @@ def fill_of(message: bytes) -> FillValue:
 
 
 def old_fill_of(message: bytes) -> FillValue:
-    """Return a fill value as files older than version 1.5 of the library have it (type 0x0004)."""
+    """Return a fill value in the old form, written before version 1.5 of the library (type 0x0004)."""
     size = little_endian(message, 0, 4)
     require(4 + size <= len(message), "malformed fill value")
     return FillValue(True, message[4 : 4 + size])
 
 
 def halves_of(message: bytes) -> int:
-    """Return half the entries of a full node, of chunks or of a group, whichever has more (type 0x0013)."""
+    """Return half the number of entries of a full node, the larger one of chunks and groups (type 0x0013)."""
     require(little_endian(message, 0, 1) == 0, "malformed B-tree parameters")
     return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
 
@@ -185,26 +185,26 @@ def filters_of(message: bytes) -> tuple[FilterStep, ...]:
     version, count = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require_supported(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
-    found = []
+    filters = []
     for _ in range(count):
         code = little_endian(message, at, 2)
         at += 2
-        named = 0
+        name_length = 0
         if version == 1 or code >= 256:
-            named = little_endian(message, at, 2)
+            name_length = little_endian(message, at, 2)
             at += 2
         number = little_endian(message, at + 2, 2)
-        at += 4 + (-(-named // 8) * 8 if version == 1 else named)
+        at += 4 + (-(-name_length // 8) * 8 if version == 1 else name_length)
         require(at + 4 * number <= len(message), "truncated filter")
         values = struct.unpack_from(f"<{number}I", message, at)
         require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "malformed filter")
-        found.append(FilterStep(code, values))
+        filters.append(FilterStep(code, values))
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
-    return tuple(found)
+    return tuple(filters)
 
 
 def link_index_of(message: bytes) -> LinkIndex:
-    """Return where a group's links are (type 0x0002)."""
+    """Return the index of a group's links (type 0x0002)."""
     flags = little_endian(message, 1, 1)
     require(message[0] == 0 and flags < 4, "malformed group")
     at = 10 if flags & 1 else 2
@@ -212,7 +212,7 @@ def link_index_of(message: bytes) -> LinkIndex:
 
 
 def attribute_index_of(message: bytes) -> LinkIndex:
-    """Return where an object's attributes are (type 0x0015)."""
+    """Return the index of an object's attributes (type 0x0015)."""
     flags = little_endian(message, 1, 1)
     require(message[0] == 0 and flags < 4, "malformed attribute index")
     at = 4 if flags & 1 else 2
@@ -223,9 +223,9 @@ def link_of(message: bytes) -> Link:
     """Return a link (type 0x0006)."""
     version, flags = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require(version == 1 and flags < 32, "malformed link")
-    at, kind = 2, 0
+    at, link_type = 2, 0
     if flags & 8:
-        kind = little_endian(message, at, 1)
+        link_type = little_endian(message, at, 1)
         at += 1
     order = 0
     if flags & 4:
@@ -239,29 +239,29 @@ def link_of(message: bytes) -> Link:
     at += width
     name = message[at : at + length]
     at += length
-    # To a hard link belongs an address, to others so many bytes.
-    held = 8 if kind == 0 else 2 + little_endian(message, at, 2)
+    # A hard link has an address, other links a length and as many bytes.
+    held = 8 if link_type == 0 else 2 + little_endian(message, at, 2)
     require(length > 0 and at + held <= len(message), "truncated link")
-    target = message[at + 2 : at + held] if kind == _SOFT else None
-    return Link(name, UNDEFINED if kind else little_endian(message, at, 8), order, target)
+    target = message[at + 2 : at + held] if link_type == _SOFT else None
+    return Link(name, UNDEFINED if link_type else little_endian(message, at, 8), order, target)
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:
-    """Return the addresses of B-tree and local heap of a group of the first kind (type 0x0011)."""
+    """Return the addresses of B-tree and local heap of a group with a symbol table (type 0x0011)."""
     return little_endian(message, 0, 8), little_endian(message, 8, 8)
 
 
 def committed_at(message: bytes) -> int:
-    """Return the address of the object that has a datatype which others share (a shared message of type 0x0003)."""
-    version, kind = little_endian(message, 0, 1), little_endian(message, 1, 1)
-    # Version 3 also knows of messages in a heap.
-    require_supported(version in (1, 2, 3) and (version < 3 or kind == 2), "datatype in a heap")
-    # Version 1 has an entry of a group: the place of a name comes first.
+    """Return the address of a committed datatype (a shared message of type 0x0003)."""
+    version, shared_type = little_endian(message, 0, 1), little_endian(message, 1, 1)
+    # Version 3 also has shared messages in a heap.
+    require_supported(version in (1, 2, 3) and (version < 3 or shared_type == 2), "datatype in a heap")
+    # Version 1 holds a symbol table entry, which begins with a name offset.
     return little_endian(message, 16 if version == 1 else 2, 8)
 
 
 def virtual_at(message: bytes) -> tuple[int, int] | None:
-    """Return where in the global heap a virtual layout lists its sources (address, number); None for other layouts."""
+    """Return the heap object (address, number) that lists the sources of a virtual layout; None for other layouts."""
     if message[1:2] != bytes([_VIRTUAL]) or message[0] < 4:
         return None
     return little_endian(message, 2, 8), little_endian(message, 10, 4)

@@ -1,7 +1,4 @@
-"""What are a few coordinates of a file, read by no library, when nothing else of it is asked for?
-
-The answers are those of `aggarray.formats._hdf5_glimpse.glimpse_at`, and by the same rules.
-"""
+"""Partial scan of a file: a few coordinates by name."""
 
 import math
 from collections.abc import Mapping
@@ -17,24 +14,24 @@ from aggarray.formats.hdf5.metadata.values import values_of
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial, unread
 
 
-def scan_partially(path: str, wanted: PartialScanRequest) -> PartialScan | None:
-    """Return what is wanted of a file; one of `data.UNREADABLE` where it is left to the library."""
+def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
+    """Return the requested items of a file; raises one of `data.UNREADABLE` if only the library can read it."""
     file = H5File(path)
     try:
-        attrs = _attributes(file, file.root, wanted.attributes) if wanted.attributes else {}
-        return select_partial(path, attrs, [_variable(file, name) for name in wanted.coordinates], wanted, unread)
+        attrs = _attributes(file, file.root, request.attributes) if request.attributes else {}
+        return select_partial(path, attrs, [_variable(file, name) for name in request.coordinates], request, unread)
     finally:
         file.close()
 
 
 def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return those of some attributes that are there."""
+    """Return the attributes of these names that exist."""
     shown = shown_attributes(file.facts(header), file.heap)
     return {name: shown[name] for name in names if name in shown}
 
 
 def _variable(file: H5File, name: str) -> Variable:
-    """Return a coordinate with its values, units and calendar; UnsupportedError unless it is one piece of plain numbers."""
+    """Return a coordinate with its values, units and calendar; UnsupportedError if it does not hold plain numbers."""
     header = file.dataset(name)
     if header.datatype is None or header.datatype.category != PLAIN or header.space is None or header.space.empty:
         raise UnsupportedError("not plain numbers")
@@ -45,5 +42,5 @@ def _variable(file: H5File, name: str) -> Variable:
     if not attrs and file.facts(header).pure:
         raise UnsupportedError("dimension without a coordinate")
     values = stored_values(values_of(file.data, file.heap, header, shape), {})
-    # Names of dimensions are those of the datatype.
+    # The dimension names come from the file group.
     return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

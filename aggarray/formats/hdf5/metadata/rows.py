@@ -1,6 +1,6 @@
-"""What do the rows of a dataset hold, each of which has its own length?
+"""Rows of variable-length datasets.
 
-The dataset has where each row lies: a number of values, and an object in a heap. Only the rows wanted are looked up.
+The dataset holds a reference per row: the number of values and an object in the global heap. Only the requested rows are read.
 """
 
 from collections.abc import Iterator
@@ -19,30 +19,30 @@ from aggarray.formats.hdf5.metadata.values import elements_of
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.memory.rows import offsets_of
 
-#: HDF5 makes no collection of rows smaller than this.
+#: Smallest size of a heap collection.
 _COLLECTION = 1 << 12
-#: So many bytes of rows are gathered at a time.
+#: Number of bytes of rows that are read at a time.
 _BATCH = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
-    """The rows of a dataset: dtype of their values as stored, where each lies, and where it begins among all values."""
+    """Rows of a dataset: stored dtype of the values, heap reference of each row, offset of each row in the flat values."""
 
     dtype: np.dtype[np.generic]
     elements: np.ndarray
     offsets: np.ndarray
 
     def samples(self, data: Data, start: int, stop: int) -> np.ndarray:
-        """Return values of all rows one after the other, those from ``start`` to ``stop``, as stored."""
+        """Return the flat values from ``start`` to ``stop`` as stored."""
         first = int(np.searchsorted(self.offsets, start, side="right")) - 1
         last = int(np.searchsorted(self.offsets, stop, side="left"))
         out = np.empty(int(self.offsets[last] - self.offsets[first]) if start < stop else 0, self.dtype)
         at = 0
         for elements in self._batches(first, last) if len(out) else ():
-            found = np.frombuffer(_gathered(data, elements, self.dtype.itemsize), self.dtype)
-            out[at : at + len(found)] = found
-            at += len(found)
+            values = np.frombuffer(_gather(data, elements, self.dtype.itemsize), self.dtype)
+            out[at : at + len(values)] = values
+            at += len(values)
         before = int(self.offsets[first]) if len(out) else start
         return out[start - before : stop - before]
 
@@ -55,8 +55,8 @@ class StoredRows:
             first = following
 
 
-def declared_rows(data: Data, header: Header) -> str | None:
-    """Return why the sizes of rows are not looked at: what is stored does not bear out so many; else None."""
+def refuse_rows(data: Data, header: Header) -> str | None:
+    """Return why the row sizes of a dataset are not read, None if its stored bytes justify the number of rows."""
     layout, space = header.layout, header.space
     if layout is None or space is None or space.count <= FREE_CHUNKS:
         return None
@@ -67,13 +67,13 @@ def declared_rows(data: Data, header: Header) -> str | None:
 
 
 def refused_rows(count: int, stored: int) -> str | None:
-    """Return why a number of rows is not believed, given the bytes that are stored; None where it is."""
+    """Return why a declared number of rows is refused, None if the stored bytes justify it."""
     most = FREE_CHUNKS + stored * MOST_INFLATED // ELEMENT
-    return None if count <= most else f"a claim of {count} rows, hardly any stored; write the file anew"
+    return None if count <= most else f"{count} rows are declared, but hardly any are stored; rewrite the file"
 
 
 def stored_rows(data: Data, header: Header) -> StoredRows:
-    """Return the rows of a dataset; one of `data.UNREADABLE` where it has none, or these are left to the libraries."""
+    """Return the rows of a dataset; raises one of `data.UNREADABLE` for a dataset of another type."""
     datatype, space = header.datatype, header.space
     if datatype is None or datatype.category != ROWS or datatype.dtype is None or space is None:
         raise UnsupportedError("not rows of numbers")
@@ -85,13 +85,13 @@ def stored_rows(data: Data, header: Header) -> StoredRows:
     return StoredRows(datatype.dtype, elements, offsets_of(counts))
 
 
-def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
-    """Return the bytes of rows, one after the other."""
+def _gather(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
+    """Return the concatenated bytes of rows."""
     elements = elements[elements["count"] > 0]
-    places, which = np.unique(elements["address"], return_inverse=True)
-    collections = [objects_of(block) for block in _blocks(data, places.tolist())]
+    addresses, inverse = np.unique(elements["address"], return_inverse=True)
+    collections = [objects_of(block) for block in _blocks(data, addresses.tolist())]
     parts = []
-    for (count, _, number), i in zip(elements.tolist(), which.tolist(), strict=True):
+    for (count, _, number), i in zip(elements.tolist(), inverse.tolist(), strict=True):
         part = collections[i].get(number)
         # promise: hdf5-row-heap
         if part is None or len(part) != count * itemsize:
@@ -100,12 +100,12 @@ def _gathered(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
     return b"".join(parts)
 
 
-def _blocks(data: Data, places: list[int]) -> list[memoryview]:
-    """Return the collections at some addresses."""
-    heads = data.ranges([(at, max(16, min(_COLLECTION, data.size - at))) for at in places])
+def _blocks(data: Data, addresses: list[int]) -> list[memoryview]:
+    """Return the heap collections at addresses."""
+    heads = data.ranges([(at, max(16, min(_COLLECTION, data.size - at))) for at in addresses])
     sizes = [collection_size(head) for head in heads]
     longer = [i for i, head in enumerate(heads) if sizes[i] > len(head)]
-    found = [head[:size] for head, size in zip(heads, sizes, strict=True)]
-    for i, block in zip(longer, data.ranges([(places[i], sizes[i]) for i in longer]), strict=True):
-        found[i] = block
-    return found
+    blocks = [head[:size] for head, size in zip(heads, sizes, strict=True)]
+    for i, block in zip(longer, data.ranges([(addresses[i], sizes[i]) for i in longer]), strict=True):
+        blocks[i] = block
+    return blocks

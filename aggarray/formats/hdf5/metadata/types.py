@@ -1,4 +1,4 @@
-"""What do the elements of a dataset or an attribute look like, and how many are there?"""
+"""Datatypes and dataspaces of datasets and attributes."""
 
 import math
 import re
@@ -13,24 +13,24 @@ import numpy as np
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
-#: Numbers whose stored bytes only the HDF5 library turns into those of a NumPy dtype.
+#: Numbers that only the HDF5 library converts to a NumPy dtype.
 CONVERTED = "converted"
-#: References to objects, one an element.
+#: Object references, one per element.
 OBJECTS = "objects"
-#: Rows of numbers, each of its own length; and of what else.
+#: Variable-length rows of numbers, and of other types.
 ROWS, OTHER_ROWS = "rows", "other rows"
 
-#: HDF5's numbers of classes of datatypes.
+#: HDF5's numbers of datatype classes.
 _INTEGER, _FLOAT, _NAMED = 0, 1, 8
 
-#: A variable-length element as stored: count, address of a collection in the global heap, number of the object in it.
+#: Stored size of a variable-length element: count, address of a collection in the global heap, number of the object in it.
 ELEMENT = 16
 
-#: How HDF5 writes the type of the elements of text of variable length, after version and class.
+#: Stored element type of variable-length text, after version and class.
 _BYTE = bytes([0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
-#: Bits of the mantissa, largest and smallest exponent of the floating-point dtypes that values are converted to.
+#: Size, mantissa bits, largest and smallest exponent of the floating-point dtypes of converted values.
 _FLOATS = ((2, 10, 15, -14), (4, 23, 127, -126), (8, 52, 1023, -1022))
-#: How h5py tags dates and durations, which HDF5 has no type for.
+#: Tag of h5py for dates and durations, for which HDF5 has no type.
 _DATES = re.compile(rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*")
 _BOOLEAN = {b"FALSE": 0, b"TRUE": 1}
 _DEEPEST = 8
@@ -38,13 +38,13 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
-    """A datatype, and how many bytes an element has.
+    """Datatype, and the size of an element in bytes.
 
-    ``name`` is PLAIN (numbers), CONVERTED (numbers that the HDF5 library converts), CHARACTERS (text of fixed length), TEXTS
-    (of variable length), OBJECTS (references to objects), REFERENCES (lists of these), ROWS (of numbers), OTHER_ROWS, USERS
-    (pairs of a reference and a number: who has a scale) or OTHER. ``dtype`` is as stored, byte order included, of CONVERTED
-    that of the values, of ROWS that of their numbers; None except for these, PLAIN and CHARACTERS. ``terminated``: CHARACTERS
-    end with a NUL. ``what``: the word for a type that is OTHER.
+    ``category``: PLAIN (numbers), CONVERTED (numbers that the HDF5 library converts), CHARACTERS (fixed-length text), TEXTS
+    (variable-length text), OBJECTS (object references), REFERENCES (lists of these), ROWS (of numbers), OTHER_ROWS, USERS
+    (pairs of a reference and a number: the datasets along a scale) or OTHER. ``dtype``: as stored, including the byte order; of
+    CONVERTED that of the values, of ROWS that of their numbers; None except for these, PLAIN and CHARACTERS. ``terminated``:
+    whether CHARACTERS are NUL-terminated. ``type_name``: the name of a type that is not read.
     """
 
     category: str
@@ -56,7 +56,7 @@ class Datatype:
 
 @dataclass(frozen=True, slots=True)
 class Dataspace:
-    """A dataspace: its shape and the shape it may grow to, -1 = without end."""
+    """Dataspace: shape and greatest shape, -1 = unlimited."""
 
     shape: tuple[int, ...]
     most: tuple[int, ...]
@@ -69,44 +69,44 @@ class Dataspace:
 
 
 @cache
-def _plain() -> dict[bytes, np.dtype[Any]]:
-    """Return how HDF5 writes the dtypes that NumPy and netCDF-4 share, without the version."""
-    found = {}
+def _plain_dtypes() -> dict[bytes, np.dtype[Any]]:
+    """Return the dtypes that NumPy and netCDF-4 share by their stored form without the version."""
+    dtypes = {}
     for size in (1, 2, 4, 8):
         for order, bit in (("<", 0), (">", 1)):
             for code, sign in (("u", 0), ("i", 8)):
                 message = struct.pack("<BBBBIHH", 0, bit | sign, 0, 0, size, 0, 8 * size)
-                found[message] = np.dtype(f"{order}{code}{size}")
+                dtypes[message] = np.dtype(f"{order}{code}{size}")
     for size, layout, bias in ((2, (10, 5, 0, 10), 15), (4, (23, 8, 0, 23), 127), (8, (52, 11, 0, 52), 1023)):
         for order, bit in (("<", 0), (">", 1)):
-            # The mantissa's first bit is implied (2 << 4), the sign is the last bit.
+            # The first bit of the mantissa is implied (2 << 4); the sign is the last bit.
             message = struct.pack("<BBBBIHH4BI", 1, 0x20 | bit, 8 * size - 1, 0, size, 0, 8 * size, *layout, bias)
-            found[message] = np.dtype(f"{order}f{size}")
-    return found
+            dtypes[message] = np.dtype(f"{order}f{size}")
+    return dtypes
 
 
 @lru_cache(maxsize=512)
 def datatype_of(message: bytes) -> Datatype:
-    """Return the datatype of a message (type 0x0003); the library has padded some by more than to a multiple of eight bytes."""
-    datatype, end = _parsed(message, 0)
-    # Behind a type that is made of others the library has left what lay there.
+    """Return the datatype in a message (type 0x0003), which the library may have padded by more than seven bytes."""
+    datatype, end = _parse(message, 0)
+    # The padding after a composite type may hold arbitrary bytes.
     require(datatype.category == OTHER or not any(message[end:]), "malformed datatype")
     return datatype
 
 
-def _parsed(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
-    """Return the datatype that begins at a place of a message, and where it ends."""
+def _parse(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
+    """Return the datatype at an offset in a message, and its end."""
     require(at + 8 <= len(message) and depth < _DEEPEST, "truncated datatype")
     version, number = message[at] >> 4, message[at] & 15
     size = int.from_bytes(message[at + 4 : at + 8], "little")
     require(1 <= version <= 5 and size > 0 and number < len(_CLASSES), f"datatype version {version} of class {number}")
-    found, end = _CLASSES[number](_Type(message, at, version, size, message[at + 1 : at + 4], depth))
+    datatype, end = _CLASSES[number](_Type(message, at, version, size, message[at + 1 : at + 4], depth))
     require(end <= len(message), "truncated datatype")
-    return found, end
+    return datatype, end
 
 
 class _Type(NamedTuple):
-    """A datatype in a message: where it begins, its version, the bytes of an element, its flags, the types that it is in."""
+    """Datatype in a message: offset, version, size of an element, flags, nesting depth."""
 
     message: bytes
     at: int
@@ -117,7 +117,7 @@ class _Type(NamedTuple):
 
     @property
     def rest(self) -> int:
-        """Where its properties begin."""
+        """Offset of its properties."""
         return self.at + 8
 
     @property
@@ -126,11 +126,11 @@ class _Type(NamedTuple):
         return int.from_bytes(self.bits[:2], "little")
 
     def inner(self, at: int) -> tuple[Datatype, int]:
-        """Return a type within this one."""
-        return _parsed(self.message, at, self.depth + 1)
+        """Return an inner type, and its end."""
+        return _parse(self.message, at, self.depth + 1)
 
     def name(self, at: int) -> tuple[bytes, int]:
-        """Return a name, and where it ends; older versions pad names."""
+        """Return a name, and its end; older versions pad names."""
         end = self.message.find(b"\0", at)
         require(end > at, "malformed datatype")
         return self.message[at:end], end + 1 if self.version >= 3 else at + (end - at) // 8 * 8 + 8
@@ -140,12 +140,12 @@ _Parsed = tuple[Datatype, int]
 
 
 def _integer(t: _Type) -> _Parsed:
-    """Return a type of whole numbers, or of bits, which are shown as unsigned numbers."""
+    """Return an integer type; bit fields become unsigned integers."""
     stored = t.message[t.at : t.at + 12]
     require(len(stored) == 12 and stored[1] < 16 and not any(stored[2:4]), "malformed datatype")
     offset, precision = struct.unpack_from("<HH", stored, 8)
     require(precision > 0 and offset + precision <= 8 * t.size, "malformed datatype")
-    dtype = _plain().get(bytes([_INTEGER]) + stored[1:])
+    dtype = _plain_dtypes().get(bytes([_INTEGER]) + stored[1:])
     sign = "i" if stored[1] & 8 and stored[0] & 15 == _INTEGER else "u"
     if dtype is not None:
         datatype = Datatype(PLAIN, t.size, dtype)
@@ -157,10 +157,10 @@ def _integer(t: _Type) -> _Parsed:
 
 
 def _float(t: _Type) -> _Parsed:
-    """Return a type of floating-point numbers; those of odd layout have the smallest dtype that holds them, as in h5py."""
+    """Return a floating-point type; nonstandard layouts have the smallest dtype that holds their values, as in h5py."""
     stored = t.message[t.at : t.at + 20]
     require(len(stored) == 20, "truncated datatype")
-    dtype = _plain().get(bytes([_FLOAT]) + stored[1:])
+    dtype = _plain_dtypes().get(bytes([_FLOAT]) + stored[1:])
     if dtype is not None:
         return Datatype(PLAIN, t.size, dtype), t.at + 20
     offset, precision, place, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
@@ -178,12 +178,12 @@ def _time(t: _Type) -> _Parsed:
 
 
 def _characters(t: _Type) -> _Parsed:
-    _check_text(t.bits[0], t.bits[1:])
+    _check_string(t.bits[0], t.bits[1:])
     return Datatype(CHARACTERS, t.size, np.dtype(f"S{t.size}"), not t.bits[0] & 15), t.rest
 
 
 def _opaque(t: _Type) -> _Parsed:
-    """Return a type of bytes that a tag tells of: dates where it is h5py's for them."""
+    """Return an opaque type, or dates and durations if h5py's tag marks them."""
     length = t.bits[0]
     require(not any(t.bits[1:]) and length % 8 == 0, "malformed datatype")
     dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
@@ -194,7 +194,7 @@ def _opaque(t: _Type) -> _Parsed:
 
 
 def _compound(t: _Type) -> _Parsed:
-    """Return a type of named members: a complex number, or a user of a scale, where these are what it is made of."""
+    """Return a compound type: a complex number, an entry of REFERENCE_LIST, or another type."""
     members, place = [], t.rest
     require(t.number > 0, "malformed datatype")
     for _ in range(t.number):
@@ -209,8 +209,8 @@ def _compound(t: _Type) -> _Parsed:
         user = datatypes[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
         return Datatype(USERS if user else OTHER, t.size, type_name="compound"), place
     if names == (b"r", b"i") and places == (0, datatypes[0].size) and datatypes[0] == datatypes[1]:
-        found = _complex_of(datatypes[0], t.size)
-        return (found if found.category == PLAIN else Datatype(OTHER, t.size, type_name="compound")), place
+        datatype = _complex_of(datatypes[0], t.size)
+        return (datatype if datatype.category == PLAIN else Datatype(OTHER, t.size, type_name="compound")), place
     return Datatype(OTHER, t.size, type_name="compound"), place
 
 
@@ -233,7 +233,7 @@ def _reference(t: _Type) -> _Parsed:
 
 
 def _enumeration(t: _Type) -> _Parsed:
-    """Return a type of numbers with names: the numbers; h5py's booleans are left to it, as it checks them."""
+    """Return the integer type of an enumeration; the library converts h5py's booleans, as it validates them."""
     base, place = t.inner(t.rest)
     names = []
     for _ in range(t.number):
@@ -248,18 +248,18 @@ def _enumeration(t: _Type) -> _Parsed:
 
 
 def _sequence(t: _Type) -> _Parsed:
-    """Return a type of variable length: HDF5 makes them of bytes and of references, in the same way always."""
-    # It is a sequence, or a text: the library dies over elements that are neither.
+    """Return a variable-length type: text, lists of references, or rows."""
+    # Types other than sequence and text crash the library.
     require(t.size == ELEMENT and t.bits[0] & 15 <= 1, "malformed datatype")
     inner, end = t.inner(t.rest)
     if t.bits[0] & 15 == 1:
-        _check_text(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
+        _check_string(t.bits[0] >> 4 | (t.bits[1] & 15) << 4, t.bits[2:3] + bytes([t.bits[1] >> 4]))
         require(t.message[t.rest] & 15 == _INTEGER and t.message.startswith(_BYTE, t.rest + 1), "malformed datatype")
         return Datatype(TEXTS, ELEMENT), end
     if t.bits == b"\0\0\0":
         if inner.category == OBJECTS:
             return Datatype(REFERENCES, ELEMENT, type_name="variable-length"), end
-        # Numbers with names are not told by the size of a row.
+        # Rows of enumerations are not read.
         numbers = inner.category == PLAIN and t.message[t.rest] & 15 != _NAMED
         return Datatype(ROWS if numbers else OTHER_ROWS, ELEMENT, inner.dtype, type_name="variable-length"), end
     return Datatype(OTHER_ROWS, ELEMENT, type_name="variable-length"), end
@@ -274,15 +274,15 @@ def _array(t: _Type) -> _Parsed:
     return Datatype(OTHER, t.size, type_name="array"), end
 
 
-#: By HDF5's number of the class.
+#: Parsers by HDF5's number of the class.
 _CLASSES: tuple[Callable[[_Type], _Parsed], ...] = (
     *(_integer, _float, _time, _characters, _integer, _opaque, _compound),
     *(_reference, _enumeration, _sequence, _array, _complex),
 )
 
 
-def _check_text(padding_and_set: int, rest: bytes) -> None:
-    """Hold padding (up to 2) and character set (up to 1) against what there is."""
+def _check_string(padding_and_set: int, rest: bytes) -> None:
+    """Raise InvalidError for an unknown padding (above 2) or character set (above 1)."""
     require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "malformed string datatype")
 
 
@@ -292,7 +292,7 @@ def _is_padding(message: bytes, start: int) -> bool:
 
 @lru_cache(maxsize=2048)
 def dataspace_of(message: bytes) -> Dataspace:
-    """Return the dataspace of a message (type 0x0001), which may be padded to a multiple of eight bytes."""
+    """Return the dataspace in a message (type 0x0001), which may be padded to a multiple of eight bytes."""
     require(len(message) >= 4, "truncated dataspace")
     version, rank, flags, form = message[:4]
     if version == 1:

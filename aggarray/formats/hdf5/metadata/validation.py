@@ -1,7 +1,8 @@
-"""Does a file that is left to the libraries contradict itself? They believe what it says, and crash or run for ever.
+"""Validation of a file before the HDF5 library opens it.
 
-Everything is looked at that leads to values, but for the values: objects and what is in them, texts and other elements of
-variable length of attributes, indexes of chunks. What is not modelled is passed over.
+The library does not validate all structures: a damaged file can make it crash or loop endlessly. All structures that lead to
+values are checked: objects, links, attributes with variable-length elements, and chunk indexes. Unsupported structures are
+skipped.
 """
 
 from collections.abc import Iterator
@@ -28,34 +29,34 @@ from aggarray.formats.hdf5.metadata.values import check_storage, text_at
 from aggarray.storage.byte_source import ByteSource, open_source
 from aggarray.storage.lru_cache import LRUCache
 
-#: What was found of the latest files, by path and state.
-_known = LRUCache(lambda: 4096, lambda _: 1)
+#: Results for the latest files, by path and state.
+_results = LRUCache(lambda: 4096, lambda _: 1)
 
 
 def is_damaged(path: str) -> bool:
-    """Tell whether a file is damaged so that libraries are not to be asked for it in this process.
+    """Return whether a file is so damaged that the library must not open it in this process.
 
-    FormatError where they would give other values.
+    Raises FormatError if the library would return wrong values.
     """
     try:
         with open_source(path) as file:
             key = path, file.state
-            known: bool | None = _known.get(key)
-            if known is None:
-                known = _is_doubtful(path, file)
-                _known.keep(key, known)
-            return known
+            result: bool | None = _results.get(key)
+            if result is None:
+                result = _is_invalid_file(path, file)
+                _results.keep(key, result)
+            return result
     except OSError:
         return False
 
 
 def validate(path: str) -> None:
-    """Raise InvalidError for a file that contradicts itself, or of which is not known where its root group is."""
+    """Raise InvalidError for an invalid file, or for one whose root group cannot be found."""
     with open_source(path) as file:
         _check_file(file)
 
 
-def _is_doubtful(path: str, file: ByteSource) -> bool:
+def _is_invalid_file(path: str, file: ByteSource) -> bool:
     try:
         _check_file(file)
     except UNREADABLE as error:
@@ -80,30 +81,30 @@ def _validate(data: Data, root: int) -> None:
     seen = {root}
     waiting = [root]
     while waiting:
-        # Of a file with more metadata than are read here, what comes last is passed over as well.
-        with _passing_over():
-            inside = _check_object(data, heap, waiting.pop()) - seen
-            seen |= inside
-            waiting += inside
+        # Beyond the limit on metadata, the remaining objects are skipped.
+        with _skip_unsupported():
+            children = _check_object(data, heap, waiting.pop()) - seen
+            seen |= children
+            waiting += children
 
 
 def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
-    """Look at an object; return the addresses of those in it."""
+    """Check an object and return the addresses of its children."""
     header = header_at(data, address, lenient=True)
     _check_attributes(data, heap, header)
     if header.link_index is not None or header.symbols is not None:
         return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
     _check_storage(data, header)
     if header.virtual is not None and header.virtual[0] != UNDEFINED:
-        # The list ends with a checksum.
+        # The list of sources ends with a checksum.
         # promise: hdf5-virtual-checksum
         verify(heap.get(*header.virtual))
     return set()
 
 
 @contextmanager
-def _passing_over() -> Iterator[None]:
-    """Go on after the block over what is not modelled."""
+def _skip_unsupported() -> Iterator[None]:
+    """Suppress UnsupportedError, except InvalidError."""
     try:
         yield
     except UnsupportedError as error:
@@ -112,8 +113,8 @@ def _passing_over() -> Iterator[None]:
 
 
 def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
-    """Follow what attributes have in a heap."""
-    with _passing_over():
+    """Check the heap objects of attributes."""
+    with _skip_unsupported():
         for attribute in attributes_of(data, header):
             for element in attribute.elements:
                 if attribute.category == TEXTS:
@@ -124,12 +125,12 @@ def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
 
 
 def _check_storage(data: Data, header: Header) -> None:
-    """Hold the place of a dataset's values against the file."""
+    """Check that the values of a dataset lie inside the file."""
     layout, space, datatype = header.layout, header.space, header.datatype
     if layout is None or space is None or datatype is None:
         return
     check_storage(data, layout, datatype.size * space.count)
     if layout.form == CHUNKED:
-        with _passing_over():
+        with _skip_unsupported():
             # promise: hdf5-damaged-chunk-index
             check_index(data, layout, space, bool(header.filters))

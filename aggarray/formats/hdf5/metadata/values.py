@@ -1,4 +1,4 @@
-"""What are the values of a dataset, all of them, as they are stored?"""
+"""Stored values of complete datasets."""
 
 import math
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
 
-#: Larger chunks are left to HDF5.
+#: Largest size of chunks that are decoded here; the library reads larger ones.
 _LARGEST = 1 << 26
 
 _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
 
 
 def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the values as stored, texts of variable length as bytes.
+    """Return the stored values, variable-length texts as bytes.
 
-    ``shape``: of the variable, which may be longer than the dataset along dimensions that others have lengthened: what is
-    not there is fill value.
+    ``shape``: of the variable, which may be longer than the dataset along dimensions that other variables lengthened. Missing
+    elements have the fill value.
     """
     if header.datatype is None or header.space is None or header.layout is None:
         raise UnsupportedError("not a dataset")
@@ -33,27 +33,27 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
     require_supported(texts or header.datatype.category in (PLAIN, CHARACTERS), "unsupported type")
     dtype = np.dtype(f"V{ELEMENT}") if texts else header.datatype.dtype
     require_supported(not header.space.empty, "dataset without a dataspace")
-    found = _stored(data, header, header.layout, np.dtype(dtype))
-    if shape != found.shape:
+    values = _stored(data, header, header.layout, np.dtype(dtype))
+    if shape != values.shape:
         require_supported(
             (header.fill is not None and bool(header.fill.value)) or texts, "undefined fill value of missing elements"
         )
-        longer = _filled(shape, found.dtype, header.fill)
-        longer[tuple(slice(0, n) for n in found.shape)] = found
-        found = longer
-    return _texts(heap, found) if texts else found
+        extended = _filled(shape, values.dtype, header.fill)
+        extended[tuple(slice(0, n) for n in values.shape)] = values
+        values = extended
+    return _texts(heap, values) if texts else values
 
 
 def elements_of(data: Data, header: Header) -> np.ndarray:
-    """Return where the elements of a dataset of variable length lie: count, address of a collection, number in it."""
+    """Return the heap references of a variable-length dataset: count, address of a collection, number of the object in it."""
     if header.layout is None:
         raise UnsupportedError("not a dataset")
-    found = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
-    return np.ascontiguousarray(found).view(_ELEMENT)
+    elements = _stored(data, header, header.layout, np.dtype(f"V{ELEMENT}"))
+    return np.ascontiguousarray(elements).view(_ELEMENT)
 
 
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None) -> np.ndarray:
-    """Return an array of nothing but fill value."""
+    """Return an array of fill values."""
     if fill is None or not fill.defined:
         raise UnsupportedError("undefined fill value")
     out = np.zeros(shape, dtype)
@@ -92,7 +92,7 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
     require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "malformed chunk shape")
     filters = _filters(header)
     chunks = chunks_of(data, layout, header.space, bool(header.filters))
-    # Datasets shrink: chunks beyond the edge may stay.
+    # A dataset that was shrunk may keep chunks beyond its edge.
     chunks = [c for c in chunks if all(at < n for at, n in zip(c.start, shape, strict=True))]
     complete = len(chunks) == math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
     out = np.empty(shape, dtype) if complete else _filled(shape, dtype, header.fill)
@@ -101,7 +101,7 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
         values = (decode(filters, packed, raw, item.mask).view(dtype) if filters else np.frombuffer(packed, dtype)).reshape(
             chunk
         )
-        # What reaches beyond the edge is cut off.
+        # Elements beyond the edge are cut off.
         outer = tuple([slice(at, at + c) for at, c in zip(item.start, chunk, strict=True)])
         inside = out[outer]
         inside[...] = values[tuple([slice(n) for n in inside.shape])]
@@ -109,10 +109,10 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
 
 
 def _filters(header: Header) -> tuple[Filter, ...]:
-    found = tuple(filter_of(step.code, step.values) for step in header.filters)
-    if None in found:
+    filters = tuple(filter_of(step.code, step.values) for step in header.filters)
+    if None in filters:
         raise UnsupportedError("unknown filter")
-    return tuple(f for f in found if f is not None)
+    return tuple(f for f in filters if f is not None)
 
 
 def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
@@ -121,7 +121,7 @@ def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
 
 
 def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
-    """Return texts of variable length as bytes."""
+    """Return variable-length texts as bytes."""
     out = np.empty(elements.shape, object)
     flat = out.reshape(-1)
     packed = np.ascontiguousarray(elements).reshape(-1).view(_ELEMENT)
@@ -131,16 +131,16 @@ def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
 
 
 def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
-    """Return an element of variable length as text that ends at the first NUL."""
+    """Return a variable-length text, up to the first NUL."""
     if not count and not address:
         return b""
-    found = heap.get(address, number)
-    require(len(found) == count, "wrong length of a text")
-    return found.partition(b"\0")[0]
+    text = heap.get(address, number)
+    require(len(text) == count, "wrong length of a text")
+    return text.partition(b"\0")[0]
 
 
 def check_storage(data: Data, layout: DataLayout, size: int) -> None:
-    """Refuse values that lie outside of the file or have another size than they should, as HDF5 does when it opens them."""
+    """Raise InvalidError for values outside the file or of the wrong size, as HDF5 does when it opens the dataset."""
     if layout.form != CHUNKED:
         require(layout.size == size or layout.address == UNDEFINED, "wrong storage size of a dataset")
     if layout.address != UNDEFINED:
