@@ -372,5 +372,5 @@ def test_damaged_rows_are_told(tmp_path: Path, storage: dict[str, Any]) -> None:
             aa.open(path)["rows"].read()
     if where is not None:
         path.write_bytes(data[: where + 3] + b"\x7f" + data[where + 4 :])
-        with pytest.raises(aa.FormatError, match=r"a\.h5, variable 'rows': .*a row longer than the file"):
+        with pytest.raises(aa.FormatError, match=r"a\.h5, variable 'rows': .*row longer than the file"):
             aa.open(path)
