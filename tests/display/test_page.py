@@ -231,7 +231,7 @@ def test_pages_are_replaced_whole_and_other_files_never(tmp_path: Path) -> None:
     assert report.write(page, tmp_path / "p.html") and not report.write(page, tmp_path / "p.html")
     assert report.write(report.page(Aggregation(()), title="x"), tmp_path / "p.html")
     (tmp_path / "data.nc").write_bytes(b"CDF")
-    for name, reason in (("data.nc", "no page"), ("absent/p.html", "cannot be written"), (".", "cannot be read")):
+    for name, reason in (("data.nc", "not a page"), ("absent/p.html", "cannot be written"), (".", "cannot be read")):
         with pytest.raises(AggarrayError, match=reason):
             report.write(page, tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.nc", "p.html"]
