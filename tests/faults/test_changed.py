@@ -199,7 +199,7 @@ def test_changing_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest.
         array[...]
 
 
-def test_plain_reads_map_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_reads_memory_map_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any, **named: Any) -> None:
         raise AssertionError("a file is mapped")
 
@@ -212,7 +212,7 @@ def test_plain_reads_map_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) ->
         aa.open(made("netcdf3-CLASSIC"))["tas"].read(copy=False)
 
 
-def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_raises(tmp_path: Path) -> None:
     """Also with a folder of the same size."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0))}))
     agg = aa.open(path)

@@ -260,7 +260,7 @@ def test_a_fork_while_a_library_reads() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
+def test_every_h5py_open_takes_the_lock() -> None:
     """The code that opens the first file has to establish the order of the locks."""
     found = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
     assert found == []
@@ -277,7 +277,7 @@ def test_nobody_opens_files_by_h5py_past_the_lock() -> None:
         "aggarray.storage.remote.filesystems._lock",
     ],
 )
-def test_what_a_thread_held_is_free_in_a_child(name: str, tmp_path: Path) -> None:
+def test_locks_held_by_threads_are_free_in_a_child(name: str, tmp_path: Path) -> None:
     """Deterministic: a child does not wait for a thread of its parent."""
     check_reads(stored("hdf5", tmp_path / "data"), 0, 1)
     place = name.split(".")
@@ -378,7 +378,7 @@ def _extract_in_child(folder: Path, gate: Any, answers: Any) -> None:
         answers.put(str(error))
 
 
-def test_processes_that_extract_to_one_place(tmp_path: Path) -> None:
+def test_concurrent_extracts_to_one_path(tmp_path: Path) -> None:
     make_data(tmp_path)
     context = multiprocessing.get_context("fork")
     for _ in range(3):

@@ -35,7 +35,7 @@ def _here(path: str) -> None:
     raise AssertionError(f"a library is asked for {path} in this process")
 
 
-def test_damage_by_chance(group: list[str], tmp_path: Path) -> None:
+def test_random_damage(group: list[str], tmp_path: Path) -> None:
     cases = [case for path in group for case in flips(path, 250 // len(group), 3)]
     found = outcomes(tmp_path, cases)
     assert not faults_in(found)
@@ -43,7 +43,7 @@ def test_damage_by_chance(group: list[str], tmp_path: Path) -> None:
     assert {one.kind for one in found} >= {"right", "error"}
 
 
-def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path: Path) -> None:
+def test_metadata_checksums_are_verified(made: Callable[[str], str], tmp_path: Path) -> None:
     """Newer HDF5 structures have checksums: damage raises an error, or lies in unread structures."""
     names = ("hdf5-growing-latest", "hdf5-growing-twice-latest", "hdf5-deflate-latest", "hdf5-groups-latest", "netcdf4_many")
     cases: list[Case] = []
@@ -62,7 +62,7 @@ def test_checksums_of_metadata_are_compared(made: Callable[[str], str], tmp_path
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("bit", [9, 20, 133])
-def test_chunks_that_the_library_does_not_find_are_told(tmp_path: Path, many: bool, bit: int) -> None:
+def test_chunks_lost_by_the_library_raise(tmp_path: Path, many: bool, bit: int) -> None:
     """netCDF-4 chunk indexes have no checksum: for a damaged chunk position the library returns fill values.
 
     The last bit is one of the address: the library returns another chunk.
@@ -84,7 +84,7 @@ def test_chunks_that_the_library_does_not_find_are_told(tmp_path: Path, many: bo
             array[key]
 
 
-def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
+def test_dataset_without_dataspace_raises(tmp_path: Path) -> None:
     """h5py takes it for a named type, which has no values; the coordinate of other variables would be missing."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
@@ -105,7 +105,7 @@ def test_a_dataset_that_has_lost_its_dataspace_is_told(tmp_path: Path) -> None:
         aa.open(path)
 
 
-def test_an_attribute_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_damaged_attribute_raises(tmp_path: Path) -> None:
     """Every header of a netCDF-4 file has a checksum: a flipped letter cannot change the units."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
     data = path.read_bytes()
@@ -127,7 +127,7 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inconsistent_files_are_read_in_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a library crashes over a file depends on memory contents: the library is not called in this process."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
     with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library breaks down over it; write it anew"):
@@ -140,7 +140,7 @@ def test_what_contradicts_itself_is_asked_of_another_process(tmp_path: Path, mon
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_library_times_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file may have many variables; the library times out once. A file that replaces it is read normally."""
     asked = []
 
@@ -160,7 +160,7 @@ def test_libraries_that_run_for_ever_are_waited_for_once(tmp_path: Path, monkeyp
     assert isolated.call_isolated(path, "values", "b", (slice(0, 3, 1),)).tolist() == [0, 1, 2]
 
 
-def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_path: Path) -> None:
+def test_negative_decoded_size(made: Callable[[str], str], tmp_path: Path) -> None:
     """Blosc's header states the decoded size, which numcodecs reads as a signed number."""
     path = tmp_path / "a.zarr"
     shutil.copytree(made("zarr2-blosc"), path)
@@ -171,7 +171,7 @@ def test_codecs_that_believe_a_negative_size(made: Callable[[str], str], tmp_pat
         aa.open(path)
 
 
-def test_an_index_whose_group_is_damaged_is_no_data_file(made: Callable[[str], str], tmp_path: Path) -> None:
+def test_index_with_damaged_group_is_not_data(made: Callable[[str], str], tmp_path: Path) -> None:
     path = tmp_path / "a.nca"
     shutil.copy(made("index"), path)
     with h5py.File(path) as file:
@@ -183,7 +183,7 @@ def test_an_index_whose_group_is_damaged_is_no_data_file(made: Callable[[str], s
         aa.open(path)
 
 
-def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> None:
+def test_libraries_read_no_strings_of_a_damaged_heap(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
@@ -196,7 +196,7 @@ def test_texts_in_a_damaged_heap_are_kept_from_the_libraries(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_path: Path) -> None:
+def test_damaged_strings_raise_before_libraries_read_them(tmp_path: Path) -> None:
     """Over an inconsistent heap of strings h5py loops forever and netCDF-C corrupts memory."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
@@ -211,7 +211,7 @@ def test_damaged_texts_of_plain_hdf5_are_told_before_libraries_are_asked(tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_before_a_library_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """User-defined types are left to the libraries, but not if a heap elsewhere in the file is damaged."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
@@ -227,7 +227,7 @@ def test_what_is_left_to_libraries_is_surveyed_before(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
-def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_before_a_library_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scan read only dimensions, and no strings: h5py loops forever over some of these."""
     texts, numbers = np.array(["one", "two", "a longer text"]), np.arange(3.0)
     path = Path(write(tmp_path / "a.nc", {"name": (("x",), texts), "tas": (("x",), numbers), "x": (("x",), numbers)}))
@@ -245,7 +245,7 @@ def test_a_read_surveys_what_it_leaves_to_the_library(tmp_path: Path, monkeypatc
     file.close()
 
 
-def test_a_whole_file_of_more_metadata_than_are_read_is_no_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intact_file_beyond_the_metadata_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library reads such a file without validation, however long it takes."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
@@ -270,7 +270,7 @@ def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
         aa.open(path)
 
 
-def test_what_is_damaged_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_damaged_objects_are_named_and_others_read(tmp_path: Path) -> None:
     """In files with soft links, which are scanned link by link."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:
@@ -285,7 +285,7 @@ def test_what_is_damaged_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["earliest", "latest"])
-def test_files_with_links_by_name_need_no_other_process(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_by_name_need_no_isolation(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=version) as file:
         file.create_dataset("tas", data=np.arange(8.0), chunks=(2,), compression="gzip")
@@ -301,14 +301,14 @@ def test_files_with_links_by_name_need_no_other_process(version: str, tmp_path: 
     assert sorted(s.variable for s in agg.skipped if s.variable) == ["circle", "elsewhere"]
 
 
-def test_a_survey_finds_no_fault_with_whole_files(made: Callable[[str], str]) -> None:
+def test_validation_accepts_intact_files(made: Callable[[str], str]) -> None:
     for name in matching("hdf5", "netcdf4"):
         validate(made(name))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 @pytest.mark.parametrize("version", ["earliest", "latest"])
-def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: Callable[[str], str], tmp_path: Path) -> None:
+def test_validation_of_virtual_dataset_sources(version: str, made: Callable[[str], str], tmp_path: Path) -> None:
     """A damaged source list makes the library crash at the end of the process."""
     data, path = Path(made(f"hdf5-virtual-{version}")).read_bytes(), tmp_path / "a.h5"
     at = data.index(b"part_1", data.index(b"GCOL"))
@@ -319,7 +319,7 @@ def test_a_survey_looks_at_the_sources_of_virtual_datasets(version: str, made: C
         aa.open(path)["joined"].read()
 
 
-def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
+def test_validation_of_variable_length_types(tmp_path: Path) -> None:
     """Variable-length types are sequences or strings; the library crashes over attributes of any other class."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
@@ -334,7 +334,7 @@ def test_a_survey_knows_types_of_variable_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("many", [1 << 12, 10])
-def test_a_survey_looks_at_the_indexes_of_chunks(
+def test_validation_of_chunk_indexes(
     made: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     """The library crashes over some damaged indexes when it opens a dataset."""
@@ -355,7 +355,7 @@ def test_a_survey_looks_at_the_indexes_of_chunks(
 
 
 @pytest.mark.parametrize("storage", [{}, {"chunks": (2,), "compression": "gzip"}], ids=str)
-def test_damaged_rows_are_told(tmp_path: Path, storage: dict[str, Any]) -> None:
+def test_damaged_rows_raise(tmp_path: Path, storage: dict[str, Any]) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         rows = file.create_dataset("rows", (3,), h5py.vlen_dtype("f4"), **storage)

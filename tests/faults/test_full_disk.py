@@ -32,7 +32,7 @@ BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 
 
 @pytest.mark.parametrize("work", BY_NAME)
-def test_no_file_may_grow(work: Work, folder: Path, stage: Stage) -> None:
+def test_file_size_limit(work: Work, folder: Path, stage: Stage) -> None:
     """A limit on the file size raises an error at an exact byte, in any library."""
     place = prepared(work, folder)
     assert work.attempt(stage, folder).status == 0
@@ -128,7 +128,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("rest", [0, 8, 100])
-def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggregation) -> None:
+def test_full_disk(name: str, rest: int, disk: Any, large: aa.Aggregation) -> None:
     """With this many kB left, a write that does not fit fails, frees its space, and succeeds once there is space."""
     result, work = WRITERS[name]
     place = disk(1024)
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up(name: str, rest: int, disk: Any, large: aa.Aggrega
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_space_that_is_refused_at_the_last_moment(
+def test_full_disk_on_flush(
     name: str, number: int, tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """File systems with delayed allocation report missing space on flush."""
@@ -184,7 +184,7 @@ class Full(io.FileIO):
 
 
 @pytest.mark.parametrize("count", range(6))
-def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_update_closes_the_file(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HDF5 keeps a file open that it fails to close, and writes most of it on closing."""
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
@@ -197,7 +197,7 @@ def test_an_update_that_does_not_fit_lets_go_of_the_file(count: int, tmp_path: P
     assert h5py.h5f.get_obj_count(types=h5py.h5f.OBJ_FILE) == before
 
 
-def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extract_resumes_once_there_is_space(disk: Any, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 100_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 50_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 100_000)
@@ -209,7 +209,7 @@ def test_an_extract_goes_on_when_there_is_space(disk: Any, large: aa.Aggregation
     np.testing.assert_array_equal(aa.open(place / "x.zarr")["tas"][...], large["tas"][...])
 
 
-def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregation) -> None:
+def test_collective_write_to_a_full_disk(disk: Any, large: aa.Aggregation) -> None:
     """In a store written by several processes, nothing remains of a failed array; other arrays stay."""
     place = disk(64 << 10)
     with ProcessGroup.serial() as group:
@@ -229,7 +229,7 @@ def test_processes_write_to_a_disk_that_fills_up(disk: Any, large: aa.Aggregatio
     np.testing.assert_array_equal(zarr.open_group(place / "s.zarr", mode="r")["tas"][:], large["tas"][:])
 
 
-def test_nothing_is_written_any_more_when_an_error_is_told(
+def test_all_writes_end_before_an_error_is_raised(
     tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of zarr's concurrent chunk writes fails; the others have ended, so that leftovers can be removed."""

@@ -68,7 +68,7 @@ class Vanishing:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("name", SPECIMENS)
-def test_a_file_goes_away_between_two_looks(name: str, work: str, made: Made, tmp_path: Path) -> None:
+def test_file_removed_between_accesses(name: str, work: str, made: Made, tmp_path: Path) -> None:
     source = Path(made(name))
     for at in range(1, _MOST):
         place, out = tmp_path / f"{at}" / "in", tmp_path / f"{at}" / "out"
@@ -88,7 +88,7 @@ def test_a_file_goes_away_between_two_looks(name: str, work: str, made: Made, tm
     raise AssertionError("more looks than were tried")
 
 
-def test_the_identity_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_identity_of_a_missing_file(tmp_path: Path) -> None:
     for path in (tmp_path / "no", tmp_path / "file" / "no"):
         (tmp_path / "file").touch()
         with pytest.raises(aa.MissingFileError, match="no such file or folder"):

@@ -165,7 +165,7 @@ except aa.AggarrayError as error:
         ("all is fill value", 1 << 27, b"", "read 134217728"),
     ],
 )
-def test_memory_that_runs_out_is_told(name: str, side: int, stored: bytes, said: str, tmp_path: Path) -> None:
+def test_out_of_memory_raises(name: str, side: int, stored: bytes, said: str, tmp_path: Path) -> None:
     """Values and mask fit in memory, or an error says what does not; fill values take no more memory."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
@@ -187,7 +187,7 @@ def test_memory_that_runs_out_is_told(name: str, side: int, stored: bytes, said:
         assert str(path) in done.stdout and "'v'" in done.stdout and f"{side} bytes" in done.stdout
 
 
-def test_sizes_that_no_decoding_makes() -> None:
+def test_impossible_decoded_sizes() -> None:
     both = (Filter("shuffle", (8,)), Filter("deflate"))
     assert most_decoded(both, 1000) == 1000 * 1032 + (1 << 16) and most_decoded((Filter("secret"),), 1) is None
     assert most_decoded((Filter("deflate"), Filter("deflate")), 1000, mask=2) == most_decoded((Filter("deflate"),), 1000)
@@ -201,7 +201,7 @@ def test_sizes_that_no_decoding_makes() -> None:
         decode_at_most((Filter("zstd"),), frame(6), 5)
 
 
-def test_frames_of_zstandard_that_do_not_tell_their_size() -> None:
+def test_zstandard_frames_without_a_size() -> None:
     """Frames of any length, within filters whose output is no longer than the values."""
     stored = b"\x28\xb5\x2f\xfd\x00\x58" + struct.pack("<I", 1 | 3 << 3)[:3] + b"abc"
     assert decode_at_most((Filter("zstd"),), stored, 1000).tobytes() == b"abc"
@@ -209,7 +209,7 @@ def test_frames_of_zstandard_that_do_not_tell_their_size() -> None:
     assert decode((Filter("zstd"), Filter("zstd")), inner, 3).tobytes() == b"abc"
 
 
-def test_zarr_python_gets_what_decodes_to_what_it_should(tmp_path: Path) -> None:
+def test_zarr_python_decodes_only_checked_chunks(tmp_path: Path) -> None:
     """For any sequence of codecs: checked up to the first unknown one."""
     values = np.arange(1.0, 4001.0)
     filters: dict[str, list[Any]] = {

@@ -41,7 +41,7 @@ def calls(tree: ast.AST) -> list[tuple[str, str, ast.Call]]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_runs_what_it_reads(path: Path) -> None:
+def test_file_content_is_never_executed(path: Path) -> None:
     tree = ast.parse(path.read_text())
     name = str(path.relative_to(ROOT / "aggarray"))
     for owner, called, call in calls(tree):
@@ -76,7 +76,7 @@ def test_jobs_are_data(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert stop.value.code in (1, 2) and "Traceback" not in err and len(err) < 2000 and not Path("mark").exists()
 
 
-def test_options_for_storage_may_nest_as_they_like(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_nested_storage_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["info", str(tmp_path / "x.nc"), "--storage", "a=" + "[" * 100_000])
     assert "no such file" in capsys.readouterr().err

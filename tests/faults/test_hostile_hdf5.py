@@ -138,17 +138,17 @@ def files(tmp_path: Path) -> dict[str, str]:
     return found
 
 
-def test_files_of_all_kinds_are_borne(files: dict[str, str], tmp_path: Path) -> None:
+def test_hostile_hdf5_files(files: dict[str, str], tmp_path: Path) -> None:
     assert unborne(looked_at(files, tmp_path)) == {}
 
 
 @pytest.mark.parametrize("name", ["deflate", "shuffled", "deflated numbers of bits", "deflated twice, of bits"])
-def test_chunks_that_swell_are_told_before_hdf5_decodes_them(files: dict[str, str], name: str) -> None:
+def test_decompression_bombs_raise_before_hdf5_decodes(files: dict[str, str], name: str) -> None:
     with h5py.File(files[name]) as file, pytest.raises((ValueError, aa.FormatError), match=r"4000|97536|more"):
         check_decoded_sizes(file["v"].id)
 
 
-def test_groups_that_hold_themselves_hide_nothing(files: dict[str, str]) -> None:
+def test_cyclic_groups_hide_nothing(files: dict[str, str]) -> None:
     assert aa.open(files["cycle"])["v"][...].tolist() == aa.open(files["soft_root"])["v"][...].tolist() == [0, 0, 0]
     agg = aa.open(files["deep"])
     assert agg.names == ("v",) and "more than 64 deep" in agg.skipped[0].reason
@@ -243,7 +243,7 @@ def test_nothing_outside_the_roots_is_seen(place: Path, leak: Callable[[h5py.Fil
     assert said and not [text for text in said if "22." in text]
 
 
-def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
+def test_external_links_are_not_opened(place: Path) -> None:
     """Opening a pipe would block until its other end is opened."""
     os.mkfifo(place / "out" / "pipe")
     path = place / "in" / "a.h5"
@@ -263,7 +263,7 @@ def test_links_out_of_a_file_are_opened_by_nobody(place: Path) -> None:
 
 
 @pytest.mark.parametrize("leak", [external_link, soft_and_external])
-def test_links_are_not_read_through_by_who_knows_their_names(place: Path, leak: Callable[[h5py.File, Path], None]) -> None:
+def test_reads_do_not_follow_external_links(place: Path, leak: Callable[[h5py.File, Path], None]) -> None:
     """Names of linked variables can come from an index without a scan."""
     with h5py.File(place / "in" / "a.h5", "w") as file:
         leak(file, place / "out")
@@ -271,14 +271,14 @@ def test_links_are_not_read_through_by_who_knows_their_names(place: Path, leak: 
         formats.open_file(place / "in" / "a.h5").read("q", (slice(0, 3, 1),))
 
 
-def test_without_roots_values_elsewhere_are_read(place: Path) -> None:
+def test_external_values_are_read_without_roots(place: Path) -> None:
     path = place / "in" / "a.h5"
     with h5py.File(path, "w") as file:
         external_storage(file, place / "out")
     assert aa.open(path)["q"][...].tolist() == [11.0, 22.0, 33.0]
 
 
-def test_an_index_of_other_software_is_held_by_the_roots(place: Path) -> None:
+def test_foreign_index_obeys_the_roots(place: Path) -> None:
     """Fragment metadata may lie in external files too, and errors quote it."""
     path = place / "in" / "index.nc"
     terms = {"map": (("r", "n"), np.array([[3]])), "u": ((), np.array("a.nc")), "i": ((), np.array("t"))}

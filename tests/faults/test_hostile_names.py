@@ -69,7 +69,7 @@ def wild_references(path: Path) -> str:
     return str(path)
 
 
-def test_files_of_wild_names_are_told_in_plain_text(tmp_path: Path) -> None:
+def test_names_with_control_characters_are_escaped(tmp_path: Path) -> None:
     """In every command, error, page and representation: `unborne` checks all output."""
     folder = tmp_path / "x\x1b[2J\u202e\n"
     folder.mkdir()
@@ -101,7 +101,7 @@ def test_errors_and_representations_are_escaped(tmp_path: Path) -> None:
     assert all("\\x1b[2J" in text for text in shown)
 
 
-def test_the_bar_and_completion_say_nothing_wild(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_and_completion_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Bar()(1, 2, WILD)
     assert capsys.readouterr().err.replace("\r", "").isprintable()
     path = write(tmp_path / "a.nc", cube([1.0], tas_2m=(("time",), np.zeros(1))))
@@ -115,7 +115,7 @@ def test_the_bar_and_completion_say_nothing_wild(tmp_path: Path, capsys: pytest.
     assert set(_completing.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon=", "dim_0="}
 
 
-def test_tracebacks_of_errors_are_plain_too(tmp_path: Path) -> None:
+def test_tracebacks_are_escaped(tmp_path: Path) -> None:
     """Output of Python for an uncaught error."""
     line = f"import aggarray; aggarray.open({str(tmp_path / 'x')!r} + {WILD!r})"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, cwd=ROOT, check=False)

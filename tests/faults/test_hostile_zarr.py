@@ -100,7 +100,7 @@ def references(path: Path, kind: str, data: bytes) -> str:
     return str(path)
 
 
-def test_chunks_that_swell_are_refused_before_they_do(tmp_path: Path) -> None:
+def test_decompression_bombs_are_refused(tmp_path: Path) -> None:
     files = bombs(tmp_path)
     found = looked_at(files, tmp_path)
     assert unborne(found, 32 << 20) == {}
@@ -108,7 +108,7 @@ def test_chunks_that_swell_are_refused_before_they_do(tmp_path: Path) -> None:
     assert {name: step for name, step in opened.items() if step[1] != "FormatError" or files[name] not in step[2]} == {}
 
 
-def test_what_is_stored_as_usual_is_read(tmp_path: Path) -> None:
+def test_ordinary_stores_are_read(tmp_path: Path) -> None:
     """zarr-python decodes checked chunks: with and without shards, strings, filters, unknown codecs."""
     group = zarr.open_group(tmp_path / "s.zarr", mode="w")
     values = np.arange(1.0, 41.0)
@@ -138,7 +138,7 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def test_metadata_of_all_kinds_are_borne(tmp_path: Path) -> None:
+def test_hostile_metadata(tmp_path: Path) -> None:
     files = {f"shape {name}": second(tmp_path / f"s{name}", shape=s, chunks=s) for name, s in SHAPES.items()}
     files |= {f"chunks {name}": second(tmp_path / f"c{name}", chunks=s) for name, s in SHAPES.items()}
     files |= {f"shape {name}, third": third(tmp_path / f"t{name}", shape=s) for name, s in SHAPES.items()}
@@ -182,7 +182,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert unborne(looked_at(files, tmp_path)) == {} and not mark.exists()
 
 
-def test_names_in_consolidated_metadata_lead_nowhere(tmp_path: Path) -> None:
+def test_names_in_consolidated_metadata_stay_inside(tmp_path: Path) -> None:
     second(tmp_path / "secret", np.full(4, 77.0).tobytes())
     entries = {
         f"{way}/v/.zarray": ARRAY for way in ("../secret", str(tmp_path / "secret"), "a/../../secret", "/".join("g" * 500))
@@ -196,7 +196,7 @@ def test_names_in_consolidated_metadata_lead_nowhere(tmp_path: Path) -> None:
             array[...]
 
 
-def test_folders_that_hold_themselves(tmp_path: Path) -> None:
+def test_cyclic_folders(tmp_path: Path) -> None:
     (tmp_path / "s.zarr").mkdir()
     second(tmp_path / "s.zarr" / "g")
     (tmp_path / "s.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
@@ -207,7 +207,7 @@ def test_folders_that_hold_themselves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trust", ["verify", "assume"])
 @pytest.mark.parametrize("where", ["tas", "time", "."])
-def test_attributes_that_no_other_format_has(where: str, trust: str, tmp_path: Path) -> None:
+def test_nested_list_attributes(where: str, trust: str, tmp_path: Path) -> None:
     """JSON permits nested lists of different lengths."""
     names = ("_FillValue", "missing_value", "valid_range", "scale_factor", "units", "calendar", "standard_name", "cell_methods")
     names += ("coordinates", "bounds", "flag_values", "axis", "positive", "ancillary_variables", "_Unsigned", "frequency")

@@ -89,7 +89,7 @@ def test_killed_at_any_byte(work: Work, folder: Path, stage: Stage) -> None:
     assert died > 2
 
 
-def test_an_interrupt_before_there_is_anything_to_do(folder: Path, stage: Stage) -> None:
+def test_interrupt_before_a_command_starts(folder: Path, stage: Stage) -> None:
     work = WORKS[0]
     for at in (2, 10, 25):
         place = prepared(work, folder)
@@ -123,7 +123,7 @@ def check_store(path: Path, names: set[str], done: bool = False) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "interrupt"])
 @pytest.mark.parametrize("name", ["first", "second"])
-def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folder: Path, stage: Stage) -> None:
+def test_arrays_appear_in_a_store_atomically(name: str, how: str, folder: Path, stage: Stage) -> None:
     """Other arrays of the store are unchanged; the next write removes what a killed one left behind."""
     place = folder / "mpi"
     store, before = place / "s.zarr", {"first"} if name == "second" else set()
@@ -152,7 +152,7 @@ def test_an_array_comes_into_a_store_when_it_is_whole(name: str, how: str, folde
         assert [p.name for p in place.iterdir()] == ["s.zarr"]
 
 
-def test_what_zarr_writes_in_threads_ends_before_an_interrupt_is_told() -> None:
+def test_zarr_writes_end_before_an_interrupt_is_raised() -> None:
     """The handler of the interrupt removes what was written, so that no thread may still write."""
     written: list[str] = []
 
@@ -200,7 +200,7 @@ def helpers_of(process: int) -> list[int]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSEGV])
-def test_helpers_that_are_killed_while_they_scan(tmp_path: Path, end: signal.Signals) -> None:
+def test_killed_workers_lose_no_file(tmp_path: Path, end: signal.Signals) -> None:
     paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(80)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -221,7 +221,7 @@ def test_helpers_that_are_killed_while_they_scan(tmp_path: Path, end: signal.Sig
             os.kill(helper, 0)
 
 
-def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_kills_workers_is_scanned_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that crashes on every file loses no file."""
     paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(40)]
     (tmp_path / "python").write_text(
@@ -236,7 +236,7 @@ def test_a_file_that_kills_its_helper_is_looked_at_here(tmp_path: Path, monkeypa
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
 
 
-def test_a_lock_goes_away_unless_somebody_holds_it(tmp_path: Path) -> None:
+def test_stale_locks_are_removed(tmp_path: Path) -> None:
     lock = tmp_path / ".p.html.lock"
     text = page(aa.open(write(tmp_path / "0.nc", cube([0]))))
     assert write_page(text, tmp_path / "p.html")
@@ -247,7 +247,7 @@ def test_a_lock_goes_away_unless_somebody_holds_it(tmp_path: Path) -> None:
     assert not write_page(text, tmp_path / "p.html") and not lock.exists()
 
 
-def test_folders_change_places_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_exchanged_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One system call exchanges the folders; systems without it use two renames."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()

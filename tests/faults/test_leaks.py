@@ -149,7 +149,7 @@ def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
-def test_tables_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> None:
+def test_parquet_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     """The Parquet library keeps its own file open after an error."""
     (tmp_path / "refs.parq").symlink_to("/dev/full")
 
@@ -160,7 +160,7 @@ def test_tables_that_do_not_fit_on_the_disk_leave_nothing(tmp_path: Path) -> Non
     check_stays(work, 5)
 
 
-def test_values_are_right_after_all_that(tmp_path: Path) -> None:
+def test_values_are_right_afterwards(tmp_path: Path) -> None:
     array = stored("hdf5", tmp_path / "data")
     for n in range(200):
         np.testing.assert_array_equal(array[n % 24], truth()[n % 24])

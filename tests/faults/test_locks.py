@@ -200,7 +200,7 @@ while True:
 """
 
 
-def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
+def test_one_process_takes_over_a_stale_lock(tmp_path: Path) -> None:
     """Many processes wait for a lock whose holders are killed repeatedly; two never hold it at once."""
     path = tmp_path / "place" / "x"
     path.parent.mkdir()
@@ -217,7 +217,7 @@ def test_a_lock_of_dead_processes_is_taken_over_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_flock")
-def test_a_second_that_takes_a_lock_over_comes_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_takeover_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process takes the lock over between the check of the lock and the second lock."""
     path, acquire = str(tmp_path / "x"), _Exclusive.acquire
     held = Path(lock_of(path, "held"))
@@ -236,7 +236,7 @@ def test_a_second_that_takes_a_lock_over_comes_too_late(tmp_path: Path, monkeypa
 
 
 @pytest.mark.usefixtures("without_flock")
-def test_the_lock_of_a_process_that_has_ended_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_lock_of_an_ended_process_is_taken_over_at_once(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
     for owner in (Owner(owners.host(), int(done.stdout), 17), Owner(owners.host(), os.getpid(), 1)):
@@ -247,7 +247,7 @@ def test_the_lock_of_a_process_that_has_ended_keeps_nobody_waiting(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("without_flock")
-def test_the_lock_of_another_host_is_taken_over_when_it_gives_no_sign_of_life(tmp_path: Path) -> None:
+def test_lock_of_another_host_is_taken_over_after_a_timeout(tmp_path: Path) -> None:
     path, held = str(tmp_path / "x"), Path(lock_of(str(tmp_path / "x"), "held"))
     for content in (json.dumps({"owner": "elsewhere_00000000-1-1"}), "", "no JSON", "[]"):
         held.write_text(content)
@@ -262,7 +262,7 @@ def test_the_lock_of_another_host_is_taken_over_when_it_gives_no_sign_of_life(tm
 
 
 @pytest.mark.usefixtures("without_flock")
-def test_a_lock_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_lock_is_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "HEARTBEAT", 0.01)
     path = str(tmp_path / "x")
     held = Path(lock_of(path, "held"))
@@ -275,7 +275,7 @@ def test_a_lock_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @LOCKING
-def test_what_lost_its_lock_replaces_nothing(flocks: bool, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_writer_without_its_lock_replaces_nothing(flocks: bool, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if not flocks:
         request.getfixturevalue("without_flock")
     files = archive(tmp_path, 2)
@@ -312,7 +312,7 @@ def test_the_generation_is_compared_when_the_index_is_replaced(
     assert len(files_of(index)) == 2 and files[2] in files_of(index)
 
 
-def test_temporaries_of_others_stay(tmp_path: Path) -> None:
+def test_temporary_files_of_other_writers_stay(tmp_path: Path) -> None:
     """Those of running processes of this host, recent ones of other hosts, and those of other paths."""
     files = archive(tmp_path, 1)
     (tmp_path / "p").mkdir()
@@ -457,7 +457,7 @@ def exposed(place: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("work", BY_NAME)
-def test_what_is_written_is_as_private_as_what_it_replaces(work: Work, folder: Path, stage: Stage) -> None:
+def test_temporary_files_are_as_private_as_the_result(work: Work, folder: Path, stage: Stage) -> None:
     """Whenever the writer is killed, other users cannot read what it wrote."""
 
     def private() -> Path:
@@ -476,7 +476,7 @@ def test_what_is_written_is_as_private_as_what_it_replaces(work: Work, folder: P
     assert {steps(path) for path in results(work, place)} <= {OLD, NEW}
 
 
-def test_what_many_processes_write_is_as_private_as_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collective_writes_are_as_private_as_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agg = aa.open(write(tmp_path / "a.nc", DATA))
     store, modes, keep = tmp_path / "place" / "s.zarr", list[int](), Store.put
     store.parent.mkdir()
@@ -492,7 +492,7 @@ def test_what_many_processes_write_is_as_private_as_the_store(tmp_path: Path, mo
     assert modes == [0o700] and store.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_writer_that_stops_waiting_leaves_the_lock_of_the_other(tmp_path: Path) -> None:
+def test_cancelled_wait_leaves_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     with locked(path) as lock:
         waiting = Lock()

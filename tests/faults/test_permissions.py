@@ -49,7 +49,7 @@ def user() -> int:
 
 
 @pytest.mark.parametrize("work", BY_NAME)
-def test_a_folder_that_may_not_be_written_to(work: Work, open_folder: Path, stage: Stage) -> None:
+def test_read_only_folder(work: Work, open_folder: Path, stage: Stage) -> None:
     place = prepared(work, open_folder)
     before = everything(place)
     place.chmod(0o555)
@@ -65,7 +65,7 @@ def test_a_folder_that_may_not_be_written_to(work: Work, open_folder: Path, stag
 
 
 @pytest.mark.parametrize("work", MAKERS)
-def test_a_result_that_may_not_be_read(work: Work, open_folder: Path, stage: Stage) -> None:
+def test_unreadable_result(work: Work, open_folder: Path, stage: Stage) -> None:
     """An unreadable result is replaced only by works that need not read it."""
     place = prepared(work, open_folder)
     path = results(work, place)[0]
@@ -84,7 +84,7 @@ def test_a_result_that_may_not_be_read(work: Work, open_folder: Path, stage: Sta
 
 @pytest.mark.parametrize("work", MAKERS)
 @pytest.mark.parametrize("case", ["parent", "file", "dangling", "folder", "long", "loop"])
-def test_places_that_are_none(work: Work, case: str, folder: Path, stage: Stage) -> None:
+def test_invalid_output_paths(work: Work, case: str, folder: Path, stage: Stage) -> None:
     place = prepared(work, folder)
     path = results(work, place)[0]
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -147,7 +147,7 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
             assert not mode or path.stat().st_mode & 0o777 == mode
 
 
-def test_a_store_that_was_there_is_never_taken_for_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_store_is_not_taken_for_new_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped just after the exchange of the old and new store, with the result removed: old chunks are not reused."""
     monkeypatch.setattr("aggarray.export.extract.layout.WHOLE", 200)
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 10_000)

@@ -55,7 +55,7 @@ def test_every_promise_is_in_the_documentation_once() -> None:
     assert written.count("\n| ") - written.count("\n| ---") >= len(counted)
 
 
-def test_a_guard_that_is_gone_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_guard_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aggarray").mkdir()
     (tmp_path / "tests").mkdir()
     (tmp_path / "aggarray" / "__init__.py").touch()  # takes precedence over an installed package

@@ -35,7 +35,7 @@ def test_64_threads_while_files_change() -> None:
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
-def test_zeros_of_a_library_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zeros_past_the_end_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HDF5 reads zeros past the end; the file is restored before the read ends."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

@@ -17,7 +17,7 @@ from aggarray.storage.byte_source import open_source
 from tests.faults.running import cuts, faults_in, outcomes
 
 
-def test_files_cut_short(group: list[str], tmp_path: Path) -> None:
+def test_truncated_files(group: list[str], tmp_path: Path) -> None:
     few = 400 // len(group)
     cases = [case for path in group for case in list(cuts(path, 8, 1 + few // 20, 1))[:few]]
     found = outcomes(tmp_path, cases)
@@ -31,7 +31,7 @@ def test_files_cut_short(group: list[str], tmp_path: Path) -> None:
     assert sum(one.kind == "error" for one in found) > len(found) / 2
 
 
-def test_every_length_of_headers(made: Callable[[str], str], tmp_path: Path) -> None:
+def test_every_header_length(made: Callable[[str], str], tmp_path: Path) -> None:
     paths = [made(name) for name in ("netcdf3-records-CLASSIC", "netcdf3-64BIT_DATA", "hdf5-deflate-earliest", "index")]
     cases = [case for path in paths for case in cuts(path, 120, 5, 2)]
     found = outcomes(tmp_path, cases)
@@ -40,7 +40,7 @@ def test_every_length_of_headers(made: Callable[[str], str], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf3-64BIT_DATA"])
-def test_missing_ends_are_told_when_a_file_is_opened(made: Callable[[str], str], tmp_path: Path, name: str) -> None:
+def test_missing_ends_raise_on_opening(made: Callable[[str], str], tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.nc"
     shutil.copy(made(name), path)
     os.truncate(path, path.stat().st_size - 40)
@@ -49,7 +49,7 @@ def test_missing_ends_are_told_when_a_file_is_opened(made: Callable[[str], str],
 
 
 @pytest.mark.parametrize("where", ["header", "other"])
-def test_values_that_lie_in_the_header_or_in_others_are_told(made: Callable[[str], str], tmp_path: Path, where: str) -> None:
+def test_overlapping_values_raise(made: Callable[[str], str], tmp_path: Path, where: str) -> None:
     path = tmp_path / "a.nc"
     shutil.copy(made("netcdf3-CLASSIC"), path)
     first, second, *_ = sorted(place.begin for place in header_of(str(path), open_source(str(path))).locations)

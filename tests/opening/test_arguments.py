@@ -41,7 +41,7 @@ def refused(kind: type[Exception], call: Callable[[], Any], *words: str) -> None
 
 
 @pytest.mark.parametrize("source", [5, None, 2.5, [None], [["a.nc"]], np.zeros(2), object()])
-def test_sources_that_are_no_paths(source: Any) -> None:
+def test_sources_that_are_not_paths(source: Any) -> None:
     refused(aa.AggregationError, lambda: aa.open(source), "not a path", "give a path")
 
 
@@ -53,12 +53,12 @@ def test_sources_that_are_open_already(path: str, array: MasterArray) -> None:
 
 
 @pytest.mark.parametrize("source", ["", b"", [""]])
-def test_an_empty_path_is_not_the_working_folder(source: Any) -> None:
+def test_empty_path_is_not_the_working_directory(source: Any) -> None:
     refused(aa.MissingFileError, lambda: aa.open(source), "empty", "'.'")
 
 
 @pytest.mark.parametrize("url", ["file://elsewhere/a.nc", "nobody://h/a.nc"])
-def test_addresses_of_nothing(url: str) -> None:
+def test_unsupported_urls(url: str) -> None:
     for call in (lambda: aa.open(url), lambda: aa.open([url]), lambda: SubArray.from_file(url, "tas")):
         refused(aa.FormatError, call, url, "cannot be opened")
 
@@ -87,7 +87,7 @@ def test_every_way_to_name_a_file(spellings: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["a:b", "http:/x", "C:\\a", "-://x", "./a://b"])
-def test_names_that_are_no_urls(given: str) -> None:
+def test_paths_that_resemble_urls(given: str) -> None:
     assert local_path(given) == given
 
 
@@ -173,7 +173,7 @@ def test_calendars() -> None:
 
 
 @pytest.mark.parametrize("given", [np.array([True]), np.array([np.bool(False)])])
-def test_arguments_that_fit_are_taken(given: np.ndarray) -> None:
+def test_valid_arguments(given: np.ndarray) -> None:
     assert SubArray.from_array([1.0], directions=given).directions == (bool(given[0]),)
     assert SubArray.from_array(np.array([1], "i1"), fill_value=np.float64(1)).read(masked=True).mask.all()
 
@@ -186,7 +186,7 @@ def test_files() -> None:
 
 
 @pytest.mark.parametrize("location", [(0.0, 2.0), (0, 2.0), ("0", "2"), (False, 2.0), 5])
-def test_locations_are_whole_numbers(location: Any) -> None:
+def test_locations_are_integers(location: Any) -> None:
     refused(
         aa.AggregationError, lambda: MasterArray.from_subarrays([([location], PIECE)], dimensions="x"), "piece 0", "integers"
     )

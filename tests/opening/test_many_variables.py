@@ -144,7 +144,7 @@ def test_a_group_of_many_links_is_read_once(libver: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_attributes_in_a_heap_of_several_levels_are_no_damage(dense: bool, tmp_path: Path) -> None:
+def test_attributes_in_a_multi_level_heap_are_read(dense: bool, tmp_path: Path) -> None:
     """Oracle: h5py."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest", track_order=True) as file:
@@ -159,7 +159,7 @@ def test_attributes_in_a_heap_of_several_levels_are_no_damage(dense: bool, tmp_p
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_kept_links_are_those_of_the_file_as_it_is(libver: str, tmp_path: Path) -> None:
+def test_cached_links_follow_changes_of_the_file(libver: str, tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     for names in (["a", "b"], ["b", "a"]):
         # The two datasets swap their names.
@@ -171,8 +171,8 @@ def test_kept_links_are_those_of_the_file_as_it_is(libver: str, tmp_path: Path) 
         assert {name: None if values is None else values.tolist() for name, values in found.items()} == {"a": [97], "b": [98]}
 
 
-def test_links_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(h5_file, "_CACHE_SIZE", 100)
+def test_link_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(h5_file, "_KEPT", 100)
     kept = LRUCache(lambda: 100, h5_file._groups._size)
     monkeypatch.setattr(h5_file, "_groups", kept)
     for number in range(20):
@@ -185,7 +185,7 @@ def test_links_are_kept_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [path for path, _, _ in kept._items] == [str(tmp_path / "large.h5")]
 
 
-def test_the_bound_on_metadata_grows_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_limit_grows_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.h5"
     hdf5(path, 3000, nested=True)
     monkeypatch.setattr(data, "MOST", 1)
@@ -193,7 +193,7 @@ def test_the_bound_on_metadata_grows_with_the_file(tmp_path: Path, monkeypatch: 
     validate(str(path))
 
 
-def test_groups_deep_in_others_are_no_damage(tmp_path: Path) -> None:
+def test_deeply_nested_groups(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["/".join("g" * 200) + "/x"] = np.arange(3.0)

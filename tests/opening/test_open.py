@@ -73,7 +73,7 @@ def test_hidden_files_and_names_with_magic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["nothing.nc", "*.nc", "empty", []])
-def test_nothing_there(tmp_path: Path, source: Any) -> None:
+def test_missing_paths(tmp_path: Path, source: Any) -> None:
     (tmp_path / "empty").mkdir()
     where = [] if source == [] else tmp_path / source
     with pytest.raises(aa.MissingFileError, match=r"nothing\.nc|no file"):
@@ -109,14 +109,14 @@ def test_a_missing_path_in_a_list_is_skipped(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"text\n", b"\x89HDF\r\n\x1a\n", b"CDF\x01"])
-def test_nothing_can_be_read(tmp_path: Path, content: bytes) -> None:
+def test_no_readable_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "odd.nc").write_bytes(content)
     for source in (tmp_path, tmp_path / "odd.nc"):
         with pytest.raises(aa.FormatError, match=r"odd\.nc"):
             aa.open(source)
 
 
-def test_variables_that_cannot_be_used_are_skipped(folder: Path) -> None:
+def test_unusable_variables_are_skipped(folder: Path) -> None:
     with h5py.File(folder / "odd.h5", "w") as file:
         file["good"] = np.arange(3.0)
         file["compound"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
@@ -128,7 +128,7 @@ def test_variables_that_cannot_be_used_are_skipped(folder: Path) -> None:
     assert all(s.reason for s in agg.skipped)
 
 
-def test_a_coordinate_that_cannot_be_read_spoils_nobody(folder: Path) -> None:
+def test_unreadable_coordinate_affects_no_other_file(folder: Path) -> None:
     odd = folder / "odd.nc"
     with netCDF4.Dataset(odd, "w") as file:
         file.createDimension("time", 2000)
@@ -216,7 +216,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "text"), BAD, ids=str)
-def test_arguments_that_make_no_sense(folder: Path, arguments: dict[str, Any], text: str) -> None:
+def test_invalid_arguments(folder: Path, arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(aa.AggregationError, match=text):
         aa.open(folder, **arguments)
 
@@ -299,7 +299,7 @@ def test_container(two: aa.Aggregation) -> None:
     assert "3 arrays" in repr(two) and "tas" in repr(two)
 
 
-def test_names_that_are_not_there_or_several(two: aa.Aggregation) -> None:
+def test_absent_and_ambiguous_names(two: aa.Aggregation) -> None:
     with pytest.raises(aa.NotFoundError, match=r"'ps'.*tas"):
         two["ps"]
     with pytest.raises(aa.NotFoundError, match=r"2 arrays.*select.*(source_id: X, Y|table_id: Amon, day)") as caught:
@@ -325,7 +325,7 @@ def test_file_attrs_are_those_equal_everywhere(folder: Path) -> None:
     assert array.attrs == {"standard_name": "air_temperature", "cell_methods": "time: mean"}
 
 
-def test_the_order_given_changes_nothing(folder: Path) -> None:
+def test_result_is_independent_of_order(folder: Path) -> None:
     write(folder / "x.nc", cube([1.5]))
     paths = sorted(folder.rglob("*.nc"))
     one, other = aa.open(paths), aa.open(paths[::-1])
@@ -335,7 +335,7 @@ def test_the_order_given_changes_nothing(folder: Path) -> None:
         assert [p.data.uri for p in a.partitions] == [p.data.uri for p in b.partitions]
 
 
-def test_an_attribute_that_one_lacks_tells_apart(folder: Path) -> None:
+def test_absent_attribute_distinguishes_arrays(folder: Path) -> None:
     write(folder / "other.nc", cube([9]))
     agg = aa.open(folder)
     assert [r.rule for r in agg.refusals] == ["source_id"]
@@ -361,7 +361,7 @@ def test_variables_that_netcdf_leaves_out_are_listed_without_a_warning(tmp_path:
 
 @pytest.mark.parametrize("value", [np.int32(3), np.array([1, 2], "i4"), np.array([1.5, np.inf]), np.float64("nan"), "\x01"])
 @pytest.mark.parametrize("where", ["tas", "time", "lat", ""])
-def test_attributes_that_should_be_text(tmp_path: Path, where: str, value: Any) -> None:
+def test_numeric_attributes_that_should_be_text(tmp_path: Path, where: str, value: Any) -> None:
     """Numbers in attributes that CF defines as text are ignored."""
     names = ("standard_name", "axis", "cf_role", "coordinates", "cell_methods", "cell_measures", "grid_mapping", "featureType")
     odd = dict.fromkeys((*names, "bounds", "compress", "long_name", "source_id"), value)

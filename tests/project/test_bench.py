@@ -61,7 +61,7 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
     assert "nonsense" in capsys.readouterr().err or "--repeats" in wrong
 
 
-def test_other_values_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_different_values_raise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     benchmark = benchmarks()["join"]
 
     def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
@@ -83,7 +83,7 @@ def test_the_table_compares_medians() -> None:
     assert lines[-1] == "| b | 4.000 (4.000 to 4.000) | 2.00 (4.00) | 3.000 (3.000 to 3.000) | 1.50 (1.50) | 2 |"
 
 
-def test_the_table_tells_who_sat_out_and_what_a_piece_costs() -> None:
+def test_table_marks_stopped_contestants_and_costs_per_piece() -> None:
     measured = [Measured("a", [1.0] * 3, [2.0] * 3, [0] * 3), Measured("b", [16.0], [17.0], [0])]
     benchmark = replace(benchmarks()["join"], per="arrays")
     lines = table(benchmark, "tiny", measured).splitlines()
@@ -92,7 +92,7 @@ def test_the_table_tells_who_sat_out_and_what_a_piece_costs() -> None:
     assert lines[-1].startswith("| b (1 round) | 16.000")
 
 
-def test_who_is_slow_sits_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_contestants_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark = benchmarks()["join"]
 
     def answers(_benchmark: object, contestant: object, _size: str, places: list[str]) -> dict[str, float]:
@@ -106,7 +106,7 @@ def test_who_is_slow_sits_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(one.work) for one in run(benchmark, "tiny", 4, quiet)] == [4, 2, 4]
 
 
-def test_who_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_contestants_are_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     benchmark = benchmarks()["join"]
     lacking = replace(benchmark.contestants[1], needs=("numpy", "no_such_module"))
     some, lines = present(replace(benchmark, contestants=(benchmark.contestants[0], lacking)))

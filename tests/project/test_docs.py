@@ -63,7 +63,7 @@ def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> No
         ("![picture](images/none.svg)", "none.svg"),
     ],
 )
-def test_what_leads_nowhere_is_an_error(tmp_path: Path, page: str, warning: str) -> None:
+def test_broken_links_raise(tmp_path: Path, page: str, warning: str) -> None:
     (tmp_path / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())
     (tmp_path / "index.md").write_text(f"# Page\n\n{page}\n", encoding="utf-8")
     done = build(tmp_path, tmp_path / "build")

@@ -43,6 +43,6 @@ def test_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     climatology(str(variable), variable.name, tmp_path / "out.zarr")
 
 
-def test_pylops_takes_sections_in() -> None:
+def test_pylops_imports_sections() -> None:
     pytest.importorskip("pylops_mpi", reason="no pylops-mpi")
     assert "as NumPy does" in run_mpi(4, "examples/pylops_consumer.py")

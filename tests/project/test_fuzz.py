@@ -20,7 +20,7 @@ INPUTS = [path for name in TARGETS for path in sorted((CORPUS / name).iterdir())
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_nothing_comes_out(path: Path) -> None:
+def test_stored_inputs_give_no_finding(path: Path) -> None:
     with aa.set_options(threads=1):
         TARGETS[path.parent.name].run(path.read_bytes())
 
@@ -54,7 +54,7 @@ def test_the_corpus_is_short() -> None:
     assert sum(path.stat().st_size for path in INPUTS) < 150_000
 
 
-def test_a_finding_is_no_error_of_aggarray() -> None:
+def test_findings_are_not_errors_of_aggarray() -> None:
     with pytest.raises(BrokenError, match="seven"):
         check(False, "seven")
     assert not issubclass(BrokenError, aa.AggarrayError)
@@ -73,7 +73,7 @@ def test_trees_stay_documents() -> None:
     assert unfolded(loaded(start))["e"][0] == 1
 
 
-def test_without_atheris_it_says_so(tmp_path: Path) -> None:
+def test_without_atheris(tmp_path: Path) -> None:
     import subprocess
     import sys
 

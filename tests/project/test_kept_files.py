@@ -57,7 +57,7 @@ def test_an_index_with_chunk_tables_opens() -> None:
     assert all(p.kind == "changed" and "modification time" in p.message for p in found.check().problems)
 
 
-def test_an_index_knows_its_rules() -> None:
+def test_index_keeps_its_rules() -> None:
     found = aa.open(KEPT / "joined.nca")
     assert found._provenance.rules == aa.Rules(
         along=("x", "time", "profile"),
@@ -87,7 +87,7 @@ def same_all(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
     assert found.skipped == wanted.skipped and set(found.duplicates) == set(wanted.duplicates)
 
 
-def test_an_index_knows_what_was_selected() -> None:
+def test_index_keeps_its_selection() -> None:
     found = aa.open(KEPT / "rules.nca")
     assert found.names == ("temperature", "tas") and {a.units for a in found} == {"degC"}
     stored = np.concatenate([year(0)[0], year(1)[0]]).astype("f8")

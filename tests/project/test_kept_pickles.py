@@ -459,7 +459,7 @@ def test_every_error_is_kept() -> None:
     assert not later, "make a pickle of each with the release that adds it"
 
 
-def test_pickles_do_not_say_where_they_were_made() -> None:
+def test_pickles_contain_no_path_of_their_origin() -> None:
     for name, path in PATHS.items():
         data = path.read_bytes()
         assert str(ROOT).encode() not in data, name
@@ -481,7 +481,7 @@ print("all", end="")
 """
 
 
-def test_a_process_that_has_imported_nothing_loads_them(tmp_path: Path) -> None:
+def test_pickles_load_without_imports(tmp_path: Path) -> None:
     paths = []
     for name in PATHS:
         if name in THEIRS and any(metadata.version(library) != VERSIONS[library] for library in ("xarray", "dask")):

@@ -156,7 +156,7 @@ def test_files_import_each_other_in_no_cycle() -> None:
     assert cycles(file_imports(ROOT / PACKAGE)) == []
 
 
-def test_no_other_module_lies_at_the_top() -> None:
+def test_no_other_top_level_modules() -> None:
     top = {path.stem for path in (ROOT / PACKAGE).glob("*.py")}
     assert top == {"errors", "options", "plugins", *ENTRY_POINTS} - {"cli"}
 

@@ -105,7 +105,7 @@ def table() -> dict[str, dict[str, str]]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("peer", PEERS)
-def test_the_table_is_what_comes_out(peer: str, tmp_path: Path) -> None:
+def test_table_matches_results(peer: str, tmp_path: Path) -> None:
     library, read = PEERS[peer]
     try:
         importlib.import_module(library)
@@ -116,7 +116,7 @@ def test_the_table_is_what_comes_out(peer: str, tmp_path: Path) -> None:
     assert found == {name: row[peer] for name, row in table().items()}
 
 
-def test_the_pairs_hold_what_they_should(tmp_path: Path) -> None:
+def test_pairs_contain_the_expected_values(tmp_path: Path) -> None:
     for name, pair in PAIRS.items():
         for what in pair:
             write(tmp_path / "one.nc", what)

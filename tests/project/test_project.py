@@ -75,13 +75,13 @@ PAGES = ["README.md", "sample_data/README.md", *(f"docs/{path.name}" for path in
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_resolve(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_files_speak_of_the_project_alone() -> None:
+def test_files_refer_only_to_the_project() -> None:
     found = []
     for path in texts():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -130,7 +130,7 @@ def test_tiles_cover_the_matrix(sample_tiles: Path) -> None:
     assert (len(rows) - 1, len(columns) - 1) == (4, 6)
 
 
-def test_generator_repeats_itself(tmp_path: Path, sample_archive: Path, sample_tiles: Path) -> None:
+def test_generator_is_reproducible(tmp_path: Path, sample_archive: Path, sample_tiles: Path) -> None:
     generate.main([str(tmp_path)])
     for folder in (sample_archive, sample_tiles):
         made = tmp_path / folder.name

@@ -120,7 +120,7 @@ def other_name(n: int, odd: bool) -> Any:
         (other_name, "long_name is 'of the sea', not 'of the air' as in"),
     ],
 )
-def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files, text: str) -> None:
+def test_deviating_variables_raise_errors(tmp_path: Path, make: Files, text: str) -> None:
     paths = series(tmp_path, make)
     verified, agg = aa.open(tmp_path), aa.open(tmp_path, rules=ASSUME)
     apart = [a for a in verified if paths[4] in a._matrix.references.uris and a.name == "tas"]
@@ -138,7 +138,7 @@ def test_what_makes_another_array_of_a_file_is_told(tmp_path: Path, make: Files,
     )
 
 
-def test_a_measure_that_is_not_there(tmp_path: Path) -> None:
+def test_absent_cell_measure(tmp_path: Path) -> None:
     paths = series(tmp_path, lambda n, odd: dangling_measure(n, not odd))
     agg = aa.open(tmp_path, rules=ASSUME)  # joining compares, and so verifies, cell measures
     (refusal,) = agg.refusals
@@ -159,7 +159,7 @@ def test_facets_of_groups(tmp_path: Path) -> None:
     assert not agg.check().ok
 
 
-def test_probes_of_which_one_states_coordinates_for_all(tmp_path: Path) -> None:
+def test_global_coordinates_attribute_of_one_probe(tmp_path: Path) -> None:
     for odd in (0, 7):
         folder = tmp_path / str(odd)
         series(folder, lambda n, _, odd=odd: (file(n, height=HEIGHT), {"coordinates": "height"} if n == odd else {}))
@@ -169,7 +169,7 @@ def test_probes_of_which_one_states_coordinates_for_all(tmp_path: Path) -> None:
 # Checks
 
 
-def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
+def test_check_reports_other_variables(tmp_path: Path) -> None:
     rain = (("time",), np.ones(3), {"standard_name": "rain"})
     cases: dict[str, tuple[dict[str, Any], str]] = {
         "none": (file(4, tas=None, pr=rain), "it has no 'tas' and also 'pr', unlike .*tas_00.nc"),
@@ -198,7 +198,7 @@ def test_a_check_tells_of_other_variables(tmp_path: Path) -> None:
         assert [(a.name, a.shape) for a in saved] == [(a.name, a.shape) for a in verified]
 
 
-def test_a_check_tells_of_variables_that_cannot_be_used(tmp_path: Path) -> None:
+def test_check_reports_unusable_variables(tmp_path: Path) -> None:
     paths = series(tmp_path, lambda n, _: (file(n), {}))
     with netCDF4.Dataset(paths[4], "a") as opened:
         pair = opened.createCompoundType(np.dtype([("a", "f4"), ("b", "f4")]), "pair")
@@ -218,7 +218,7 @@ def test_a_file_of_another_format(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
-def test_a_store_in_which_a_variable_is_longer_than_its_coordinate(tmp_path: Path) -> None:
+def test_store_with_variable_longer_than_coordinate(tmp_path: Path) -> None:
     def make(n: int, _: bool) -> Any:
         times = (("step",), 3.0 * n + np.arange(3), TIME)
         values = field(3 * n + np.arange(3), LATS, LONS)
@@ -237,7 +237,7 @@ def test_a_store_in_which_a_variable_is_longer_than_its_coordinate(tmp_path: Pat
     assert [text in p.message for p in agg.check().problems] == [True]
 
 
-def test_a_time_that_was_never_written(tmp_path: Path) -> None:
+def test_unwritten_time(tmp_path: Path) -> None:
     paths = series(tmp_path, lambda n, _: (file(n), {}))
     with netCDF4.Dataset(paths[4], "w") as opened:
         for name, size in (("time", None), ("lat", 3), ("lon", 2)):
@@ -265,7 +265,7 @@ REWRITTEN: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", REWRITTEN)
 @pytest.mark.parametrize("before", [False, True])
-def test_a_file_that_is_written_anew_after_opening(tmp_path: Path, name: str, before: bool) -> None:
+def test_file_rewritten_after_opening(tmp_path: Path, name: str, before: bool) -> None:
     paths = series(tmp_path, lambda n, _: (file(n), {}))
     agg = aa.open(paths, rules=ASSUME)
     array = agg["tas"]
@@ -298,7 +298,7 @@ def test_a_file_that_is_written_anew_after_opening(tmp_path: Path, name: str, be
 
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC"])
 @pytest.mark.parametrize("value", [None, np.int32(3), 2.5, np.array([1, 2], "i4")])
-def test_a_file_that_becomes_one_of_another_dataset(tmp_path: Path, kind: str, value: Any) -> None:
+def test_file_replaced_by_another_dataset(tmp_path: Path, kind: str, value: Any) -> None:
     def attrs(r: int) -> dict[str, Any]:
         return {"realization": f"r{r}i1" if value is None else value + r}
 

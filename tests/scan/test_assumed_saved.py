@@ -83,7 +83,7 @@ def series(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_that_is_not_like_the_others(tmp_path: Path, case: str, work: str) -> None:
+def test_deviating_file(tmp_path: Path, case: str, work: str) -> None:
     change, words = CASES[case]
     paths = series(tmp_path / "data")
     if case == "gone":
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_like_the_others(tmp_path: Path, case: str, work: str
     assert {p.file for p in problems} == {paths[4]} and problems
 
 
-def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
+def test_unsaved_array_may_be_missing(tmp_path: Path) -> None:
     """The other array is the one that was opened."""
     paths = series(tmp_path / "data")
     write(paths[4], variables(4, pr=None))
@@ -115,7 +115,7 @@ def test_what_is_not_saved_may_be_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3, 7])
-def test_any_file_may_lack_it(tmp_path: Path, number: int) -> None:
+def test_any_file_may_lack_a_variable(tmp_path: Path, number: int) -> None:
     """Whichever files are scanned, the verified archive is kept, or an error names a file."""
     paths = series(tmp_path / "data")
     write(paths[number], variables(number, tas=None))

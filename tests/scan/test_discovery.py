@@ -46,7 +46,7 @@ def test_links_to_folders_are_left_out_of_a_walk(tmp_path: Path) -> None:
     assert find_files(tmp_path) == [str(tmp_path / "one" / "a")]
 
 
-def test_nothing_named(tmp_path: Path) -> None:
+def test_sources_without_files(tmp_path: Path) -> None:
     for source, text in (([], "no files"), (tmp_path, "no files in this folder"), (f"{tmp_path}/*.nc", "no file matches")):
         with pytest.raises(MissingFileError, match=text):
             find_files(source)
@@ -101,7 +101,7 @@ def test_no_paths() -> None:
     assert scan_files([], 2) == []
 
 
-def test_reasons_do_not_repeat_the_path() -> None:
+def test_skip_reasons_omit_the_path() -> None:
     assert skipped_file("/a/b.nc", FormatError("/a/b.nc: damaged")) == "damaged"
 
 
@@ -124,7 +124,7 @@ def test_attributes_as_text() -> None:
     assert text_attribute(np.float64(1)) == "1.0" and text_attribute(np.int32(1)) == "1"
 
 
-def test_brackets_of_folders_that_are_there_are_taken_literally(tmp_path: Path) -> None:
+def test_brackets_of_existing_folders_are_literal(tmp_path: Path) -> None:
     a, b, other, star = made(tmp_path, "[br]/a.nc", "[br]/deep[1]/b.nc", "b/a.nc", "what?/x[1].nc")
     assert find_files(f"{tmp_path}/[br]/*.nc") == [a]
     assert find_files(f"{tmp_path}/[br]/**/*.nc") == [a, b]

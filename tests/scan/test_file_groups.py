@@ -82,13 +82,13 @@ def series(folder: Path, make: Callable[..., dict[str, Any]] = cube, count: int 
 # Groups
 
 
-def test_files_of_a_kind_agree_but_for_numbers() -> None:
+def test_paths_of_a_group_differ_only_in_digits() -> None:
     paths = ["/m1/tas_r1_2001.nc", "/m1/pr_r1_2001.nc", "/m2/tas_r10_2002.nc", "/m1/tas_r1_2001-07.nc"]
     assert group_files(paths) == [[0, 2], [1], [3]]
     assert group_files([]) == []
 
 
-def test_for_each_number_there_is_a_probe_in_which_it_is_another() -> None:
+def test_probes_vary_each_number() -> None:
     paths = [f"/r{r}/{y}{m:02}.nc" for r in range(1, 4) for y in (2001, 2002) for m in range(1, 13)]
     assert probes_of(paths, range(len(paths))) == [0, 1, 24, 71]
     paths = [f"/r{r}/{y}/{m:02}.nc" for r in range(1, 4) for y in (2001, 2002) for m in range(1, 13)]
@@ -118,7 +118,7 @@ def test_a_series_of_zarr_stores(tmp_path: Path, version: int, consolidated: boo
     assert len(assumed_files(compared(tmp_path / "zarr"))) == 5
 
 
-def test_a_glimpse_is_part_of_a_scan(tmp_path: Path) -> None:
+def test_partial_scan_equals_part_of_a_scan(tmp_path: Path) -> None:
     wanted = PartialScanRequest({"time": 1, "height": 0}, ("title", "absent"))
     for kind in ("NETCDF4", "NETCDF3_CLASSIC"):
         path = series(tmp_path / kind, bounded, 1, format=kind)[0]
@@ -180,7 +180,7 @@ def test_single_steps_whose_time_is_a_scalar(tmp_path: Path) -> None:
     assert len(assumed_files(compared(tmp_path))) == 3
 
 
-def test_members_are_told_apart_by_the_attributes_in_which_probes_differ(tmp_path: Path) -> None:
+def test_members_differ_in_identifying_attributes(tmp_path: Path) -> None:
     for r in range(1, 6):
         for n in range(4):
             write(tmp_path / f"r{r}" / f"{n}.nc", cube([n]), {"variant_label": f"r{r}", "history": f"{r} {n}"})
@@ -239,7 +239,7 @@ def test_dimensions_without_coordinates_of_other_sizes(tmp_path: Path) -> None:
     assert len(assumed_files(compared(tmp_path, {"order": {"x": "name"}}))) == 3
 
 
-def test_files_that_do_not_fit_roughly_are_scanned(tmp_path: Path) -> None:
+def test_dissimilar_files_are_scanned(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[3], {"pr": (("station",), np.arange(4.0), {"standard_name": "rain"})})  # no such coordinate
     write(paths[4], cube([12], time=((), 12.0, TIME), tas=(("lat", "lon"), field([12], LATS, LONS)[0], TAS)))  # of another rank
@@ -249,7 +249,7 @@ def test_files_that_do_not_fit_roughly_are_scanned(tmp_path: Path) -> None:
     assert assumed_files(agg) == ["tas_02.nc", "tas_06.nc"]
 
 
-def test_a_probe_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_probe(tmp_path: Path) -> None:
     paths = series(tmp_path)
     Path(paths[-1]).write_text("no data")
     assert len(assumed_files(compared(tmp_path))) == 5
@@ -301,7 +301,7 @@ DEVIATIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_a_file_that_is_not_like_the_others(tmp_path: Path, name: str) -> None:
+def test_deviating_file(tmp_path: Path, name: str) -> None:
     changes, text = DEVIATIONS[name]
     paths = series(tmp_path, bounded)
     variables = {k: v for k, v in {**bounded([15, 16, 17]), **changes}.items() if v is not None}
@@ -330,7 +330,7 @@ def test_a_file_that_is_not_like_the_others(tmp_path: Path, name: str) -> None:
     assert len(aa.open(tmp_path)) >= 1
 
 
-def test_a_dataset_that_the_probes_do_not_show(tmp_path: Path) -> None:
+def test_dataset_absent_from_probes(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[5], cube([15, 16, 17]), {"source_id": "N"})
     agg = aa.open(tmp_path, rules=ASSUME)
@@ -338,7 +338,7 @@ def test_a_dataset_that_the_probes_do_not_show(tmp_path: Path) -> None:
         agg["tas"][...]
 
 
-def test_a_variable_that_is_not_there_and_another_size(tmp_path: Path) -> None:
+def test_absent_variable_and_other_size(tmp_path: Path) -> None:
     paths = series(tmp_path)
     write(paths[5], cube([15, 16, 17], tas=None, pr=(("time",), np.ones(3), {"standard_name": "rain"})), {"source_id": "M"})
     with pytest.raises(aa.FormatError, match=r"tas_05\.nc, variable 'tas': no such variable"):
@@ -348,7 +348,7 @@ def test_a_variable_that_is_not_there_and_another_size(tmp_path: Path) -> None:
         aa.open(tmp_path, rules=ASSUME)["tas"][...]
 
 
-def test_attributes_that_mean_nothing_may_differ(tmp_path: Path) -> None:
+def test_irrelevant_attributes_may_differ(tmp_path: Path) -> None:
     paths = series(tmp_path)
     tas = (("time", "lat", "lon"), VALUES, {**TAS, "history": "once more", "long_name": "temperature"})
     write(paths[5], cube([15, 16, 17], tas=tas), {"source_id": "M", "note": "another"})
@@ -358,7 +358,7 @@ def test_attributes_that_mean_nothing_may_differ(tmp_path: Path) -> None:
 # Saving and appending
 
 
-def test_a_saved_index_is_that_of_verified_files(tmp_path: Path) -> None:
+def test_saved_index_is_verified(tmp_path: Path) -> None:
     series(tmp_path / "data", bounded)
     agg = aa.open(tmp_path / "data", rules=ASSUME)
     assert agg.save(tmp_path / "index.nc").ok
@@ -373,7 +373,7 @@ def test_a_saved_index_is_that_of_verified_files(tmp_path: Path) -> None:
     same(aa.open(tmp_path / "selected.nc")["tas"], verified["tas"])
 
 
-def test_what_is_appended_is_as_if_all_had_been_opened(tmp_path: Path) -> None:
+def test_append_equals_opening_all_files(tmp_path: Path) -> None:
     paths = series(tmp_path, bounded, 14)
     verified = aa.open(paths)
     for first in (aa.open(paths[:6], rules=ASSUME), aa.open(paths[:6])):
@@ -390,7 +390,7 @@ def test_what_is_appended_is_as_if_all_had_been_opened(tmp_path: Path) -> None:
     (tmp_path / "after.nca").unlink()
 
 
-def test_arrays_travel_with_what_was_assumed_of_them(tmp_path: Path) -> None:
+def test_assumed_signatures_are_pickled(tmp_path: Path) -> None:
     paths = series(tmp_path, bounded)
     array = aa.open(paths, rules=ASSUME)["tas"]
     again = pickle.loads(pickle.dumps(array.lazy[:, 1].flip("time")))
@@ -400,7 +400,7 @@ def test_arrays_travel_with_what_was_assumed_of_them(tmp_path: Path) -> None:
         pickle.loads(pickle.dumps(array))[...]
 
 
-def test_files_that_go_or_change_after_opening(tmp_path: Path) -> None:
+def test_files_removed_or_changed_after_opening(tmp_path: Path) -> None:
     paths = series(tmp_path, bounded)
     array = aa.open(paths, rules=ASSUME, missing="fill")["tas"]
     agg = aa.open(paths, rules=ASSUME)
@@ -419,7 +419,7 @@ def test_files_that_go_or_change_after_opening(tmp_path: Path) -> None:
         agg.save(tmp_path / "index.nc")
 
 
-def test_joining_and_changing_what_is_assumed(tmp_path: Path) -> None:
+def test_joining_and_changing_assumed_arrays(tmp_path: Path) -> None:
     paths = series(tmp_path, bounded)
     whole, verified = aa.open(paths, rules=ASSUME)["tas"], aa.open(paths)["tas"]
     halves = aa.concat([whole.lazy[:10], whole.lazy[10:]], "time")
@@ -464,7 +464,7 @@ def test_roots_hold_for_verifying_too(tmp_path: Path) -> None:
         agg["tas"][...]
 
 
-def test_no_such_trust() -> None:
-    with pytest.raises(aa.AggregationError, match="trust='blindly' is invalid; give one of verify, assume"):
+def test_invalid_trust() -> None:
+    with pytest.raises(aa.AggregationError, match="trust='blindly': give one of verify, assume"):
         aa.Rules(trust="blindly")
     assert aa.Rules().trust == "verify" and group_files([]) == []

@@ -49,7 +49,7 @@ def structures(folder: Path) -> list[Structure]:
     return list(map(scan, paths))
 
 
-def test_objects_come_out_as_they_went_in(tmp_path: Path) -> None:
+def test_objects_round_trip(tmp_path: Path) -> None:
     given = structures(tmp_path)
     found = sent(*given, MissingFileError("a: gone"), None, [1, 2])
     for a, b in zip(given, found[:-3], strict=True):
@@ -59,7 +59,7 @@ def test_objects_come_out_as_they_went_in(tmp_path: Path) -> None:
     assert found[-2:] == [None, [1, 2]]
 
 
-def test_equal_parts_are_one_object_and_travel_once(tmp_path: Path) -> None:
+def test_equal_parts_are_sent_once(tmp_path: Path) -> None:
     given = structures(tmp_path)
     found = sent(*given)
     lats = {id(next(v for v in s.variables if v.name == "lat")) for s in found if isinstance(s, Structure)}
@@ -73,7 +73,7 @@ def test_equal_parts_are_one_object_and_travel_once(tmp_path: Path) -> None:
     assert max(lengths[3:]) < lengths[0] / 2 and max(lengths[3:]) < len(pickle.dumps(given[3], 5)) / 2
 
 
-def test_both_ends_forget_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ends_clear_their_memos_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pickling, "_FORGET", 4)
     given = structures(tmp_path) * 3
     for a, b in zip(given, sent(*given), strict=True):
@@ -81,7 +81,7 @@ def test_both_ends_forget_at_the_same_time(tmp_path: Path, monkeypatch: pytest.M
         assert_same(a, b)
 
 
-def test_what_differs_in_type_or_sign_is_not_taken_for_equal() -> None:
+def test_type_and_sign_are_compared() -> None:
     share = Interner()
     values = [np.float32(0.0), np.float32(-0.0), np.int32(0), np.float64(0.0), 0, 0.0, False, np.zeros(1), "0", ["0"]]
     for value in values * 2:
@@ -91,7 +91,7 @@ def test_what_differs_in_type_or_sign_is_not_taken_for_equal() -> None:
     assert share.row(one)[5].dtype == np.int32 and share.row(other)[5].dtype == np.uint32
 
 
-def test_whatever_comes_before_the_mark_is_passed_over() -> None:
+def test_output_before_the_mark_is_skipped() -> None:
     stream = io.BytesIO(b"Welcome!\n\n\x93agg" + MARK + b"rest")
     skip_to_mark(stream)
     assert stream.read() == b"rest"

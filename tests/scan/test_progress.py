@@ -15,7 +15,7 @@ class Clock:
         return self.now
 
 
-def test_the_bar_has_a_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_shows_rate_and_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     bar = Bar("files", clock)
     bar(0, 1000, "scanning")
@@ -34,7 +34,7 @@ def test_the_bar_has_a_rate_and_the_time_left(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.rstrip() == f"\rscanning [{'#' * 12}{'.' * 12}] 5/10"
 
 
-def test_what_was_there_before_counts_for_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rate_excludes_earlier_work(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     bar = Bar("bytes", clock)
     bar(3_000_000_000, 9_000_000_000, "extracting")
@@ -57,7 +57,7 @@ def test_lines_end_and_cover_each_other(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err.endswith("\n")
 
 
-def test_who_is_told() -> None:
+def test_progress_argument() -> None:
     def told(done: int, total: int, what: str) -> None:
         """Record a call."""
 

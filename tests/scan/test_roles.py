@@ -26,7 +26,7 @@ def tas(made: dict[str, Any], **attrs: Any) -> dict[str, Any]:
 GRID = {"time", "lat", "lon"}
 
 
-def test_everything_that_hangs(tmp_path: Path) -> None:
+def test_related_variables(tmp_path: Path) -> None:
     made = cube(
         [0],
         lat=(("lat",), np.array([10.0, 20.0, 30.0]), {**LAT, "bounds": "lat_bnds"}),
@@ -65,12 +65,12 @@ def test_ancillary_variables_and_formula_terms_are_data(tmp_path: Path) -> None:
     assert found == {"tas": GRID | {"lev"}, "ps": GRID, "flag": GRID, "a": {"lev"}}
 
 
-def test_what_hangs_on_nothing_is_data(tmp_path: Path) -> None:
+def test_variables_without_a_role_are_data(tmp_path: Path) -> None:
     made = cube([0], lonely=(("z",), np.arange(3.0)), depth=(("depth",), np.arange(2.0), {"units": "m"}))
     assert roles(write(tmp_path / "a.nc", made)) == {"tas": GRID, "lonely": set(), "depth": set()}
 
 
-def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_unresolvable_names(tmp_path: Path) -> None:
     made = tas(cube([0]), coordinates="nothing here", cell_measures="area: elsewhere", grid_mapping="none")
     made["lat"] = (("lat",), np.array([10.0, 20.0, 30.0]), {**LAT, "bounds": "gone"})
     path = write(tmp_path / "a.nc", made)
@@ -78,7 +78,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     np.testing.assert_array_equal(aa.open(path)["tas"].coords["lat"][...], [10, 20, 30])
 
 
-def test_a_coordinate_of_other_dimensions_does_not_hang(tmp_path: Path) -> None:
+def test_coordinate_of_other_dimensions_is_unrelated(tmp_path: Path) -> None:
     made = tas(cube([0], depth=(("z",), np.arange(3.0))), coordinates="depth")
     assert "depth" not in roles(write(tmp_path / "a.nc", made))["tas"]
 
@@ -93,7 +93,7 @@ def test_bounds_with_units_and_calendars_of_their_own(tmp_path: Path) -> None:
     assert (bounds.units, bounds.calendar) == ("days since 2000-01-01", "noleap")
 
 
-def test_parameters_are_no_attributes(tmp_path: Path) -> None:
+def test_parameters_are_not_attributes(tmp_path: Path) -> None:
     made = cube([0])
     absent = {"_FillValue": np.int16(-1), "missing_value": np.int16(-1), "valid_min": np.int16(0)}
     packing = {"scale_factor": 0.5, "add_offset": 1.0, **absent}
@@ -129,7 +129,7 @@ def test_attributes_of_groups(tmp_path: Path) -> None:
     assert array.file_attrs == {"title": "a", "source": "root", "institution": "b"}
 
 
-def test_coordinate_values_are_known_without_reading(tmp_path: Path) -> None:
+def test_coordinate_values_come_from_the_scan(tmp_path: Path) -> None:
     path = Path(write(tmp_path / "a.nc", cube([0, 1])))
     array = aa.open(path)["tas"]
     path.unlink()

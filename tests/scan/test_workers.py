@@ -59,9 +59,7 @@ def children() -> set[int]:
         'printf "\\n\\223aggarray scan 1\\nnonsense"; exec sleep 600',
     ],
 )
-def test_helpers_that_fail_are_done_without(
-    tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch, body: str
-) -> None:
+def test_failing_workers_lose_no_file(tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch, body: str) -> None:
     monkeypatch.setattr(workers, "TIMEOUT", 0.5)
     monkeypatch.setattr("sys.executable", stub(tmp_path, body))
     before = children()
@@ -71,13 +69,13 @@ def test_helpers_that_fail_are_done_without(
     assert children() <= before
 
 
-def test_a_helper_that_does_not_exist(tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_executable(tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-python"))
     assert all_there(paths)
 
 
 @pytest.mark.parametrize("program", [None, ""])
-def test_a_python_that_knows_of_no_program_does_without_helpers(
+def test_no_workers_without_an_executable(
     program: str | None, paths: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
@@ -88,9 +86,7 @@ def test_a_python_that_knows_of_no_program_does_without_helpers(
     assert capfd.readouterr().err == ""
 
 
-def test_a_helper_that_falls_silent_is_not_waited_for(
-    tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stalled_workers_time_out(tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # The worker starts, takes a batch and sends no result.
     monkeypatch.setattr(workers, "TIMEOUT", 0.3)
     monkeypatch.setattr("sys.executable", stub(tmp_path, 'printf "\\n\\223aggarray scan 1\\n"; exec sleep 600'))
@@ -113,7 +109,7 @@ def slow_here(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[str]:
     return seen
 
 
-def test_helpers_do_their_share_each_file_once(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_scan_each_file_once(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen = slow_here(monkeypatch, 0.2)  # workers take seconds to start on a loaded machine
     assert all_there(paths, 2)
     assert len(seen) == len(set(seen)) < len(paths) - BATCH / 2
@@ -129,7 +125,7 @@ def test_batches_become_smaller_towards_the_end() -> None:
     assert sizes[-4:] == [1, 1, 1, 1]
 
 
-def test_what_helpers_leave_is_taken_first() -> None:
+def test_returned_tasks_are_taken_first() -> None:
     work = _TaskQueue([("", None)] * 3, 2)
     assert work.take_batch() == [0]
     work.return_tasks([0])
@@ -151,7 +147,7 @@ def test_progress_counts_every_file_once_in_the_callers_thread(paths: list[str])
     assert threads == {threading.current_thread()}
 
 
-def test_an_error_of_the_callers_own_ends_the_helpers(paths: list[str]) -> None:
+def test_error_of_the_caller_ends_workers(paths: list[str]) -> None:
     before = children()
 
     def progress(done: int, total: int, what: str) -> None:
@@ -163,7 +159,7 @@ def test_an_error_of_the_callers_own_ends_the_helpers(paths: list[str]) -> None:
     assert children() <= before
 
 
-def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_run_several_rounds(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seen = slow_here(monkeypatch, 0.02)
     started: list[int] = []
     start = workers._Worker._start
@@ -181,9 +177,7 @@ def test_helpers_serve_several_rounds(paths: list[str], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("seconds", "helped"), [(0.0, 0), (0.03, 2)])
-def test_help_is_called_in_where_it_is_worth_it(
-    paths: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, helped: int
-) -> None:
+def test_workers_start_for_long_scans(paths: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, helped: int) -> None:
     monkeypatch.setattr(workers, "usual_processes", lambda files: 3)
     monkeypatch.setattr(workers, "WORKER_SECONDS", 0.6 if seconds else 60.0)
     slow_here(monkeypatch, seconds)
@@ -233,7 +227,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     _foreign_formats.cache_clear()
 
 
-def test_helpers_see_the_same_formats_and_options(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_have_the_same_formats_and_options(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = [plugin / f"{n}.told" for n in range(80)]
     for path in told:
         path.write_bytes(b"TOLD")
@@ -283,7 +277,7 @@ def running(session: int) -> str:
     return "".join(line for line in listed.stdout.splitlines() if " Z" not in line)
 
 
-def test_a_parent_that_is_killed_leaves_no_helpers(tmp_path: Path, paths: list[str]) -> None:
+def test_killed_parent_leaves_no_workers(tmp_path: Path, paths: list[str]) -> None:
     (tmp_path / "script.py").write_text(
         f"from aggarray.scan.discovery import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
     )
@@ -302,7 +296,7 @@ def test_a_parent_that_is_killed_leaves_no_helpers(tmp_path: Path, paths: list[s
     assert not left
 
 
-def test_helpers_import_no_more_than_scanning_needs() -> None:
+def test_workers_import_only_what_scanning_needs() -> None:
     script = "import sys, aggarray.scan.worker; print(*sorted(m for m in sys.modules if m.startswith('aggarray.')))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
