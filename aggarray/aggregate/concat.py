@@ -92,7 +92,7 @@ class _Join:
         self.starts = self.stops - sizes
         first = candidates[0]
         self.names = {k: p.name for k, p in first.axes.items() if k != key} | {key: dimension}
-        # `_alike` reverses dimensions without a coordinate, by the directions of their arrays.
+        # `_aligned` reverses dimensions without a coordinate, by the directions of their arrays.
         located = {k: p for k, p in first.axes.items() if k != key and not p.scalar and p.coordinate is not None}
         self.increasing = {p.name: not p.flipped for p in located.values()}
 
@@ -102,13 +102,13 @@ class _Join:
         for candidate, item in zip(self.candidates, items, strict=True):
             own = {p.name: self.names[k] for k, p in candidate.axes.items() if k in self.names}
             piece = oriented(candidate, {**unmatched_names(candidate, item, order), **own}, order, self.increasing, item)
-            pieces.append(self._alike(piece, pieces))
+            pieces.append(self._aligned(piece, pieces))
         boxes = np.stack([np.array([[0, n] for n in p.shape], np.int64) for p in pieces])
         axis = pieces[0].dimensions.index(self.dimension)
         boxes[:, axis] = np.stack([self.starts, self.stops], axis=-1)
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.candidates])
 
-    def _alike(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
+    def _aligned(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
         """Give a piece the directions of the first piece.
 
         The joined dimension is relabelled; others are reversed, as are the vertices of bounds.

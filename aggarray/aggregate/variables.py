@@ -131,7 +131,7 @@ class _FileVariables:
         """
         if name not in self._arrays:
             variable, kind = self.variables[name], self.kind
-            self._arrays[name] = self._array(variable) if kind is None else self._alike(variable, kind)
+            self._arrays[name] = self._array(variable) if kind is None else self._copy_for_group(variable, kind)
         return self._arrays[name]
 
     def flat(self, name: str) -> MasterArray:
@@ -143,7 +143,7 @@ class _FileVariables:
         template = made._matrix.references.templates[0]
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
-    def _alike(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
+    def _copy_for_group(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
         """Return a variable as an array, reusing that of an equal file.
 
         Only the location differs then.

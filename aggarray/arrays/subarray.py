@@ -21,7 +21,7 @@ from aggarray.memory.selection import normalise
 from aggarray.memory.types import SUPPORTED
 from aggarray.partition.matrix import Matrix, References, Template, single
 from aggarray.read import Target
-from aggarray.read.open_files import with_borrowed
+from aggarray.read.open_files import with_external_coordinates
 from aggarray.scan.resolution import resolve_references
 from aggarray.storage.access import ANYWHERE, Access
 
@@ -50,7 +50,7 @@ class SubArray(Viewable):
         Raises FormatError if the file does not open, AggregationError if the path is not one, NotFoundError with the names of
         the variables if there is no such variable.
         """
-        structure = with_borrowed(scan(path), ANYWHERE)
+        structure = with_external_coordinates(scan(path), ANYWHERE)
         for scanned in structure.variables:
             if scanned.name == variable:
                 return cls(template_of(scanned, structure), structure.uri, variable, (None, structure.stamp))

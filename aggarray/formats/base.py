@@ -75,9 +75,9 @@ class Structure:
     ``attrs``: global attributes; ``groups``: attributes of each group by path; ``skipped``: (variable, reason) pairs;
     ``stamp``: state of the file just before the scan; ``sizes``: the file's dimensions by path, None if the format does not
     define dimensions; ``assumed``: the signature that the file was assumed to match, in which case the scan read only the
-    coordinates in which files of its group differ; ``borrowed``: values lie in other files, which a scan does not open:
-    coordinates are added by code that knows which files may be read; ``elsewhere``: names of the variables whose values lie in
-    other files.
+    coordinates in which files of its group differ; ``has_external_coordinates``: values lie in other files, which a scan does
+    not open: coordinates are added by code that knows which files may be read; ``external_files``: names of the variables
+    whose values lie in other files.
     """
 
     uri: str
@@ -89,8 +89,8 @@ class Structure:
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
     assumed: FileSignature | None = None
-    borrowed: bool = False
-    elsewhere: tuple[str, ...] = ()
+    has_external_coordinates: bool = False
+    external_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ class Handle(Protocol):
         This is the case for text, unknown filters, external, virtual or compact storage. Raises FormatError for a damaged file.
         """
 
-    def elsewhere(self, variable: str) -> Iterable[str]:
+    def external_files(self, variable: str) -> Iterable[str]:
         """Return the paths of other files that hold values of a variable: external and virtual storage, links.
 
         The paths that another file refers to come after its own path.

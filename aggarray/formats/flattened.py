@@ -75,9 +75,9 @@ class Flat:
             return None
         return replace(table, shape=(table.shape[0] * width,), chunk=(table.chunk[0] * width,))
 
-    def elsewhere(self, variable: str) -> Iterable[str]:
+    def external_files(self, variable: str) -> Iterable[str]:
         """Return the paths of the other files that hold values."""
-        paths: Iterable[str] = getattr(self._handle, "elsewhere", lambda variable: ())(_parts(variable)[0])
+        paths: Iterable[str] = getattr(self._handle, "external_files", lambda variable: ())(_parts(variable)[0])
         return paths
 
     def close(self) -> None:

@@ -258,7 +258,7 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
         handle = open_file(structure.uri)
         try:
             # Values of the index may be stored in other files, to which the roots apply too.
-            for path in getattr(handle, "elsewhere", lambda name: ())(name):
+            for path in getattr(handle, "external_files", lambda name: ())(name):
                 # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
             return handle.read(name, whole(variable.shape))

@@ -47,12 +47,12 @@ def _form(array: Any, mask_and_scale: bool, holes: bool) -> XarrayForm:
     common = _common(array)
     floating = array.dtype.kind in "fc"
     as_stored_fits = array._known is None and (not floating or not mask_and_scale or (common is not None and common.packed))
-    if common is not None and as_stored_fits and _decodes_alike(common, holes):
+    if common is not None and as_stored_fits and _decodes_equally(common, holes):
         return XarrayForm(common.stored, common, _packing(common, holes))
     limits = _limits(array)
     # xarray encodes times itself; an integer dtype would make it round them to whole units.
     repacking = _repacking(common, holes) if mask_and_scale and not is_reference_time(array.units) else {}
-    if array.dtype.kind not in "iufc" or not (holes or any(t.guessed or t.may_miss for t in _templates(array))):
+    if array.dtype.kind not in "iufc" or not (holes or any(t.unresolved or t.may_miss for t in _templates(array))):
         return XarrayForm(array.dtype, attrs=limits, encoding=repacking)
     if floating and mask_and_scale:
         # Missing values are NaN already: xarray only needs the fill value to write them back.
@@ -107,7 +107,7 @@ def _common(array: Any) -> Encoding | None:
     return shared if numeric else None
 
 
-def _decodes_alike(common: Encoding, holes: bool) -> bool:
+def _decodes_equally(common: Encoding, holes: bool) -> bool:
     """Return whether xarray finds the same values missing.
 
     It knows one missing value, and no limits.

@@ -72,9 +72,9 @@ class Aggregation:
             return found[0]
         if not found:
             raise NotFoundError(f"no array {name!r}; there is {', '.join(self.names) or 'none'}")
-        apart = distinguishing_text(found)
+        distinction = distinguishing_text(found)
         raise NotFoundError(
-            f"{len(found)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {apart}"
+            f"{len(found)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {distinction}"
         )
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
@@ -123,8 +123,8 @@ class Aggregation:
         from aggarray.export.kerchunk import references_of, write
 
         found = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
-        told = any(template.declared for references in found for template in references.templates)
-        references = references_of(self._verified().arrays if told else self.arrays)
+        unresolved = any(template.declared for references in found for template in references.templates)
+        references = references_of(self._verified().arrays if unresolved else self.arrays)
         if path is not None:
             write(references, local_path(path))
         return references
@@ -222,8 +222,9 @@ class Aggregation:
 
     def __repr__(self) -> str:
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
-        apart = [f" [{label}]" if label else "" for label in labels(self.arrays)]
-        lines += [f"  {repr(a).splitlines()[0]}{printable(label)}" for a, label in zip(self.arrays[:20], apart, strict=False)]
+        suffixes = [f" [{label}]" if label else "" for label in labels(self.arrays)]
+        named = zip(self.arrays[:20], suffixes, strict=False)
+        lines += [f"  {repr(array).splitlines()[0]}{printable(suffix)}" for array, suffix in named]
         lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
         if self.refusals or self.skipped:
             lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")

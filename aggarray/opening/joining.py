@@ -17,7 +17,7 @@ from aggarray.index.conventions.foreign import Convention, array_of_matrix
 from aggarray.index.uris import real_path
 from aggarray.opening.provenance import Provenance
 from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes
-from aggarray.read.open_files import with_borrowed
+from aggarray.read.open_files import with_external_coordinates
 from aggarray.scan.discovery import Scanned, skipped_file
 from aggarray.storage.access import Access
 
@@ -43,7 +43,7 @@ def resolve_arrays(scanned: Iterable[Scanned], access: Access) -> list[Scanned]:
     found: list[Scanned] = []
     for path, result in scanned:
         try:
-            found.append((path, with_borrowed(result, access) if isinstance(result, Structure) else result))
+            found.append((path, with_external_coordinates(result, access) if isinstance(result, Structure) else result))
         except AggarrayError as error:
             found.append((path, error))
     return found
@@ -74,10 +74,10 @@ def classify_structures(
             found.others += loaded.others()
         else:
             found.others += foreign_arrays(result, kind, how)
-    doubles = [s for s in found.structures if s.borrowed and s.uri not in named]
+    doubles = [s for s in found.structures if s.has_external_coordinates and s.uri not in named]
     if len(doubles) < len(found.structures):
         # Reference files next to their data would contribute the same arrays twice.
-        found.structures = [s for s in found.structures if not (s.borrowed and s.uri not in named)]
+        found.structures = [s for s in found.structures if not (s.has_external_coordinates and s.uri not in named)]
         found.skipped += [Skipped(s.uri, None, _ELSEWHERE) for s in doubles]
     # A file known from several places counts once: as just scanned, otherwise as in the last index.
     found.structures = list({s.uri: s for s in [*indexed, *found.structures]}.values())

@@ -90,8 +90,8 @@ def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provena
     saved = {real_path(path): loaded.generation}
     # Cached: they cannot be read from an index that was saved over.
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
-    wishes = rules, variables, selections, how.access
-    return result, Provenance(*wishes, structures, others, saved=saved, how=kept_as)
+    rules_and_selections = rules, variables, selections, how.access
+    return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
 
 
 @functools.lru_cache(maxsize=4)

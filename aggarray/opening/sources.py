@@ -71,8 +71,8 @@ class _OpenOptions:
     progress: Progress | None
 
 
-def _opened(items: Sequence[Any], how: index.Opening, wishes: _OpenOptions) -> Aggregation:
-    rules, variables = wishes.rules, wishes.variables
+def _opened(items: Sequence[Any], how: index.Opening, options: _OpenOptions) -> Aggregation:
+    rules, variables = options.rules, options.variables
     alone = named_files(items)
     if len(items) == len(alone) == 1 and index.stored_generation(alone[0]) is not None:
         return _restored(alone[0], how, rules, variables)
@@ -80,7 +80,7 @@ def _opened(items: Sequence[Any], how: index.Opening, wishes: _OpenOptions) -> A
     if how.access.roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
         check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
-    scanned = resolve_arrays(scan_by(rules, paths, wishes.processes, wishes.progress), how.access)
+    scanned = resolve_arrays(scan_by(rules, paths, options.processes, options.progress), how.access)
     found = classify_structures(scanned, alone, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")

@@ -21,8 +21,8 @@ def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress:
     """Scan files in order: all of them, or with ``trust="assume"`` a sample of each group."""
     if rules.trust == "verify":
         return scan_files(paths, processes, progress)
-    judges = IdentifyingAttributes(rules.identifying, lambda structure: index.find_convention(structure) is None)
-    return scan_trusting(paths, judges, processes, progress)
+    identifying = IdentifyingAttributes(rules.identifying, lambda structure: index.find_convention(structure) is None)
+    return scan_trusting(paths, identifying, processes, progress)
 
 
 def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
@@ -89,9 +89,9 @@ class _UnlikeError(FormatError):
 
 def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
     """Yield each assumed structure with the scanned structure of its file, or its error."""
-    doubtful = [s for s in structures if s.assumed is not None]
-    scanned = scan_files([s.uri for s in doubtful]) if doubtful else []
-    for assumed, (uri, real) in zip(doubtful, scanned, strict=True):
+    unverified = [s for s in structures if s.assumed is not None]
+    scanned = scan_files([s.uri for s in unverified]) if unverified else []
+    for assumed, (uri, real) in zip(unverified, scanned, strict=True):
         if isinstance(real, Structure) and assumed.assumed is not None:
             mismatch = difference(real, assumed.assumed, assumed)
             if mismatch is not None:

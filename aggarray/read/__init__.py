@@ -64,8 +64,8 @@ class FetchOptions(NamedTuple):
     threads: int | None
 
 
-def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], wish: FetchOptions) -> Masked:
-    out, masked, threads = wish
+def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options: FetchOptions) -> Masked:
+    out, masked, threads = options
     rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
     result = output(out, shape, target.step.dtype)

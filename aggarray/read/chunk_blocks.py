@@ -17,7 +17,7 @@ from aggarray.formats.base import ChunkIndex
 from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
-from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
 from aggarray.storage.byte_source import read_file, read_into, read_ranges, shared_source, version_source
 from aggarray.storage.remote import is_remote, read_pieces
 from aggarray.storage.state import Versions
@@ -163,7 +163,7 @@ def _in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
         decode(table.filters, part, out.size, mask, out)
     else:
         decode_all(table.filters, [part], out[np.newaxis])
-    settle_in_place(stored, block.out, where)
+    convert_in_place(stored, block.out, where)
     return True
 
 

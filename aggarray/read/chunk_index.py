@@ -114,8 +114,8 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                 yield CachedChunkIndex(uri, variable, state, table)
             elif not known:
                 unknown.setdefault(uri, []).append(variable)
-    with WorkerPool() as crew:
-        for found in crew.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
+    with WorkerPool() as pool:
+        for found in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
             if isinstance(found, ScannedChunkIndexes):
                 for variable, table in found.tables.items():
                     yield CachedChunkIndex(found.uri, variable, found.state, table)

@@ -232,9 +232,9 @@ class Rows(NamedTuple):
     out: tuple[slice, ...]
 
 
-def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
+def rows_of(block: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
     """Yield the rows that hold the selected elements of a block, as long as (nearly) complete inner axes allow."""
-    rank, sides, runs = len(slab.runs), slab.chunk, slab.runs
+    rank, sides, runs = len(block.runs), block.chunk, block.runs
     axis = rank
     while axis and all(isinstance(r.local, slice) and r.local == slice(0, sides[axis - 1], 1) for r in runs[axis - 1]):
         axis -= 1
@@ -247,7 +247,7 @@ def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
         cells = np.array([run.chunk for run in runs[d]])[places]
         numbers, starts = np.add.outer(numbers, cells * of_grid[d]), np.add.outer(starts, local * of_chunk[d])
     if axis == rank:
-        yield Rows(axis, numbers, starts, (), slice(0, 1, 1), slab.out)
+        yield Rows(axis, numbers, starts, (), slice(0, 1, 1), block.out)
         return
     for own in _are_equal(runs[axis]):
         low, high = _ends(own[0].local)
@@ -257,7 +257,7 @@ def rows_of(slab: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
             begins = np.add.outer(begins, np.zeros(len(some), np.int64))
         first = own[0].local
         wanted = slice(0, high - low, first.step) if isinstance(first, slice) else first - low
-        out = (*slab.out[:axis], slice(own[0].out.start, own[-1].out.stop), *slab.out[axis + 1 :])
+        out = (*block.out[:axis], slice(own[0].out.start, own[-1].out.stop), *block.out[axis + 1 :])
         yield Rows(axis, which, begins, (high - low, *sides[axis + 1 :]), wanted, out)
 
 

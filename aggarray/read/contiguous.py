@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.errors import MissingFileError
 from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
-from aggarray.read.stored_piece import StoredPiece, file_of, native, place_in_view, put_conformed, settle_in_place
+from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
 from aggarray.storage.byte_source import ByteSource, shared_source, version_source
 from aggarray.storage.descriptors import GAP
 
@@ -41,11 +41,11 @@ class ContiguousRun(NamedTuple):
         return tuple(slice(o.start + s, o.stop + s) for o, s in zip(out, self.start, strict=True))
 
 
-def read_contiguous_runs(stored: StoredPiece, stretches: Sequence[ContiguousRun]) -> None:
+def read_contiguous_runs(stored: StoredPiece, runs: Sequence[ContiguousRun]) -> None:
     """Read, conform and place the selected elements of unfiltered chunks."""
-    for stretch in stretches:
-        for rows in rows_of(stretch.block, stored.table.grid):
-            _read(stored, rows, stretch.shifted(rows.out))
+    for run in runs:
+        for rows in rows_of(run.block, stored.table.grid):
+            _read(stored, rows, run.shifted(rows.out))
 
 
 def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
@@ -68,7 +68,7 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
                 raise
             absent[own] = True  # a chunk of a store that is not there is all fill value
     if where is not None:
-        settle_in_place(stored, out, where)
+        convert_in_place(stored, out, where)
         return
     raw = buffer.view(dtype)
     raw[absent] = table.fill
@@ -126,8 +126,8 @@ def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, plac
         offsets, places = offsets[order], places[order]
     gaps = np.diff(offsets) - length
     # A call costs less than copying a long row out of a larger read.
-    apart = (gaps > (GAP if length < _LONG else 0)) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
-    cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(offsets)]])
+    separate = (gaps > (GAP if length < _LONG else 0)) | (np.diff((offsets - offsets[:1]) // SPAN) != 0)
+    cuts = np.concatenate([[0], np.flatnonzero(separate) + 1, [len(offsets)]])
     spans = offsets[cuts[1:] - 1] + length - offsets[cuts[:-1]] if len(offsets) else cuts[:0]
     if len(spans) > _FEW and length <= _SHORT and spans.max() <= GAP:
         _read_short(source, offsets, buffer, places, (cuts, spans))

@@ -100,7 +100,7 @@ def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
     what = " ".join(str(arg) for arg in error.args)
     if error.path is None and what.startswith(f"{uri}, variable"):
         raise error
-    elsewhere = f"{error.path}: " if error.path not in (None, uri) else ""
-    error.args = (elsewhere + what.removeprefix(f"{uri}: "),)
+    prefix = f"{error.path}: " if error.path not in (None, uri) else ""
+    error.args = (prefix + what.removeprefix(f"{uri}: "),)
     error.path, error.variable = uri, error.variable or stored_name(variable)
     raise error

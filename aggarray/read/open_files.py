@@ -133,12 +133,12 @@ class OpenFiles:
         """Raise ChangedFileError if a file has changed; a copy with another modification time has not."""
         if self._same.get(path) == (state, stamp):
             return
-        told = state_path(path)
-        status = stat_file(told)
+        stamped_path = state_path(path)
+        status = stat_file(stamped_path)
         change = resized(status, stamp[0])
         if change:
             raise ChangedFileError(change, path=path, hint=_ANEW)
-        if not same_time(path, status.mtime_ns, stamp[1]) and checksum(told) != stamp[2]:
+        if not same_time(path, status.mtime_ns, stamp[1]) and checksum(stamped_path) != stamp[2]:
             raise ChangedFileError("changed since it was scanned: it was written to", path=path, hint=_ANEW)
         if len(self._same) > _REMEMBERED:
             self._same.clear()
@@ -184,27 +184,31 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
     with _files.use(uri, references.stamp_of(row)) as handle:
         variable = references.variables[int(references.variable[row])]
         known = flat_handle(handle, variable)
-        if access.roots is not None or getattr(handle, "borrowed", False):
+        if access.roots is not None or getattr(handle, "has_external_coordinates", False):
             # Handles of other packages may lack the method.
-            elsewhere = getattr(known, "elsewhere", lambda variable: ())
-            for path in elsewhere(variable):
+            external_files = getattr(known, "external_files", lambda variable: ())
+            for path in external_files(variable):
                 access.check_named(path, uri)
         yield known
 
 
-def with_borrowed(structure: Structure, access: Access) -> Structure:
+def with_external_coordinates(structure: Structure, access: Access) -> Structure:
     """Return a structure with the coordinates whose values lie in other files, if these may be read.
 
     IndexFileError for a file that must not be read, MissingFileError and FormatError.
     """
-    wanted = {v.name for v in structure.variables if v.values is None and (structure.borrowed or v.name in structure.elsewhere)}
+    wanted = {
+        v.name
+        for v in structure.variables
+        if v.values is None and (structure.has_external_coordinates or v.name in structure.external_files)
+    }
     wanted &= scan_values(structure.variables) if wanted else set()
     if not wanted:
         return structure
     with _files.use(structure.uri, structure.stamp) as handle:
 
         def values_of(variable: Variable) -> np.ndarray:
-            for path in handle.elsewhere(variable.name):
+            for path in handle.external_files(variable.name):
                 access.check_named(path, structure.uri)
             return handle.read(variable.name, whole(variable.shape))
 

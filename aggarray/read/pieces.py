@@ -25,12 +25,12 @@ def _together(matrix: Matrix, group: list[Piece]) -> list[Piece]:
     if len(group) < 2:
         return group
     references = matrix.references
-    alike: dict[int, list[Piece]] = defaultdict(list)
+    by_sub_array: dict[int, list[Piece]] = defaultdict(list)
     others: list[Piece] = []
     for piece in group:
         plain = piece.ref >= 0 and not piece.flip and references.template_of(piece.ref).dimensions == matrix.dimensions
-        (alike[piece.ref] if plain else others).append(piece)
-    return [*(_merged(pieces) if len(pieces) > 1 else pieces[0] for pieces in alike.values()), *others]
+        (by_sub_array[piece.ref] if plain else others).append(piece)
+    return [*(_merged(pieces) if len(pieces) > 1 else pieces[0] for pieces in by_sub_array.values()), *others]
 
 
 def _merged(pieces: Sequence[Piece]) -> Piece:

@@ -30,26 +30,26 @@ SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
 class SmallChunkBatch:
     """Pieces that differ only in file and position."""
 
-    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, slab: ChunkBlock) -> None:
-        self._matrix, self._target, self._slab = matrix, target, slab
+    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, block: ChunkBlock) -> None:
+        self._matrix, self._target, self._block = matrix, target, block
         self._piece, self._table = piece, found[0]
         self._code = matrix.references.template[piece.ref]
         self._members = [(piece, found)]
         #: Decoded bytes of a member.
-        self.size = len(slab.numbers) * prod(slab.chunk) * self._table.dtype.itemsize
+        self.size = len(block.numbers) * prod(block.chunk) * self._table.dtype.itemsize
 
     def add(self, piece: Piece, found: Found) -> bool:
         """Add a piece if it matches and there is room; return whether it was added."""
         first, table, other = self._piece, self._table, found[0]
         # `is_plain` first: index arrays do not compare as slices do.
-        alike = (
+        matches = (
             is_plain(piece, found)
             and piece.selection == first.selection
             and self._matrix.references.template[piece.ref] == self._code
             and piece.flip == first.flip
             and (other.shape, other.chunk, other.filters, other.dtype) == (table.shape, table.chunk, table.filters, table.dtype)
         )
-        if alike and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
+        if matches and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
             self._members.append((piece, found))
             return True
         return False
@@ -75,18 +75,18 @@ class SmallChunkBatch:
         self._put(outputs, [piece for piece, _ in there], values, mask)
 
     def _places(self, found: Found) -> list[tuple[int, int]]:
-        numbers, table = self._slab.numbers, found[0]
+        numbers, table = self._block.numbers, found[0]
         if len(numbers) == 1:
             return [(int(table.offsets[numbers[0]]), int(table.sizes[numbers[0]]))]
         return list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
 
     def _conformed(self, parts: list[memoryview], count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        dtype, slab = self._table.dtype, self._slab
+        dtype, block = self._table.dtype, self._block
         template = self._matrix.references.templates[int(self._code)]
-        rest = few_filters(self._table, slab)
-        rows = np.empty((len(parts), prod(slab.chunk) * dtype.itemsize), np.uint8)
+        rest = few_filters(self._table, block)
+        rows = np.empty((len(parts), prod(block.chunk) * dtype.itemsize), np.uint8)
         decode_all(self._table.filters if rest is None else rest, parts, rows)
-        raw = native(taken(rows, slab, dtype, count, rest is not None))
+        raw = native(taken(rows, block, dtype, count, rest is not None))
         return conform(*template.encoding.decode(raw), template, self._target.step)
 
     def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:

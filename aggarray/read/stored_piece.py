@@ -163,7 +163,7 @@ def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int,
     return where if where.shape == shape and where.flags.c_contiguous else None
 
 
-def settle_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarray) -> None:
+def convert_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarray) -> None:
     """Convert stored values in the output to the master's: byte order and missing values."""
     if not stored.table.dtype.isnative:
         # Three times as fast as `byteswap`, and it releases the interpreter lock.

@@ -112,8 +112,8 @@ class _Descriptions:
                     states[uri] = state
         if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
-        with WorkerPool() as crew:
-            found = crew.run([(uri, None) for uri in states])
+        with WorkerPool() as pool:
+            found = pool.run([(uri, None) for uri in states])
         for (uri, state), structure in zip(states.items(), found, strict=True):
             if isinstance(structure, Structure):
                 self._store(uri, structure, state, wanted[uri])

@@ -190,8 +190,8 @@ class _Exclusive:
     def acquire(self, wait: bool) -> None:
         """Create the file, or take it over from an owner that has ended. BlockingIOError instead of waiting."""
         owner = this_process()
-        told = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
-        self._content = json.dumps(told).encode()
+        content = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
+        self._content = json.dumps(content).encode()
         made = temporary_of(self._target)
         pause, most = _PAUSES
         try:

@@ -54,7 +54,7 @@ def access_ok(access: Access) -> Any:
 def _elsewhere(path: str, name: str) -> list[str]:
     handle = formats.open_file(path)
     try:
-        return list(handle.elsewhere(name))
+        return list(handle.external_files(name))
     finally:
         handle.close()
 

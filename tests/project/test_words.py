@@ -11,12 +11,14 @@ from tests.support.paths import ROOT
 
 #: Words that the glossary replaced, and others that only the authors of earlier versions understood.
 REPLACED = {
-    *("sheaf", "sheaves", "crew", "slab", "slabs", "stretch", "stretches", "wish", "wishes", "glimpse", "glimpses", "glimpsed"),
+    *("sheaf", "sheaves", "crew", "stretch", "stretches", "wish", "wishes", "glimpse", "glimpses", "glimpsed"),
     *("ears", "parcel", "parcels", "crates", "journey", "trip", "apart", "alike", "settle", "settled", "settling", "guessed"),
     *("judge", "judges", "judged", "sharer", "survey", "surveyed", "believable", "unbelievable", "swelling", "elsewhere"),
     *("borrowed", "borrows", "borrowing", "dealing", "dealt", "fans", "telling", "told", "tells", "handing", "taking"),
     *("carrying", "hear", "said", "whoever", "nobody", "modelled", "doubtful"),
 }
+#: Attributes that pickles of earlier versions name.
+KEPT = {"interop/dask.py": "_told"}
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -41,8 +43,9 @@ def words(identifier: str) -> set[str]:
 
 def replaced_words(path: Path) -> Iterator[str]:
     """Yield the identifiers of a module that contain a replaced word, with their lines."""
+    kept = KEPT.get(path.relative_to(ROOT / "aggarray").as_posix(), "") if path.is_relative_to(ROOT) else ""
     for identifier, line in [(path.stem, 1), *identifiers(ast.parse(path.read_text(encoding="utf-8")))]:
-        if words(identifier) & REPLACED:
+        if words(identifier) & REPLACED and identifier != kept:
             yield f"{path.name}:{line} {identifier}"
 
 
@@ -51,7 +54,7 @@ def test_identifiers_use_the_words_of_the_glossary() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", ["class Sheaf: ...", "def f(told): ...", "slab_size = 1", "self.is_doubtful = 1", "import a as crew"]
+    "code", ["class Sheaf: ...", "def f(told): ...", "crew_size = 1", "self.is_doubtful = 1", "import a as crew"]
 )
 def test_replaced_words_are_found(tmp_path: Path, code: str) -> None:
     path = tmp_path / "module.py"

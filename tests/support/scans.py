@@ -141,7 +141,7 @@ def differences_from_h5py(actual: Structure, expected: Structure) -> list[str]:
         for s in (actual, expected)
     ]
     scopes = [[v.scopes for v in s.variables] for s in normalised]
-    others = [scopes, [sorted(actual.elsewhere), sorted(expected.elsewhere)]]
+    others = [scopes, [sorted(actual.external_files), sorted(expected.external_files)]]
     return [*differences(*normalised, ordered=False), *(f"{one} and {other}" for one, other in others if one != other)]
 
 

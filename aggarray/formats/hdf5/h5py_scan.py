@@ -108,7 +108,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
     filled = with_values(variables, read_named)
     external = tuple(entry.name for entry in entries if is_external(entry.dataset.id))
     attrs = _attributes(file, "", walk)
-    return Structure(path, label, attrs, filled, walk.groups, tuple(walk.skipped), elsewhere=external)
+    return Structure(path, label, attrs, filled, walk.groups, tuple(walk.skipped), external_files=external)
 
 
 def _walk(group: Any, prefix: str, walk: _Walk, visited: set[int]) -> None:

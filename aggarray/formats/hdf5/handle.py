@@ -50,7 +50,7 @@ class HDF5File:
         # Rows by variable, and whether the variable is that of the row sizes.
         self._rows: dict[str, tuple[StoredRows, bool]] = {}
         self._opened: H5pyFile | None = None
-        # Variables for which `elsewhere` has returned no other file.
+        # Variables for which `external_files` has returned no other file.
         self._internal: set[str] = set()
         # Variables whose chunk index was checked.
         self._checked: set[str] = set()
@@ -106,13 +106,13 @@ class HDF5File:
             return heap_values
         self._check(variable)
         if self._must_isolate():
-            if variable in self._internal and isolated.call_isolated(self._path, "elsewhere", variable):
+            if variable in self._internal and isolated.call_isolated(self._path, "external_files", variable):
                 raise self._changed(variable)
             values: np.ndarray = isolated.call_isolated(self._path, "values", variable, box)
             return values
         with naming_errors(self._path, variable), LIBRARY_LOCK:
             library = self._library()
-            if variable in self._internal and library.elsewhere(variable):
+            if variable in self._internal and library.external_files(variable):
                 # The caller has not checked whether it may read these files.
                 raise self._changed(variable)
             return library.values(variable, box)
@@ -178,16 +178,16 @@ class HDF5File:
         """Return the chunk index of a variable, or None if `ChunkIndex` cannot describe its storage."""
         return self._query(lambda file: chunk_index_of(file, variable), H5pyFile.chunks, variable)
 
-    def elsewhere(self, variable: str) -> Iterable[str]:
+    def external_files(self, variable: str) -> Iterable[str]:
         """Yield the files of external and virtual storage, and the files that these refer to, each before it is opened."""
 
         def no_sources(file: H5File) -> list[Source]:
             """Return an empty list; raise UnsupportedError for a dataset with values in other files."""
-            require_supported(not file.variable(variable).is_borrowing, "values in other files")
+            require_supported(not file.variable(variable).is_external, "values in other files")
             self._internal.add(variable)
             return []
 
-        sources = self._query(no_sources, H5pyFile.elsewhere, variable)
+        sources = self._query(no_sources, H5pyFile.external_files, variable)
         return external_files(sources) if sources else []
 
     def close(self) -> None:

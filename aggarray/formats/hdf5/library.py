@@ -127,7 +127,7 @@ class H5pyFile:
         dataset, dtype, _ = self.dataset(variable)
         return None if samples_dtype(dataset) is not None else chunk_index_through_h5py(self._path, dataset, dtype)
 
-    def elsewhere(self, variable: str) -> list[Source]:
+    def external_files(self, variable: str) -> list[Source]:
         """Return the sources of external and virtual storage, resolved as HDF5 does: against the folder of this file."""
         return sources_of(self._path, self.dataset(variable)[0])
 

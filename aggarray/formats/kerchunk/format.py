@@ -56,7 +56,7 @@ class _Referenced(ZarrHandle):
     """Open references."""
 
     #: Values are in other files.
-    borrowed = True
+    has_external_coordinates = True
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -147,7 +147,7 @@ class _Referenced(ZarrHandle):
         names = _Names(table.paths, files.astype(np.int32))
         return replace(chunks, offsets=offsets, sizes=np.maximum(sizes, 0), names=names, inline=table.inline or None)
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
+    def external_files(self, variable: str) -> Sequence[str]:
         """Return the files that hold the values of a variable."""
         with naming_errors(self._path, variable):
             return self.table(variable)[1].paths
@@ -191,7 +191,7 @@ class _Kerchunk:
             store.check_shape(variable)
         coordinates = scan_values(variables)
         inline = {v.name for v in variables if v.name in coordinates and store.is_inline(v)}
-        return replace(structure_of(path, self.name, nodes, store.whole, inline), borrowed=True)
+        return replace(structure_of(path, self.name, nodes, store.whole, inline), has_external_coordinates=True)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

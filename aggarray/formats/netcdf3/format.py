@@ -141,7 +141,7 @@ class _NetCDF3File:
         with naming_errors(self._path, variable):
             return self.values(variable, box)
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
+    def external_files(self, variable: str) -> Sequence[str]:
         """Return no files: netCDF-3 has no links to other files."""
         return ()
 

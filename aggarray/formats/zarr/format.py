@@ -305,7 +305,7 @@ class ZarrHandle:
             within, node, dtype = self._node(variable)
             return chunk_index_of(self._path, within, ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
 
-    def elsewhere(self, variable: str) -> Sequence[str]:
+    def external_files(self, variable: str) -> Sequence[str]:
         """Return the targets of links in the folder of a variable."""
         if is_remote(self._path):
             return ()

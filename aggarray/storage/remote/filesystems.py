@@ -195,14 +195,16 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
     """Return a client hook that follows redirects to allowed addresses only."""
     import aiohttp
 
-    async def check(session: Any, context: Any, told: Any) -> None:
+    async def check(session: Any, context: Any, redirect: Any) -> None:
         """Look at a redirection before it is followed."""
-        target = urljoin(str(told.url), told.response.headers.get("Location", ""))
+        target = urljoin(str(redirect.url), redirect.response.headers.get("Location", ""))
         # A redirect from http to https stays on the host.
         forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
         if allowed is not None and not any(is_below(form, allowed) for form in forms):
             host = "/".join(target.split("/")[:3])
-            raise ForbiddenPathError(f"{told.url}: redirects to {host}, which was not named; name it in roots= if you trust it")
+            raise ForbiddenPathError(
+                f"{redirect.url}: redirects to {host}, which was not named; name it in roots= if you trust it"
+            )
 
     watch = aiohttp.TraceConfig()
     watch.on_request_redirect.append(check)

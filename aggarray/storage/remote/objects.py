@@ -125,7 +125,7 @@ def prefetch_states(uris: Iterable[str]) -> None:
 def note(uri: str, info: Mapping[str, Any]) -> None:
     """Cache the state of a file from a listing."""
     with suppress(FormatError):
-        _memory.note(uri, _told(info, uri))
+        _memory.note(uri, _state_of(info, uri))
 
 
 def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
@@ -134,10 +134,10 @@ def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
         found[n] = answer
     # A path without a file may be a store: all its marks are requested concurrently.
-    doubtful = [n for n in unknown if isinstance(found[n], MissingFileError) or (found[n] and _is_folder(found[n]))]
-    marks = [join(uris[n], mark) for n in doubtful for mark in MARKS]
+    uncertain = [n for n in unknown if isinstance(found[n], MissingFileError) or (found[n] and _is_folder(found[n]))]
+    marks = [join(uris[n], mark) for n in uncertain for mark in MARKS]
     there = iter(_answers(marks))
-    for n in doubtful:
+    for n in uncertain:
         own: dict[str, Any] = {mark: next(there) for mark in MARKS}
         mark = next((m for m, a in own.items() if isinstance(a, ObjectState) and not a.folder), "")
         if mark:
@@ -158,7 +158,7 @@ def _answers(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
 
 async def _info_later(uri: str, system: FileSystem) -> ObjectState:
     if not system.web:
-        return _told(await system.fs._info(system.path(uri)), uri)
+        return _state_of(await system.fs._info(system.path(uri)), uri)
     found = await web.head(system.fs, uri)
     if found.page or uri.endswith("/"):
         return ObjectState(0, found.time, found.tag, True)
@@ -171,10 +171,10 @@ def _info(uri: str, system: FileSystem) -> ObjectState:
     path = system.path(uri)
     if split(uri)[1] and not path:
         return ObjectState(0, 0, "", True)
-    return _told(system.fs.info(path), uri)
+    return _state_of(system.fs.info(path), uri)
 
 
-def _told(info: Mapping[str, Any], uri: str) -> ObjectState:
+def _state_of(info: Mapping[str, Any], uri: str) -> ObjectState:
     """Return the state in a file system's description of an object."""
     if info.get("type") == "directory":
         return ObjectState(0, 0, "", True)
@@ -257,9 +257,9 @@ class RemoteObject:
                 runs.append([number])
         found = {}
         limits = [(run[0] * BLOCK, min((run[-1] + 1) * BLOCK, self.size)) for run in runs]
-        wishes = [RangeRequest(self.uri, start, end - start, self.status.tag) for start, end in limits]
-        for run, wish, data in zip(runs, wishes, fetch(wishes), strict=True):
-            data = checked_bytes(self.uri, wish, data, self.size)
+        requests = [RangeRequest(self.uri, start, end - start, self.status.tag) for start, end in limits]
+        for run, request, data in zip(runs, requests, fetch(requests), strict=True):
+            data = checked_bytes(self.uri, request, data, self.size)
             for place, number in enumerate(run):
                 block = data[place * BLOCK : (place + 1) * BLOCK]
                 found[number] = block
@@ -267,13 +267,13 @@ class RemoteObject:
         return found
 
 
-def checked_bytes(uri: str, wish: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
+def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
     """Return fetched bytes. FormatError if there are too few, or the error that they came as."""
     if isinstance(data, AggarrayError):
         raise with_state_forgotten(uri, data)
-    if wish.size is not None and len(data) != wish.size:
+    if request.size is not None and len(data) != request.size:
         _memory.lose(uri)
-        text = f"{len(data)} bytes come where {wish.size} at offset {wish.offset} of {there} are wanted"
+        text = f"{len(data)} bytes come where {request.size} at offset {request.offset} of {there} are wanted"
         raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
     return data
 

@@ -36,9 +36,9 @@ class RangeRequest(NamedTuple):
         return ExpectedVersion(self.tag, self.tags)
 
 
-def fetch(wishes: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
+def fetch(requests: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
     """Return the bytes of each request, fewer at the end of an object, or the error of each."""
-    return run_concurrently([(wish.uri, partial(_awaited, wish), partial(_read, wish)) for wish in wishes])
+    return run_concurrently([(request.uri, partial(_awaited, request), partial(_read, request)) for request in requests])
 
 
 def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
@@ -93,22 +93,22 @@ def _locked(system: FileSystem, work: Any) -> Any:
         return error
 
 
-async def _awaited(wish: RangeRequest, system: FileSystem) -> bytes:
-    if wish.size == 0:
+async def _awaited(request: RangeRequest, system: FileSystem) -> bytes:
+    if request.size == 0:
         return b""
     if system.web:
-        return await web.get(system.fs, wish.uri, wish.offset, wish.size, wish.expected)
-    if system.s3 and wish.size is not None:
-        return await get_s3(system.fs, wish.uri, (wish.offset, wish.offset + wish.size), wish.expected)
-    return bytes(await system.fs._cat_file(system.path(wish.uri), **_limits(wish)))
+        return await web.get(system.fs, request.uri, request.offset, request.size, request.expected)
+    if system.s3 and request.size is not None:
+        return await get_s3(system.fs, request.uri, (request.offset, request.offset + request.size), request.expected)
+    return bytes(await system.fs._cat_file(system.path(request.uri), **_limits(request)))
 
 
-def _read(wish: RangeRequest, system: FileSystem) -> bytes:
-    return b"" if wish.size == 0 else bytes(system.fs.cat_file(system.path(wish.uri), **_limits(wish)))
+def _read(request: RangeRequest, system: FileSystem) -> bytes:
+    return b"" if request.size == 0 else bytes(system.fs.cat_file(system.path(request.uri), **_limits(request)))
 
 
-def _limits(wish: RangeRequest) -> dict[str, int]:
-    return {} if wish.size is None else {"start": wish.offset, "end": wish.offset + wish.size}
+def _limits(request: RangeRequest) -> dict[str, int]:
+    return {} if request.size is None else {"start": request.offset, "end": request.offset + request.size}
 
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:

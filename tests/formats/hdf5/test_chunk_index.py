@@ -205,7 +205,7 @@ def test_variables_without_a_chunk_index(tmp_path: Path, libver: str) -> None:
     assert found["byte"].dtype == np.dtype("i1")
 
 
-def elsewhere(path: Path) -> None:
+def external_files(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(3.0)
         file.create_dataset("external", (3,), "f4", external=[("values", 0, 12)])
@@ -218,13 +218,13 @@ def elsewhere(path: Path) -> None:
 
 def test_values_read_by_the_library(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
-    elsewhere(path)
+    external_files(path)
     found = {name: directly(path, name) for name in names_in(path)}
     assert {name for name, table in found.items() if table is UNSUPPORTED} == {"external", "virtual", "text", "bool"}
     handle = FORMAT.open(str(path))
-    assert handle.elsewhere("x") == []
+    assert handle.external_files("x") == []
     for name, file in (("external", "values"), ("virtual", "other.h5")):
-        assert str(tmp_path / file) in handle.elsewhere(name)
+        assert str(tmp_path / file) in handle.external_files(name)
         assert handle.chunks(name) is None
     handle.close()
 
@@ -234,9 +234,9 @@ def test_a_file_replaced_by_one_with_external_values(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["external"] = np.arange(3.0, dtype="f4")
     handle = FORMAT.open(str(path))
-    assert handle.elsewhere("external") == []
+    assert handle.external_files("external") == []
     (tmp_path / "values").write_bytes(bytes(12))
-    elsewhere(tmp_path / "b.h5")
+    external_files(tmp_path / "b.h5")
     os.replace(tmp_path / "b.h5", path)
     with pytest.raises(AggarrayError, match="changed while it was read"):
         handle.read("external", (slice(0, 3, 1),))

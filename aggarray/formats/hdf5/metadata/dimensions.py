@@ -33,7 +33,7 @@ class DatasetItem(NamedTuple):
     """Dataset: path of its group with a trailing slash, name, type and attributes.
 
     ``scales``: numbers of the items that are its dimensions, if they are given by references; None for a dimension without a
-    name. A scale with a second name in the file refers to the item of the first. ``borrowing``: its values lie in other files.
+    name. A scale with a second name in the file refers to the item of the first. ``is_external``: values in other files.
     """
 
     prefix: str
@@ -42,7 +42,7 @@ class DatasetItem(NamedTuple):
     datatype: Datatype
     facts: ObjectAttributes
     scales: tuple[int | None, ...] | None
-    borrowing: bool = False
+    is_external: bool = False
 
     @property
     def path(self) -> str:
@@ -57,7 +57,7 @@ class DatasetItem(NamedTuple):
     @property
     def left_out(self) -> bool:
         """Whether it has rows that are not read: along several dimensions, or in other files."""
-        return self.datatype.category == ROWS and (len(self.space.shape) != 1 or self.borrowing)
+        return self.datatype.category == ROWS and (len(self.space.shape) != 1 or self.is_external)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class DescribedVariable:
 class Contents(NamedTuple):
     """Contents of a file: variables, lengths of dimensions by path, (name, reason) of skipped items.
 
-    ``nameless``: whether dimensions have no names; ``rows``: whether there are variable-length variables; ``elsewhere``: paths
-    of the variables with values in other files.
+    ``nameless``: whether dimensions have no names; ``rows``: whether there are variable-length variables; ``external_files``:
+    paths of the variables with values in other files.
     """
 
     variables: tuple[DescribedVariable, ...]
@@ -89,7 +89,7 @@ class Contents(NamedTuple):
     skipped: tuple[tuple[str, str], ...]
     nameless: bool
     rows: bool
-    elsewhere: tuple[str, ...]
+    external_files: tuple[str, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +134,7 @@ def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
         _skipped(items),
         any(None in d.dimensions for d in described),
         any(item.datatype.category == ROWS for item in items),
-        tuple(item.path for _, item in variables if item.borrowing),
+        tuple(item.path for _, item in variables if item.is_external),
     )
 
 
@@ -163,7 +163,7 @@ def _describe(
         joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).unlimited or has_coordinate(path, spans[path][-1], spans))
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     # promise: external-coordinates-roots
-    read = not item.borrowing and is_scannable(lengths, item.datatype.size)
+    read = not item.is_external and is_scannable(lengths, item.datatype.size)
     return DescribedVariable(number, path, spans[path], lengths, joined, read, scopes)
 
 

@@ -112,7 +112,7 @@ class Header:
         return self.link_index is not None or self.symbols is not None
 
     @property
-    def is_borrowing(self) -> bool:
+    def is_external(self) -> bool:
         """Whether values may lie in other files."""
         return self.external or self.virtual is not None
 

@@ -99,7 +99,7 @@ def _structure(path: str, file: ByteSource, by_library: Callable[[Variable], np.
         attrs,
         (*walk.skipped, *contents.skipped),
         sizes=dict(contents.sizes) if is_netcdf else None,
-        elsewhere=contents.elsewhere,
+        external_files=contents.external_files,
     )
 
 
