@@ -65,7 +65,7 @@ def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, 
             names = () if variable is None else (variable,)
             return "value", None if method == "open" else getattr(H5pyFile(path, file), method)(*names, *arguments)
     except AggarrayError as error:
-        return "error", type(error).__name__, error.args, vars(error)
+        return "error", type(error).__name__, error.args, {n: getattr(error, n) for n in ("path", "variable", "hint")}
     except MemoryError:
         where = {"path": path, "variable": variable, "hint": "restore the file"}
         return "error", "FormatError", ("damaged: it needs more memory than its size justifies",), where

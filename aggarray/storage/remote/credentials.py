@@ -25,8 +25,10 @@ TOGETHER = 16
 class StorageOptions:
     """Options of fsspec file systems, including credentials: never shown, equal if their content is.
 
-    >>> Storage({"s3": {"secret": "x"}}), Storage({"anon": True}).of("s3"), Storage({"http": {"block_size": 1}}).of("s3")
-    (Storage(...), {'anon': True}, {})
+    >>> StorageOptions({"s3": {"secret": "x"}})
+    StorageOptions(...)
+    >>> StorageOptions({"anon": True}).of("s3"), StorageOptions({"http": {"block_size": 1}}).of("s3")
+    ({'anon': True}, {})
     """
 
     __slots__ = ("_key", "_options")
@@ -57,7 +59,7 @@ class StorageOptions:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return "Storage(...)" if self._options else "Storage()"
+        return "StorageOptions(...)" if self._options else "Storage()"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StorageOptions, (self._options,)
