@@ -366,7 +366,7 @@ def _extracted(found: Any) -> None:
 
 @checks("storage")
 def _storage(found: Any) -> None:
-    assert found.of("s3") == {"anon": True} and found.of("http") == {} and repr(found) == "Storage(...)"
+    assert found.of("s3") == {"anon": True} and found.of("http") == {} and repr(found) == "StorageOptions(...)"
 
 
 @checks("attributes")
