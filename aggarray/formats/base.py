@@ -279,7 +279,9 @@ def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
     """Turn an exception that a library raises in the block into a FormatError of one line with file and variable."""
     try:
         yield
-    except AggarrayError:
+    except AggarrayError as error:
+        if error.path in (None, path) and f"variable {variable!r}" not in str(error):
+            error.variable = error.variable or variable
         raise
     except LIBRARY_ERRORS as error:
         raise FormatError(error_text(error), path=path, variable=variable) from error

@@ -3,7 +3,6 @@
 `find_files` expands paths, globs, folders and lists. `scan_files` reads the structure of each file once, in parallel.
 """
 
-import copy
 import functools
 import glob
 import os
@@ -223,8 +222,5 @@ def sharing() -> Callable[[Structure], Structure]:
 
 def skipped_file(path: str, error: AggarrayError) -> str:
     """Return why a file was skipped, without its path."""
-    reason = copy.copy(error)
-    if reason.path == path:
-        reason.path = None
-    text = str(reason)
+    text = str(error)
     return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text

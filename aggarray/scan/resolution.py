@@ -7,7 +7,6 @@ packing, missing values and units taken from the file. Scan results are cached b
 An `assumed` template predicts the complete file: the file is compared with it.
 """
 
-import copy
 import os
 import threading
 from collections import OrderedDict
@@ -225,13 +224,10 @@ def known_references(references: References, row: int, step: Step) -> References
 
 def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
     """Return a copy of an error of a file with the variable that was requested."""
-    copied = copy.copy(error)
-    if error.path in (None, uri):
-        copied.args = (" ".join(str(arg) for arg in error.args).removeprefix(f"{uri}: "),)
-    else:
-        copied.args, copied.hint = (str(error),), None
-    copied.path, copied.variable = uri, variable
-    return copied
+    if error.path not in (None, uri):
+        return type(error)(str(error), path=uri, variable=variable)
+    what = " ".join(str(arg) for arg in error.args).removeprefix(f"{uri}: ")
+    return type(error)(what, path=uri, variable=variable, hint=error.hint)
 
 
 class _Resolver:

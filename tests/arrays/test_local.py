@@ -203,7 +203,7 @@ def test_no_copy_of_mapped_files(tmp_path: Path) -> None:
     ("arguments", "error", "words"),
     [
         ((None, 0), ProtocolError, "not a Distribution"),
-        ((Distribution.regular((6, 4), "bb", (2, 1)), 2), ProtocolError, "rank 2 of 2"),
+        ((Distribution.regular((6, 4), "bb", (2, 1)), 2), ProtocolError, "rank 2 is out of range for 2"),
         ((Distribution.regular((6, 4), "bb", (2, 1)), 0.0), ProtocolError, "rank"),
         ((Distribution.regular((6,), "b", (2,)), 0), ProtocolError, "shape"),
         (

@@ -153,7 +153,7 @@ def test_text_with_missing_values_of_its_dtype(absent: object) -> None:
 
 def test_text_of_other_byte_orders_and_encodings() -> None:
     assert aa.SubArray.from_array(np.array(["né", "€"], ">U3")).read().tolist() == ["né", "€"]
-    with pytest.raises(aa.AggregationError, match=r"not utf-8 .*numpy\.char\.decode"):
+    with pytest.raises(aa.AggregationError, match=r"not UTF-8 .*numpy\.char\.decode"):
         aa.SubArray.from_array(np.array(["né".encode("latin-1")]))
 
 

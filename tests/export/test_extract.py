@@ -28,7 +28,7 @@ from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
 #: Arrays of a few kilobytes are chunked as large ones are.
-SMALL = {"WHOLE": 200, "_LITTLE": 600, "_MUCH": 1200, "BLOCK": 5000}
+SMALL = {"WHOLE": 200, "_MIN_BYTES": 600, "_MAX_BYTES": 1200, "BLOCK": 5000}
 SUFFIXES = ("nc", "zarr")
 
 

@@ -128,9 +128,9 @@ def test_every_order_of_filters(tmp_path_factory: pytest.TempPathFactory, dtype:
 @pytest.mark.parametrize(
     ("dtype", "order", "words"),
     [
-        ("<f8", ["fletcher32", "shuffle"], "shuffle of elements of 8 bytes after fletcher32, which leaves 164 bytes"),
-        ("<f4", ["deflate", "shuffle"], "after deflate, which leaves a varying number of bytes"),
-        ("<f8", ["zstd", "fletcher32", "shuffle"], "after zstd, fletcher32, which leaves a varying number"),
+        ("<f8", ["fletcher32", "shuffle"], "shuffle of elements of 8 bytes after fletcher32, which gives 164 bytes"),
+        ("<f4", ["deflate", "shuffle"], "after deflate, which gives a varying number of bytes"),
+        ("<f8", ["zstd", "fletcher32", "shuffle"], "after zstd, fletcher32, which gives a varying number"),
         ("<f8", ["lzf"], "filter lzf has no codec in numcodecs"),
         ("<f8", ["lz4"], "filter lz4_hdf5 has no codec in numcodecs"),
         ("<f4", ["bitshuffle"], "filter bitshuffle has no codec in numcodecs"),
@@ -169,7 +169,7 @@ def test_what_netcdf4_writes(tmp_path: Path, compression: str, fletcher32: bool,
         made[:] = content
     why = reason(tmp_path / "a.nc")
     if order_of(tmp_path / "a.nc")[:2] == ["fletcher32", "shuffle"]:
-        assert "after fletcher32, which leaves 164 bytes" in why
+        assert "after fletcher32, which gives 164 bytes" in why
         return
     if compression == "szip":
         assert "filter szip has no codec" in why or "only its library reads" in why

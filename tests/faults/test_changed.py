@@ -32,7 +32,7 @@ FILES = (
 WAYS: dict[str, Callable[[Path], Any]] = {
     "removed": lambda path: path.unlink(),
     "emptied": lambda path: os.truncate(path, 0),
-    "shrunk": lambda path: os.truncate(path, path.stat().size * 3 // 4),
+    "shrunk": lambda path: os.truncate(path, path.stat().st_size * 3 // 4),
     "another": lambda path: write(path, {"tas": (("x",), np.arange(3.0))}),
     "noise": lambda path: path.write_bytes(bytes(range(256)) * 40),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
@@ -193,7 +193,7 @@ def test_changing_during_a_read(made: Made, tmp_path: Path, monkeypatch: pytest.
     array = array_in(aa.open(path))
     array[0]
     with (
-        meanwhile(lambda: path.write_bytes(b"x" * path.stat().size), monkeypatch),
+        meanwhile(lambda: path.write_bytes(b"x" * path.stat().st_size), monkeypatch),
         pytest.raises(aa.FormatError, match=rf"{path.name}, variable 'tas': .*changed"),
     ):
         array[...]

@@ -130,8 +130,8 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
 def test_inconsistent_files_are_read_in_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a library crashes over a file depends on memory contents: the library is not called in this process."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library breaks down over it; write it anew"):
-        isolated.ask_isolated(str(path), "dataset", "tas")  # a value that does not pickle ends the isolated process
+    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library crashed; rewrite the file"):
+        isolated.call_isolated(str(path), "dataset", "tas")  # a value that does not pickle ends the isolated process
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
     monkeypatch.setattr(hdf5_format, "scan_by_library", _here)

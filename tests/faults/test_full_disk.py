@@ -202,7 +202,7 @@ def test_extract_resumes_once_there_is_space(disk: Any, large: aa.Aggregation, m
     monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 50_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 100_000)
     place = disk(700)
-    with pytest.raises(aa.AggregationError, match="No space left on device; run it again"):
+    with pytest.raises(aa.AggregationError, match="No space left on device; make space"):
         extract(large["tas"], place / "x.zarr")
     done = extract(large["tas"], disk(64 << 10) / "x.zarr")
     assert 0 < done.resumed < done.nbytes

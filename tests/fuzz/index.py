@@ -83,7 +83,7 @@ class _Reader(Reader):
     @contextmanager
     def opened(self) -> Any:
         """Yield the columns of the input."""
-        with LIBRARY_LOCK, self.blaming(), ExitStack() as stack:
+        with LIBRARY_LOCK, self.index_errors(), ExitStack() as stack:
             if self._group is None:
                 self._group = self.given
                 stack.callback(setattr, self, "_group", None)

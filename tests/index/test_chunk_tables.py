@@ -28,7 +28,7 @@ LATS = np.arange(4.0)
 
 def forget() -> None:
     """Clear the cached chunk indexes."""
-    chunk_tables._forget()
+    chunk_tables.clear()
     close_files()
 
 

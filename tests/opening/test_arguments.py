@@ -153,7 +153,7 @@ def test_rules(given: dict[str, Any], words: str) -> None:
         ([1.0], {"directions": True}, "lists"),
         ([1.0], {"dimensions": (1,)}, "names as text"),
         ([1.0], {"dimensions": 1}, "lists"),
-        (np.array([1], "i1"), {"fill_value": 1000}, "fill_value 1000 is no value of dtype int8"),
+        (np.array([1], "i1"), {"fill_value": 1000}, "fill_value 1000 is not a value of dtype int8"),
         (np.array([1], "u2"), {"fill_value": np.nan}, "uint16"),
         (np.array([1], "f4"), {"fill_value": 1e300}, "float32"),
         (np.array([1.0]), {"fill_value": "x"}, "float64"),

@@ -172,7 +172,7 @@ def test_cached_links_follow_changes_of_the_file(libver: str, tmp_path: Path) ->
 
 
 def test_link_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(h5_file, "_KEPT", 100)
+    monkeypatch.setattr(h5_file, "_CACHE_SIZE", 100)
     kept = LRUCache(lambda: 100, h5_file._groups._size)
     monkeypatch.setattr(h5_file, "_groups", kept)
     for number in range(20):

@@ -465,6 +465,6 @@ def test_roots_hold_for_verifying_too(tmp_path: Path) -> None:
 
 
 def test_invalid_trust() -> None:
-    with pytest.raises(aa.AggregationError, match="trust='blindly': give one of verify, assume"):
+    with pytest.raises(aa.AggregationError, match="trust='blindly' is invalid; give one of verify, assume"):
         aa.Rules(trust="blindly")
     assert aa.Rules().trust == "verify" and group_files([]) == []
