@@ -57,7 +57,7 @@ def append(files):
                 aa.open(index).append(file).save(index)
                 break
             except aa.IndexFileError as error:
-                assert "saved" in str(error), error
+                assert "since it was opened" in str(error), error
         os.write(said, (file + chr(10)).encode())
 for line in sys.stdin:
     if line == "wait\\n":
