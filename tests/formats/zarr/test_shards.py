@@ -148,6 +148,6 @@ def test_chunk_that_overlaps_index(tmp_path: Path) -> None:
     import google_crc32c
 
     file.write_bytes(index + struct.pack("<I", google_crc32c.value(index)) + much)
-    with pytest.raises(aa.FormatError, match="overlap"):
+    with pytest.raises(aa.FormatError, match="overlaps the index"):
         open_file(tmp_path / "v").read("v", (slice(0, 1, 1),))
     del made
