@@ -20,7 +20,7 @@ from aggarray.formats.flattened import flat_handle
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported_folder, unsupported_head, unsupported_parent
 from aggarray.plugins import foreign_objects, own_objects
-from aggarray.storage.byte_source import open_source
+from aggarray.storage.byte_source import ByteSource, open_once, open_source
 from aggarray.storage.files import absolute, is_folder, missing, stat_file, store_mark
 from aggarray.storage.remote import canonical, is_remote, join
 
@@ -143,14 +143,9 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     """
     path = absolute(given_path(path))
     try:
-        head, stamp = _read_head(path)
-        file_format = _identify_head(path, head)
-        with naming_errors(path):
-            stamped_path = path if stamp else state_path(path)
-            stamp = stamp or stamp_of(path)
-            structure = replace(file_format.scan(path), stamp=stamp)
-            _check_unchanged(path, stamped_path, stamp)
-            return structure
+        structure = _scan(path, None)
+        assert isinstance(structure, Structure)
+        return structure
     except FormatError as error:
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise
@@ -172,17 +167,22 @@ def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | Stru
 
     ``path`` is absolute. Raises the errors of `scan`.
     """
-    head, stamp = _read_head(path)
-    file_format = _identify_head(path, head)
-    with naming_errors(path):
-        stamped_path = path if stamp else state_path(path)
-        stamp = stamp or stamp_of(path)
-        # The method is optional in formats of other packages.
-        scan_part = getattr(file_format, "scan_partially", None)
-        partial: PartialScan | None = None if scan_part is None else scan_part(path, request)
-        outcome = replace(file_format.scan(path) if partial is None else partial, stamp=stamp)
-        _check_unchanged(path, stamped_path, stamp)
-        return outcome
+    return _scan(path, request)
+
+
+def _scan(path: str, request: PartialScanRequest | None) -> PartialScan | Structure:
+    with open_once(path):
+        head, stamp = _read_head(path)
+        file_format = _identify_head(path, head)
+        with naming_errors(path):
+            stamped_path = path if stamp else state_path(path)
+            stamp = stamp or stamp_of(path)
+            # The method is optional in formats of other packages.
+            scan_part = None if request is None else getattr(file_format, "scan_partially", None)
+            partial: PartialScan | None = None if scan_part is None else scan_part(path, request)
+            outcome = replace(file_format.scan(path) if partial is None else partial, stamp=stamp)
+            _check_unchanged(path, stamped_path, stamp)
+            return outcome
 
 
 def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
@@ -227,19 +227,18 @@ def checksum(path: str) -> int:
     if not stat.S_ISREG(mode):
         # Opening a pipe blocks until another process opens its other end.
         raise OSError(f"{path}: neither a file nor a folder")
-    with missing(path), open(path, "rb", buffering=0) as file:
-        return _checksum(file.fileno(), _head(file.fileno(), _CHECKED[0]))
+    with open_source(path) as file:
+        return _checksum(file, _head(file, _CHECKED[0]))
 
 
-def _checksum(file: int, head: bytes) -> int:
-    size = os.fstat(file).st_size
-    return _digest(head, os.pread(file, _CHECKED[1], max(0, size - _CHECKED[1])) if size else b"")
+def _checksum(file: ByteSource, head: bytes) -> int:
+    return _digest(head, file.pread(_CHECKED[1], max(0, file.size - _CHECKED[1])) if file.size else b"")
 
 
-def _head(file: int, size: int) -> bytes:
+def _head(file: ByteSource, size: int) -> bytes:
     """Return the first bytes of a file; none of a file without a size, such as a device, which may never end."""
     # promise: sizeless-files
-    return os.pread(file, size, 0) if os.fstat(file).st_size else b""
+    return file.pread(size, 0) if file.size else b""
 
 
 def _digest(head: bytes, tail: bytes) -> int:
@@ -271,10 +270,9 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
             return b"", None
         if not stat.S_ISREG(mode):
             raise FormatError("neither a file nor a folder", path=path)
-        with open(path, "rb", buffering=0) as file:
-            head = _head(file.fileno(), _CHECKED[0] if with_stamp else HEAD)
-            status = os.fstat(file.fileno())
-            stamp = (status.st_size, status.st_mtime_ns, _checksum(file.fileno(), head)) if with_stamp else None
+        with open_source(path) as file:
+            head = _head(file, _CHECKED[0] if with_stamp else HEAD)
+            stamp = (file.size, file.state.mtime_ns, _checksum(file, head)) if with_stamp else None
     except (FileNotFoundError, NotADirectoryError) as error:
         what, hint = broken_link(path) or ("no such file or folder", "check the path")
         raise MissingFileError(what, path=path, hint=hint) from error

@@ -396,7 +396,7 @@ def counts(box: Box) -> tuple[int, ...]:
     return tuple(len(range(s.start, s.stop, s.step or 1)) for s in box)
 
 
-def whole(shape: Iterable[int]) -> Box:
+def full_box(shape: Iterable[int]) -> Box:
     """Return the box that covers an array.
 
     >>> whole((2,))

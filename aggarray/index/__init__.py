@@ -15,7 +15,7 @@ import numpy as np
 from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.formats import open_file, scan, stamp_of
-from aggarray.formats.base import Structure, whole
+from aggarray.formats.base import Structure, full_box
 from aggarray.index.chunk_tables import StoredChunkIndexes, pack_chunk_indexes
 from aggarray.index.columns import Decoder, Encoder
 from aggarray.index.container import Container
@@ -261,7 +261,7 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
             for path in getattr(handle, "external_files", lambda name: ())(name):
                 # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
-            return handle.read(name, whole(variable.shape))
+            return handle.read(name, full_box(variable.shape))
         finally:
             handle.close()
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from aggarray.opening.verification import scan_by
 from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
 from aggarray.scan.progress import checked_progress
 from aggarray.storage.access import Access
+from aggarray.storage.byte_source import open_once
 from aggarray.storage.remote import StorageOptions
 
 
@@ -55,10 +57,12 @@ def open(
     _check_arguments(rules, variables, processes, missing)
     items, moved = listed(source), index.path_map(relocate)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), StorageOptions(storage_options))
+    options = _OpenOptions(rules, variables, processes, checked_progress(progress))
     with access.reach():
-        return _opened(
-            items, index.Opening(access, moved), _OpenOptions(rules, variables, processes, checked_progress(progress))
-        )
+        named = named_files(items)
+        # A single file is opened once: to recognise an index, to identify the format and to scan.
+        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
+            return _opened(items, named, index.Opening(access, moved), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +75,16 @@ class _OpenOptions:
     progress: Progress | None
 
 
-def _opened(items: Sequence[Any], how: index.Opening, options: _OpenOptions) -> Aggregation:
+def _opened(items: Sequence[Any], named: Sequence[str], how: index.Opening, options: _OpenOptions) -> Aggregation:
     rules, variables = options.rules, options.variables
-    alone = named_files(items)
-    if len(items) == len(alone) == 1 and index.stored_generation(alone[0]) is not None:
-        return _restored(alone[0], how, rules, variables)
+    if len(items) == len(named) == 1 and index.stored_generation(named[0]) is not None:
+        return _restored(named[0], how, rules, variables)
     paths = find_files(items)
     if how.access.roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
-        check_roots([p for p in paths if p not in alone], how.access.roots, "the source")
+        check_roots([p for p in paths if p not in named], how.access.roots, "the source")
     scanned = resolve_arrays(scan_by(rules, paths, options.processes, options.progress), how.access)
-    found = classify_structures(scanned, alone, how)
+    found = classify_structures(scanned, named, how)
     if how.access.roots is not None:
         check_roots([s.uri for s in found.structures], how.access.roots, "the source")
     arrays, skipped = arrays_in(found)

@@ -29,9 +29,9 @@ from aggarray.read.views import view
 from aggarray.storage.remote import is_remote, prefetch_states
 from aggarray.storage.versions import one_version
 
-#: From so many files per thread on, files are handed out a few at a time, once some have shown how much work they are ...
+#: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
-#: ... which is little below so many bytes a file. Files of which so many bytes are read are divided anyway.
+#: Bytes per file below which threads gain nothing, and from which each file is divided.
 _LIGHT, _HEAVY = 1 << 18, 1 << 20
 #: Threads that read remote files, where they mostly wait, unless the options have more.
 DISTANT = 16

@@ -51,7 +51,7 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
         try:
             if keep or not _in_place(stored, block, own[0]):
                 put_conformed(stored, block.out, native(_values(stored, block, own, keep)))
-        except AggarrayError:  # some of which are ValueErrors
+        except AggarrayError:  # some of them are ValueErrors
             raise
         except ValueError as error:
             raise _blamed(stored, block, own, error) from error

@@ -108,7 +108,7 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                 stamp = references.stamp_of(row)
                 state = file_state(uri, stamp)
             except AggarrayError:
-                continue  # whoever reads it is told
+                continue  # reading the file raises the error
             known, table = _known(references, uri, variable, state, stamp)
             if table is not None:
                 yield CachedChunkIndex(uri, variable, state, table)

@@ -17,7 +17,7 @@ from aggarray.formats.base import ChunkIndex, grid_of
 
 Indices = slice | np.ndarray
 
-#: Selections of up to so many chunks are computed once for files with equal chunks.
+#: Largest selection, in chunks, that is computed once for files with equal chunks.
 _SHARED = 1 << 10
 
 
@@ -118,7 +118,7 @@ def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) 
     return _shared_chunk_blocks(table.shape, table.chunk, tuple(key), most)
 
 
-# Most files of an archive have equal chunks, of which the same is selected.
+# Most files of an archive have equal chunks and the same selection.
 @lru_cache(maxsize=128)
 def _shared_chunk_blocks(
     shape: tuple[int, ...], chunk: tuple[int, ...], key: tuple[Any, ...], most: int

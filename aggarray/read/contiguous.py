@@ -13,11 +13,11 @@ from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, n
 from aggarray.storage.byte_source import ByteSource, shared_source, version_source
 from aggarray.storage.descriptors import GAP
 
-#: Neighbouring rows are read in one call of about so many bytes.
+#: Bytes of one call that reads neighbouring rows.
 SPAN = 1 << 22
 #: Shorter rows are copied out of a larger read, longer ones are read in place.
 _SHORT, _LONG = 1 << 9, 1 << 15
-#: From so many spans on, they are read together.
+#: Largest number of spans that are read one by one.
 _FEW = 8
 
 
@@ -26,7 +26,7 @@ Found = tuple[str, bool]
 
 
 class ContiguousRun(NamedTuple):
-    """A block of which only rows are read; ``start``: where in the selection its part begins."""
+    """A block that is read in rows; ``start``: where in the selection its part begins."""
 
     block: ChunkBlock
     start: tuple[int, ...]

@@ -20,9 +20,9 @@ from aggarray.read.stored_piece import StoredPiece, put_missing
 
 #: Bytes read at once.
 BATCH = 1 << 21
-#: Smaller chunks are decoded several at a time, up to so many bytes in all.
+#: Size below which chunks are decoded several at a time, and their bytes in all.
 SMALL, SLAB = 1 << 16, 1 << 20
-#: Larger unfiltered chunks are read up to so many bytes, and so many chunks, at a time.
+#: Bytes, and number, of larger unfiltered chunks that are read at a time.
 PART, MOST = 1 << 21, 1 << 12
 #: Bytes of bookkeeping per chunk, and per element that is read individually.
 _EACH, _PLACES = 1000, 50

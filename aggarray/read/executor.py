@@ -10,14 +10,14 @@ from aggarray.errors import SelectionError
 
 #: Bytes that all threads together may need while they run, without the output.
 IN_FLIGHT = 48 << 20
-#: Small tasks are submitted together, up to so many bytes and tasks.
+#: Limits of small tasks submitted together: bytes and tasks.
 _TOGETHER, _PIECES = 1 << 18, 16
 
 Work = Callable[[], object]
 
 
 class BoundedExecutor:
-    """Executor with up to so many threads; starts none for work that one thread does as fast.
+    """Executor with a limited number of threads; starts none for work that one thread does as fast.
 
     >>> done = []
     >>> with BoundedExecutor(2) as executor:

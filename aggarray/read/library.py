@@ -45,7 +45,7 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
 
 def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
     boxed: tuple[Any, ...] = tuple(s if isinstance(s, slice) else slice(None) for s in selection)
-    chosen = array[(*boxed, ...)]  # without dimensions, too, this is an array
+    chosen = array[(*boxed, ...)]  # an array even without dimensions
     for axis, indices in enumerate(selection):
         if not isinstance(indices, slice):
             chosen = chosen.take(indices, axis=axis)

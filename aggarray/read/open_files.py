@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats import checksum, open_file, state_path
-from aggarray.formats.base import Handle, Stamp, Structure, Variable, scan_values, whole, with_values
+from aggarray.formats.base import Handle, Stamp, Structure, Variable, full_box, scan_values, with_values
 from aggarray.formats.flattened import flat_handle
 from aggarray.options import get_options
 from aggarray.partition.matrix import References
@@ -210,7 +210,7 @@ def with_external_coordinates(structure: Structure, access: Access) -> Structure
         def values_of(variable: Variable) -> np.ndarray:
             for path in handle.external_files(variable.name):
                 access.check_named(path, structure.uri)
-            return handle.read(variable.name, whole(variable.shape))
+            return handle.read(variable.name, full_box(variable.shape))
 
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))
 

@@ -68,7 +68,7 @@ class SmallChunkBatch:
             return
         try:
             values, mask = self._conformed(parts, len(there))
-        except ValueError:  # which most of our errors are, too
+        except ValueError:  # most errors of aggarray are ValueErrors
             for piece, found in there:
                 alone(piece, found)
             return

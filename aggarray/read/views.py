@@ -52,7 +52,7 @@ def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked:
         return str(error)
     if whole is None:
         return "it is not stored contiguous and uncompressed"
-    part = whole[(*piece.selection, ...)]  # without dimensions, too, this is a view
+    part = whole[(*piece.selection, ...)]  # a view even without dimensions
     if template.encoding.may_miss:
         mask = template.encoding.decode(part)[1]
         if mask is not None and (masked or not _all_fill(part[mask], target.fill_value)):

@@ -15,9 +15,9 @@ from aggarray.options import get_options
 from aggarray.storage.ranges import Range, bytes_of, cut_span, merge_ranges
 from aggarray.storage.state import FileState
 
-#: Ranges with at most so many bytes between them are read in one call ...
+#: Largest gap in bytes between ranges that are read in one call.
 GAP = 1 << 16
-#: ... of at most so many bytes, unless a single range is longer.
+#: Largest call in bytes, unless a single range is longer.
 SPAN = 1 << 24
 #: Buffers filled by one call.
 _VECTOR = 256

@@ -18,7 +18,7 @@ from aggarray import formats
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError
 from aggarray.formats import base
-from aggarray.formats.base import whole
+from aggarray.formats.base import full_box
 from tests.support.chunk_indexes import assembled, known, table_of
 
 DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u2", "i4", "u8", "f2", "f4", "f8")]
@@ -208,7 +208,7 @@ def test_dimensions_lengthened_by_other_variables(tmp_path_factory: pytest.TempP
         table = handle.chunks(variable.name)
         assert table is not None
         assert table.shape == variable.shape
-        np.testing.assert_array_equal(assembled(path, table), handle.read(variable.name, whole(variable.shape)))
+        np.testing.assert_array_equal(assembled(path, table), handle.read(variable.name, full_box(variable.shape)))
     handle.close()
 
 
@@ -305,7 +305,7 @@ def test_real_chunks(shared_data: Path) -> None:
             if table is not None and np.prod(table.shape) < 10**6:
                 described += 1
                 found = assembled(path, table)
-                np.testing.assert_array_equal(found, handle.read(variable.name, whole(variable.shape)))
+                np.testing.assert_array_equal(found, handle.read(variable.name, full_box(variable.shape)))
         handle.close()
     assert described > 20
 

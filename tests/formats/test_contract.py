@@ -20,7 +20,7 @@ import pytest
 import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError, MissingFileError, NotFoundError
-from aggarray.formats.base import SCAN_ELEMENTS, Format, Variable, scan_values, whole
+from aggarray.formats.base import SCAN_ELEMENTS, Format, Variable, full_box, scan_values
 from tests.support.chunk_indexes import assembled
 from tests.support.netcdf import write
 
@@ -295,7 +295,7 @@ def test_real_data(shared_data: Path) -> None:
             for variable in found.variables:
                 source = oracle.variables[variable.name]
                 assert (variable.shape, variable.dimensions) == (source.shape, source.dimensions)
-                np.testing.assert_array_equal(handle.read(variable.name, whole(variable.shape)), source[...])
+                np.testing.assert_array_equal(handle.read(variable.name, full_box(variable.shape)), source[...])
         handle.close()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from aggarray import formats
 from aggarray.arrays import SubArray
 from aggarray.codecs import decode, known
-from aggarray.formats.base import ChunkIndex, Structure, whole
+from aggarray.formats.base import ChunkIndex, Structure, full_box
 from aggarray.formats.hdf5 import metadata
 from aggarray.formats.hdf5.metadata import chunk_index, partial_scan, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
@@ -59,7 +59,7 @@ def _read(path: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
             if mapped is not None:
                 check(mapped.shape == shape, f"{name!r} mapped as {mapped.shape}, not {shape}")
                 np.array(mapped)
-        return handle.read(name, whole(shape))
+        return handle.read(name, full_box(shape))
     finally:
         handle.close()
 

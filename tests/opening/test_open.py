@@ -377,3 +377,20 @@ def test_numeric_attributes_that_should_be_text(tmp_path: Path, where: str, valu
     assert agg.check().ok and "tas" in repr(agg) and "tas" in agg._repr_html_()
     agg.save(tmp_path / "i.nca")
     assert aa.open(tmp_path / "i.nca")["tas"].shape == tas.shape
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["file", "index"])
+def test_a_single_file_is_opened_once(folder: Path, saved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(folder / "tas.nca") if saved else write(folder / "9.nc", cube([9]))
+    if saved:
+        aa.open(folder).save(path)
+    opened: list[str] = []
+    real = os.open
+
+    def noted(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+    aa.open(path)
+    assert opened.count(path) == 1  # h5py opens an index by itself

@@ -142,12 +142,12 @@ def _arrays(group: Any, prefix: str) -> list[tuple[str, Any]]:
 def by_aggarray(path: str) -> dict[str, Any]:
     """Return the variables of a file by path, as stored and as opened arrays, the skipped items, and the scanner."""
     from aggarray.formats import open_file, scan
-    from aggarray.formats.base import whole
+    from aggarray.formats.base import full_box
 
     structure = scan(path)
     with contextlib.closing(open_file(path)) as handle:
         found = {
-            v.name: _read(v.dtype, v.shape, lambda v=v: handle.read(v.name, whole(v.shape)))  # type: ignore[misc]
+            v.name: _read(v.dtype, v.shape, lambda v=v: handle.read(v.name, full_box(v.shape)))  # type: ignore[misc]
             for v in structure.variables
         }
     plain = {v.name for v in structure.variables if not _CODED & set(v.attrs)}

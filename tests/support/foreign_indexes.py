@@ -12,7 +12,7 @@ import pytest
 import aggarray as aa
 from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import open_file, scan
-from aggarray.formats.base import whole
+from aggarray.formats.base import full_box
 from aggarray.index.conventions.foreign import ForeignArrays, array_of_matrix, convention_of
 from aggarray.index.uris import NOWHERE, PathMap
 from tests.support.netcdf import write
@@ -26,7 +26,7 @@ def foreign(path: str | os.PathLike[str], path_map: PathMap = NOWHERE) -> Foreig
     assert convention is not None, f"{path} is of no convention"
     handle = open_file(path)
     try:
-        return convention.read(structure, lambda name: handle.read(name, whole(shapes[name])), path_map)
+        return convention.read(structure, lambda name: handle.read(name, full_box(shapes[name])), path_map)
     finally:
         handle.close()
 

@@ -7,7 +7,7 @@ of datasets without a chunk index (`handle`). Every call into the library holds 
 
 import numpy as np
 
-from aggarray.formats.base import Handle, Structure, Variable, whole
+from aggarray.formats.base import Handle, Structure, Variable, full_box
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.handle import HDF5File
@@ -52,7 +52,7 @@ class _HDF5:
             """Return the values of a coordinate that only the HDF5 library can decode."""
             handle = HDF5File(path)
             try:
-                return handle.read(variable.name, whole(variable.shape))
+                return handle.read(variable.name, full_box(variable.shape))
             finally:
                 handle.close()
 

@@ -13,9 +13,9 @@ from aggarray.formats.base import (
     Structure,
     Variable,
     counts,
+    full_box,
     naming_errors,
     stored_values,
-    whole,
 )
 from aggarray.formats.hdf5.chunk_index import chunk_index_through_h5py, has_numpy_layout, is_contiguous, offset_of
 from aggarray.formats.hdf5.decoded_sizes import check_decoded_sizes
@@ -97,7 +97,7 @@ class H5pyFile:
         dataset, dtype, _ = self.dataset(variable.name)
         if is_external(dataset.id) or not is_scannable(dataset.shape or (), dtype.itemsize):
             return None
-        return self.values(variable.name, whole(variable.shape))
+        return self.values(variable.name, full_box(variable.shape))
 
     def _rows(self, variable: str, box: Box) -> np.ndarray:
         """Return a box of the samples or of the row sizes of a variable-length variable."""

@@ -19,11 +19,11 @@ from aggarray.formats.base import (
     Structure,
     Variable,
     counts,
+    full_box,
     naming_errors,
     needs_chunk_index,
     one_chunk,
     stored_values,
-    whole,
     with_values,
 )
 from aggarray.formats.limits import is_scannable
@@ -123,7 +123,7 @@ class _NetCDF3File:
         """Return the stored values of a box. Errors are not converted to `FormatError`."""
         location = self._location(variable)
         # Joined text is stored with its length as the last dimension.
-        text = whole(location.shape[len(box) :])
+        text = full_box(location.shape[len(box) :])
         if text and text[0].stop > _LONGEST_TEXT:
             raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file again")
         values = _read_box(self._file, location, (*box, *text))
@@ -134,7 +134,7 @@ class _NetCDF3File:
         location = self._location(variable.name)
         if not is_scannable(location.shape, location.stored.itemsize):
             return None
-        return self.values(variable.name, whole(variable.shape))
+        return self.values(variable.name, full_box(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""

@@ -26,12 +26,12 @@ from aggarray.formats.base import (
     Structure,
     Variable,
     basename,
+    full_box,
     has_coordinate,
     is_characters,
     naming_errors,
     stored_values,
     stored_variable,
-    whole,
     with_values,
 )
 from aggarray.formats.limits import is_scannable
@@ -288,7 +288,7 @@ class ZarrHandle:
             _, node, dtype = self._node(variable.name)
             if not is_scannable(shape_of(node), dtype.itemsize):
                 return None
-            return self.values(variable.name, whole(variable.shape))
+            return self.values(variable.name, full_box(variable.shape))
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""

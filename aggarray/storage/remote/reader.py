@@ -12,9 +12,9 @@ from aggarray.storage.remote.objects import RemoteObject, checked_bytes, status,
 from aggarray.storage.remote.requests import RangeRequest, fetch
 from aggarray.storage.state import FileState
 
-#: Ranges with at most so many bytes between them are read by one request ...
+#: Largest gap in bytes between ranges that are read by one request.
 GAP = 1 << 17
-#: ... of at most so many bytes; longer ranges are read by several.
+#: Largest request in bytes; longer ranges are read by several.
 SPAN = 1 << 22
 
 

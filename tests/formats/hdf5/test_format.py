@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aggarray import formats
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats.base import Structure, whole
+from aggarray.formats.base import Structure, full_box
 from aggarray.formats.hdf5 import library
 
 DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
@@ -118,7 +118,7 @@ def test_a_dimension_lengthened_by_another_variable_reads_as_fill_value(tmp_path
             for name, variable in variables(structure).items():
                 wanted = oracle[name][...]
                 assert (variable.shape, variable.dimensions) == (wanted.shape, oracle[name].dimensions)
-                np.testing.assert_array_equal(handle.read(name, whole(variable.shape)), wanted.astype(variable.dtype))
+                np.testing.assert_array_equal(handle.read(name, full_box(variable.shape)), wanted.astype(variable.dtype))
             part = (slice(1, 5, 2), slice(1, 3, 1))
             np.testing.assert_array_equal(handle.read("short", part), oracle["short"][part])
             assert handle.read("short", (slice(4, 5, 1), slice(2, 3, 1))).tolist() == [[-7.0]]
@@ -139,7 +139,7 @@ def test_two_dimensions_lengthened_by_other_variables(tmp_path: Path) -> None:
     found = variables(formats.scan(path))["short"]
     assert (found.shape, found.dimensions) == ((5, 4), ("time", "x"))
     np.testing.assert_array_equal(found.values, wanted)
-    np.testing.assert_array_equal(formats.open_file(path).read("short", whole((5, 4))), wanted)
+    np.testing.assert_array_equal(formats.open_file(path).read("short", full_box((5, 4))), wanted)
 
 
 def through_h5py(path: Path) -> Structure:
@@ -192,15 +192,15 @@ def test_groups_types_and_names(tmp_path: Path) -> None:
     assert there["out put/größe/deep"].dimensions == ("y", "x")
     assert there["out put/größe/deep"].attrs["flags"] == ["a", "bc"]
     handle = formats.open_file(path)
-    assert handle.read("out put/größe/deep", whole((2, 3))).tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert handle.read("length", whole((3,))).tolist() == [4, 5, 6]
-    assert handle.read("name", whole((2,))).tolist() == ["ab", "cdef"]
-    assert handle.read("enum", whole((3,))).tolist() == [1, 2, 1]
-    assert handle.read("enum", whole((3,))).dtype == there["enum"].dtype == np.dtype("i1")
-    assert handle.read("flag", whole((3,))).dtype == there["flag"].dtype == np.dtype(bool)
+    assert handle.read("out put/größe/deep", full_box((2, 3))).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert handle.read("length", full_box((3,))).tolist() == [4, 5, 6]
+    assert handle.read("name", full_box((2,))).tolist() == ["ab", "cdef"]
+    assert handle.read("enum", full_box((3,))).tolist() == [1, 2, 1]
+    assert handle.read("enum", full_box((3,))).dtype == there["enum"].dtype == np.dtype("i1")
+    assert handle.read("flag", full_box((3,))).dtype == there["flag"].dtype == np.dtype(bool)
     assert handle.mapped("enum") is not None
     with pytest.raises(FormatError, match=r"a.nc, variable 'pair': .*compound"):
-        handle.read("pair", whole((3,)))
+        handle.read("pair", full_box((3,)))
     for name in ("out put", "", "out put/none", "none/none"):
         with pytest.raises(NotFoundError, match="no variable"):
             handle.read(name, ())
@@ -259,7 +259,7 @@ def test_plain_hdf5(tmp_path: Path) -> None:
     assert type(found.attrs["one"]) is np.float64
     assert found.attrs["texts"] == ["a", "b"]
     handle = formats.open_file(path)
-    read = {name: handle.read(name, whole(v.shape)) for name, v in there.items()}
+    read = {name: handle.read(name, full_box(v.shape)) for name, v in there.items()}
     assert all(read[name].dtype == v.dtype and read[name].shape == v.shape for name, v in there.items())
     assert read["b/scalar"] == read["soft"] == 5
     assert read["text"].tolist() == ["ab", "c"]
@@ -320,10 +320,10 @@ def test_text_that_does_not_decode(tmp_path: Path) -> None:
     known = variables(formats.scan(path))["x"].values
     assert known is not None and known.tolist() == ["é", "ab"]
     handle = formats.open_file(path)
-    assert handle.read("named", whole((2,))).tolist() == ["é", "ab"]
-    assert handle.read("x", whole((2,))).tolist() == ["é", "ab"]
+    assert handle.read("named", full_box((2,))).tolist() == ["é", "ab"]
+    assert handle.read("x", full_box((2,))).tolist() == ["é", "ab"]
     with pytest.raises(FormatError, match=r"a.nc, variable 'odd': .*unknown encoding: no such encoding"):
-        handle.read("odd", whole((2,)))
+        handle.read("odd", full_box((2,)))
     handle.close()
 
 
@@ -361,7 +361,7 @@ def test_truncated_and_damaged_files(tmp_path: Path) -> None:
     cut.write_bytes(data[: offset + 10] + b"\xff" * 50 + data[offset + 60 :])
     formats.scan(cut)
     with pytest.raises(FormatError, match=r"cut.nc, variable 'v': cannot be read: "):
-        formats.open_file(cut).read("v", whole((1000,)))
+        formats.open_file(cut).read("v", full_box((1000,)))
 
 
 def test_external_and_virtual_storage_is_read_but_not_mapped(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_external_and_virtual_storage_is_read_but_not_mapped(tmp_path: Path) -> 
     handle = formats.open_file(path)
     for name in ("external", "virtual"):
         assert handle.mapped(name) is None
-        np.testing.assert_array_equal(handle.read(name, whole((4,))), values)
+        np.testing.assert_array_equal(handle.read(name, full_box((4,))), values)
     handle.close()
 
 
@@ -392,7 +392,7 @@ def test_unusual_precisions_are_not_mapped(tmp_path: Path) -> None:
         made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1, -2, 3], "i4"))
     handle = formats.open_file(path)
     assert handle.mapped("v") is None
-    assert handle.read("v", whole((3,))).tolist() == [1, -2, 3]
+    assert handle.read("v", full_box((3,))).tolist() == [1, -2, 3]
     handle.close()
 
 
@@ -403,6 +403,6 @@ def test_a_file_that_another_library_has_open(tmp_path: Path, library: str) -> N
     opener: Callable[[Path], Any] = h5py.File if library == "h5py" else netCDF4.Dataset
     with opener(path):
         handle = formats.open_file(path)
-        assert handle.read("x", whole((3,))).tolist() == [1.0, 2.0, 3.0]
+        assert handle.read("x", full_box((3,))).tolist() == [1.0, 2.0, 3.0]
         assert len(formats.scan(path).variables) == 8
         handle.close()

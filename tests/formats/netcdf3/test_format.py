@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aggarray import formats
 from aggarray.errors import FormatError
-from aggarray.formats.base import whole
+from aggarray.formats.base import full_box
 from aggarray.formats.netcdf3 import format as netcdf3_format
 
 MODELS = {
@@ -136,9 +136,9 @@ def test_text(tmp_path: Path) -> None:
     assert station.dimensions == ("station",)
     assert station.values is not None and station.values.tolist() == ["é", "ab", ""]
     handle = formats.open_file(path)
-    assert handle.read("named", whole((3,))).tolist() == ["é", "ab", ""]
+    assert handle.read("named", full_box((3,))).tolist() == ["é", "ab", ""]
     assert handle.read("letter", ()).tolist() == "x"
-    assert handle.read("station", whole((3,))).tolist() == ["é", "ab", ""]
+    assert handle.read("station", full_box((3,))).tolist() == ["é", "ab", ""]
     handle.close()
 
 
@@ -148,12 +148,12 @@ def test_record_count_of_streamed_file(tmp_path: Path, model: str) -> None:
     write(path, (model, 3, [5, 2], [("i2", True, 1), ("f8", True, 2), ("i4", False, 1)]))
     data = bytearray(path.read_bytes())
     width = 8 if model.endswith("DATA") else 4
-    before = formats.open_file(path).read("v0", whole((3, 5)))
+    before = formats.open_file(path).read("v0", full_box((3, 5)))
     data[4 : 4 + width] = b"\xff" * width
     path.write_bytes(data)
     structure = formats.scan(path)
     assert structure.variables[0].shape == (3, 5)
-    np.testing.assert_array_equal(formats.open_file(path).read("v0", whole((3, 5))), before)
+    np.testing.assert_array_equal(formats.open_file(path).read("v0", full_box((3, 5))), before)
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
@@ -178,7 +178,7 @@ def test_truncated_while_open(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 4)
     with pytest.raises(FormatError, match=r"a.nc, variable 'v0': .*truncated: 48 bytes at offset 112"):
-        handle.read("v0", whole((2, 3)))
+        handle.read("v0", full_box((2, 3)))
     handle.close()
 
 

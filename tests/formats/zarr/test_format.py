@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats.base import Structure, whole
+from aggarray.formats.base import Structure, full_box
 
 NUMBERS = ["bool", "i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
 
@@ -88,7 +88,7 @@ def test_text_and_times(tmp_path: Path, version: Any) -> None:
     there = variables(formats.scan(tmp_path / "store"))
     handle = formats.open_file(tmp_path / "store")
     for name, array in values.items():
-        got = handle.read(name, whole((2,)))
+        got = handle.read(name, full_box((2,)))
         assert got.dtype == there[name].dtype
         expected = [v.decode() for v in array.tolist()] if array.dtype.kind == "S" else array.tolist()
         assert got.tolist() == expected
@@ -129,7 +129,7 @@ def test_stores_of_xarray(tmp_path: Path, version: Any, consolidated: bool) -> N
     raw = xr.open_zarr(tmp_path / "store", **options)
     handle = formats.open_file(tmp_path / "store")
     for name in ("tas", "packed", "time"):
-        np.testing.assert_array_equal(handle.read(name, whole(there[name].shape)), raw[name].values)
+        np.testing.assert_array_equal(handle.read(name, full_box(there[name].shape)), raw[name].values)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_fill_value_attribute_of_version_3(tmp_path: Path) -> None:
     assert there["plain"].attrs["_FillValue"] == np.float32(7)
     assert np.isnan(there["base64"].attrs["_FillValue"])
     assert there["odd"].attrs["_FillValue"] == "no number"
-    assert formats.open_file(tmp_path / "store").read("none", whole((2,))).tolist() == [3, 3]
+    assert formats.open_file(tmp_path / "store").read("none", full_box((2,))).tolist() == [3, 3]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -182,7 +182,7 @@ def test_store_of_one_array(tmp_path: Path, version: Any) -> None:
     assert structure.attrs == {}
     assert [(v.name, v.dimensions) for v in structure.variables] == [("tas", ("dim_0", "dim_1"))]
     assert structure.variables[0].attrs["units"] == "K"
-    assert formats.open_file(tmp_path / "tas.zarr").read("tas", whole((2, 3))).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert formats.open_file(tmp_path / "tas.zarr").read("tas", full_box((2, 3))).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -198,10 +198,10 @@ def test_names(tmp_path: Path) -> None:
     variable = formats.scan(tmp_path / "store").variables[0]
     assert (variable.name, variable.dimensions) == ("größe mit raum", ("dim_0", "y"))
     handle = formats.open_file(tmp_path / "store")
-    assert handle.read(variable.name, whole((2, 2))).tolist() == [[0, 0], [0, 0]]
+    assert handle.read(variable.name, full_box((2, 2))).tolist() == [[0, 0], [0, 0]]
     for name in ("../store/größe mit raum", "", "nothing", "."):
         with pytest.raises(NotFoundError, match="it holds größe"):
-            handle.read(name, whole((2, 2)))
+            handle.read(name, full_box((2, 2)))
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -215,7 +215,7 @@ def test_structured_arrays_are_skipped(tmp_path: Path, version: Any) -> None:
     assert [name for name, _ in structure.skipped] == ["pair"]
     assert list(variables(structure)) == ["v"]
     with pytest.raises(FormatError, match=r"store, variable 'pair': values of type"):
-        formats.open_file(tmp_path / "store").read("pair", whole((2,)))
+        formats.open_file(tmp_path / "store").read("pair", full_box((2,)))
 
 
 @pytest.mark.parametrize("change", [{"filters": [{"id": "pickle", "protocol": 4}]}, {"compressor": {"id": "pickle"}}])
@@ -228,7 +228,7 @@ def test_pickles_are_never_decoded(tmp_path: Path, change: dict[str, Any]) -> No
     assert structure.variables == ()
     assert "pickled" in structure.skipped[0][1]
     with pytest.raises(FormatError, match=r"v.zarr, variable 'v': pickled objects"):
-        formats.open_file(tmp_path / "v.zarr").read("v", whole((2,)))
+        formats.open_file(tmp_path / "v.zarr").read("v", full_box((2,)))
 
 
 @pytest.mark.parametrize("version", [2, 3])
