@@ -52,10 +52,7 @@ def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause the garbage collector.
-
-    Joining creates many objects but no reference cycles.
-    """
+    """Pause the garbage collector. Joining creates many objects but no reference cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -120,10 +117,7 @@ def _without(candidate: Candidate, keys: set[str]) -> Candidate:
 
 
 def _idle_axes(candidate: Candidate) -> set[str]:
-    """Return the dimensions of size 1 without a coordinate.
-
-    They hold no information; other arrays may lack them.
-    """
+    """Return the dimensions of size 1 without a coordinate. They hold no information; other arrays may lack them."""
     return {key for key, p in candidate.axes.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
@@ -151,10 +145,7 @@ class _JoinResult:
         self.duplicates.append(Duplicate(duplicate.array.name or "", duplicate.uri, kept.uri))
 
     def join_group(self, group: list[Candidate]) -> None:
-        """Join the arrays of one signature.
-
-        Arrays whose join fails stay separate, with the error as the reason.
-        """
+        """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
         for joinable in split(group, self.rules, JoinObserver(self.refuse, self.repeated)):
             first, sort_key = (
                 joinable.candidates[0],
@@ -175,10 +166,7 @@ class _JoinResult:
                     self.refuse(candidate, first, "join", str(error))
 
     def join_rows(self, group: list[Candidate]) -> None:
-        """Join ragged arrays of one signature.
-
-        Arrays whose join fails stay separate, with the error as the reason.
-        """
+        """Join ragged arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
         try:
             kept, duplicates = without_duplicates(group)
             sort_key = min((candidate.uri, candidate.number) for candidate in kept)

@@ -12,10 +12,7 @@ from aggarray.partition.matrix import Step
 
 
 def in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
-    """Return bounds in units and calendar of coordinate ``name``.
-
-    Raises UnitsError where they do not convert.
-    """
+    """Return bounds in units and calendar of coordinate ``name``. Raises UnitsError where they do not convert."""
     own = bounds._step
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds

@@ -69,10 +69,7 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 
 
 def is_mapping(coordinate: MasterArray) -> bool:
-    """Return whether a variable is a grid mapping (CF section 5.6).
-
-    The attributes of a grid mapping matter, not its value.
-    """
+    """Return whether a variable is a grid mapping (CF section 5.6). The attributes of a grid mapping matter, not its value."""
     return not MAPPING.isdisjoint(coordinate.attrs)
 
 
@@ -314,10 +311,7 @@ def _quantity(units: str | None, calendar: str | None, temperature: str | None) 
 
 
 def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
-    """Return the cell methods (CF section 7.3), with dimensions by identity.
-
-    Dimension names may differ between files.
-    """
+    """Return the cell methods (CF section 7.3), with dimensions by identity. Dimension names may differ between files."""
     parts = str(array.attrs.get("cell_methods", "")).split()
     return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in parts)
 
@@ -333,10 +327,7 @@ def bounds_of(array: MasterArray) -> dict[str, str]:
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
-    """Return (rule, reason) for the first difference of two signatures.
-
-    The reason shows both values as the files have them.
-    """
+    """Return (rule, reason) for the first difference of two signatures. The reason shows both values as the files have them."""
     for key in dict.fromkeys([*one.signature, *other.signature]):
         a, b = one.signature.get(key), other.signature.get(key)
         if a == b:

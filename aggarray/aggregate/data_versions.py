@@ -71,10 +71,7 @@ def _time_dimension(array: MasterArray, name: str) -> str | None:
 
 
 def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
-    """Return an array of one version with its rank.
-
-    The version becomes a coordinate along time.
-    """
+    """Return an array of one version with its rank. The version becomes a coordinate along time."""
     coords = {k: c for k, c in array.coords.items() if k != name}
     rank = int(value) if str(value).strip().isdigit() else 0
     if time is None:

@@ -88,19 +88,13 @@ def facets_of(array: MasterArray) -> dict[str, str]:
 
 
 def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the facets in which arrays differ, with the value of each array.
-
-    They are in the order of `FACETS`.
-    """
+    """Return the facets in which arrays differ, with the value of each array. They are in the order of `FACETS`."""
     all_facets = [facets_of(array) for array in arrays]
     return _differing(FACETS, lambda name: [facets.get(name) for facets in all_facets])
 
 
 def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the other attributes in which arrays differ, short ones only.
-
-    Units and calendar come first.
-    """
+    """Return the other attributes in which arrays differ, short ones only. Units and calendar come first."""
     names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
     keys = [key for key in dict.fromkeys((*DISTINGUISHING, *names)) if key not in FACETS and key not in UNINFORMATIVE]
     return _differing(keys, lambda key: [_attribute(array, key) for array in arrays])

@@ -41,10 +41,7 @@ class BlockDigests:
         self._rest: Iterator[object] = map(digest, _blocks(array))
 
     def digest(self, number: int) -> object:
-        """Return the digest of a block, None after the last.
-
-        The digest of an unreadable block equals no other.
-        """
+        """Return the digest of a block, None after the last. The digest of an unreadable block equals no other."""
         while number >= len(self._digests):
             try:
                 self._digests.append(next(self._rest, None))
@@ -67,19 +64,13 @@ class BlockDigests:
 
 @dataclass(slots=True)
 class DigestCache:
-    """Digests by array and by conformed form.
-
-    A file under two names is read once.
-    """
+    """Digests by array and by conformed form. A file under two names is read once."""
 
     by_array: dict[object, tuple[MasterArray, BlockDigests | None]] = field(default_factory=dict)
     stored: dict[object, BlockDigests] = field(default_factory=dict)
 
     def get(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
-        """Return the digests of an array conformed to another.
-
-        None where it does not convert or has another shape.
-        """
+        """Return the digests of an array conformed to another; None where it does not convert or has another shape."""
         form = _form(first)
         entry = self.by_array.get((candidate.number, form))
         # Unwrapped longitudes make another array with the same number.

@@ -63,10 +63,7 @@ HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "proje
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
-    """Return whether a coordinate is a longitude in degrees (CF section 4.2).
-
-    Such coordinates are equal modulo 360.
-    """
+    """Return whether a coordinate is a longitude in degrees (CF section 4.2). Such coordinates are equal modulo 360."""
     if coordinate.dtype.kind not in "iuf":
         return False
     named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
@@ -109,10 +106,7 @@ def _identical(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _equal_as_scanned(a: MasterArray, b: MasterArray) -> bool:
-    """Return whether two scanned coordinates are equal without conversion.
-
-    Most are.
-    """
+    """Return whether two scanned coordinates are equal without conversion. Most are."""
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
     x, y = a._known[0], b._known[0]
@@ -150,10 +144,7 @@ Valued = tuple[MasterArray, np.ndarray]
 
 
 def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
-    """Return (spacing, allowed difference).
-
-    Bounds have the spacing of their coordinate.
-    """
+    """Return (spacing, allowed difference). Bounds have the spacing of their coordinate."""
     (a, x), (b, y) = pair
     if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
         return 0.0, 0.0
@@ -240,10 +231,7 @@ def _extent(values: np.ndarray) -> str:
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return a value of one ascending coordinate between values of the other.
-
-    None if there is no such value.
-    """
+    """Return a value of one ascending coordinate between values of the other; None if there is no such value."""
     for one, other in ((x, y), (y, x)):
         inside = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
         if inside.size:

@@ -27,10 +27,7 @@ Refuse = Callable[[Candidate, Candidate, str, str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joinable:
-    """Ordered candidates with their positions.
-
-    ``overlap``: as in `Rules`, which one serves positions that several cover.
-    """
+    """Ordered candidates with their positions. ``overlap``: as in `Rules`, which one serves positions that several cover."""
 
     candidates: list[Candidate]
     frame: Frame
@@ -81,10 +78,7 @@ def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> 
 
 
 def _simplified(view: View, observer: JoinObserver) -> list[Candidate] | None:
-    """Return the group without duplicates, or with unwrapped longitudes.
-
-    None if neither changes it.
-    """
+    """Return the group without duplicates, or with unwrapped longitudes; None if neither changes it."""
     if view.unconvertible is not None or any(candidate.cut_from for candidate in view.group):
         return None
     kept = without_duplicates(view, observer.repeated, observer.digests)
@@ -105,10 +99,7 @@ def _divide(view: View, division: Division, observer: JoinObserver) -> list[list
 
 
 def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
-    """Replace runs by the candidates that they were cut from.
-
-    The runs of the next group are cut again.
-    """
+    """Replace runs by the candidates that they were cut from. The runs of the next group are cut again."""
     return list({c.number: c.cut_from or c for c in group}.values()) if any(c.cut_from for c in group) else list(group)
 
 
@@ -225,10 +216,7 @@ def _assign_spans(rows_and_spans: tuple[list[int], np.ndarray], rounds: list[lis
 
 
 def _serve_first(view: View, rows_and_boxes: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
-    """Return the rows that are served first, in order.
-
-    All runs of one array are served, or none.
-    """
+    """Return the rows that are served first, in order. All runs of one array are served, or none."""
     rows, boxes, shape = rows_and_boxes
     cover = refine(boxes[rows], shape, list(map(str, range(len(shape)))), "every")
     owner = np.full(prod(cover.shape), -1, np.int64)

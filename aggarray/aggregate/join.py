@@ -60,10 +60,7 @@ def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterA
 
 
 def _order(first: Candidate, frame: Frame) -> dict[str, str]:
-    """Return {identity: name} of the master's dimensions.
-
-    Joined scalar coordinates lead.
-    """
+    """Return {identity: name} of the master's dimensions. Joined scalar coordinates lead."""
     own = {p.name: key for key, p in first.axes.items() if not p.scalar}
     leading = {key: p.name for key, p in first.axes.items() if p.scalar and key in frame.sizes}
     return {**leading, **{own[d]: d for d in first.array.dimensions}}
@@ -153,10 +150,7 @@ def _fill_value(first: MasterArray, step: Step) -> Any:
 
 
 def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:
-    """Return units and dtype of the master of pieces.
-
-    ``names``: by which the rules may request other units.
-    """
+    """Return units and dtype of the master of pieces. ``names``: by which the rules may request other units."""
     first = pieces[0]
     units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
@@ -353,10 +347,7 @@ def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterA
 
 
 def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:
-    """Return the dimensions of a joined coordinate in the master.
-
-    Joined axes of which it was a scalar lead.
-    """
+    """Return the dimensions of a joined coordinate in the master. Joined axes of which it was a scalar lead."""
     own = list(first.array.coords[name].dimensions)
     return [order[k] for k in spanned if order[k] not in own] + own
 

@@ -114,10 +114,7 @@ def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> 
 
 
 def _rolled(candidate: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
-    """Return a candidate reordered along an axis, with shifted longitudes.
-
-    The bounds are shifted too.
-    """
+    """Return a candidate reordered along an axis, with shifted longitudes. The bounds are shifted too."""
     axis = candidate.axes[key]
     names = [n for n, c in candidate.array.coords.items() if axis.coordinate is not None and c.name == axis.coordinate.name]
     if not names:

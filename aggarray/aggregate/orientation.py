@@ -47,10 +47,7 @@ def oriented(
 
 
 def _pairs(candidate: Candidate, item: MasterArray) -> bool:
-    """Return whether a coordinate is bounds of two vertices (CF 7.1).
-
-    Their order follows the direction of the dimension.
-    """
+    """Return whether a coordinate is bounds of two vertices (CF 7.1). Their order follows the direction of the dimension."""
     dimensions = item._matrix.dimensions
     axes = {p.name for p in candidate.axes.values()}
     return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in axes and dimensions[1] not in axes

@@ -113,12 +113,7 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
         near = _nearest(known, values)
         new = values if near is None else values[np.abs(known[near] - values) > tolerance]
         known = np.sort(
-            np.concatenate(
-                [
-                    known.astype(new.dtype) if not len(known) else known,
-                    _representatives(new, tolerance),
-                ]
-            )
+            np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
         )
     nearest = _nearest(known, np.concatenate(distinct))
     ends = np.cumsum([len(v) for v in distinct])[:-1]
@@ -126,10 +121,7 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
 
 
 def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
-    """Return the position of the nearest known value of each value.
-
-    None if there is no known value.
-    """
+    """Return the position of the nearest known value of each value; None if there is no known value."""
     if not len(known):
         return None
     after = np.searchsorted(known, values).clip(1, max(1, len(known) - 1))
@@ -180,10 +172,7 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 @dataclass(slots=True)
 class _Cluster:
-    """Classes that share a dimension.
-
-    Their positions are sorted; their ranges, ``lows`` to ``highs``, are disjoint.
-    """
+    """Classes that share a dimension. Their positions are sorted; their ranges, ``lows`` to ``highs``, are disjoint."""
 
     members: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)

@@ -62,10 +62,7 @@ def _signature(array: RaggedMasterArray) -> Signature:
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
-    """Return whether a coordinate has further dimensions after the samples.
-
-    Bounds of a ragged coordinate have.
-    """
+    """Return whether a coordinate has further dimensions after the samples. Bounds of a ragged coordinate have."""
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
@@ -79,10 +76,7 @@ def _described(array: MasterArray, prefix: str) -> Signature:
 
 
 def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
-    """Join ragged arrays of one signature along their instances.
-
-    Raises AggregationError where they cannot be joined.
-    """
+    """Join ragged arrays of one signature along their instances. Raises AggregationError where they cannot be joined."""
     arrays = [c.array for c in candidates if isinstance(c.array, RaggedMasterArray)]
     first, geometries = arrays[0], [a._instances for a in arrays]
     if len(arrays) == 1 and not rules.units:
@@ -113,10 +107,7 @@ def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
 
 
 def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
-    """Join ragged arrays along their instances, in the order given.
-
-    Raises AggregationError for arrays that do not fit.
-    """
+    """Join ragged arrays along their instances, in the order given. Raises AggregationError for arrays that do not fit."""
     candidates = []
     for number, array in enumerate(arrays):
         if not isinstance(array, RaggedMasterArray):

@@ -36,10 +36,7 @@ _DAYS_ABOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem found by a check.
-
-    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None.
-    """
+    """One problem found by a check. ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None."""
 
     kind: str
     file: str | None
@@ -128,10 +125,7 @@ def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _frequent(days: np.ndarray) -> list[float]:
-    """Return the distinct steps, smallest first.
-
-    Of many steps, only those that are a third of all are returned.
-    """
+    """Return the distinct steps, smallest first. Of many steps, only those that are a third of all are returned."""
     ordered = np.sort(days)
     cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
     least = 1 if len(ordered) < _FEW else len(ordered) / 3
@@ -207,10 +201,7 @@ def date(time: Any) -> str:
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the uncovered regions of the matrix, by coordinate values.
-
-    Adjacent cells are one region where they form a box.
-    """
+    """Yield the uncovered regions of the matrix, by coordinate values. Adjacent cells are one region where they form a box."""
     array = flat_of(array)
     matrix = array._matrix
     if not array.size:
@@ -306,10 +297,7 @@ def file_problems(
 
 
 def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:
-    """Return how a file has changed, None if it has not.
-
-    ``checksums``: compare its checksum too.
-    """
+    """Return how a file has changed, None if it has not. ``checksums``: compare its checksum too."""
     path = state_path(uri)
     status = stat_file(path)
     change = resized(status, stamp[0])

@@ -192,10 +192,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that could not be used, or one variable of it.
-
-    ``variable``: None for a complete file.
-    """
+    """A file that could not be used, or one variable of it. ``variable``: None for a complete file."""
 
     file: str
     variable: str | None

@@ -26,10 +26,7 @@ NAMELESS = "dim_0"
 
 
 class ArrayFactory(Protocol):
-    """Gives a variable of a file as an array, None where it cannot be used.
-
-    ``flat``: its rows one after the other.
-    """
+    """Gives a variable of a file as an array, None where it cannot be used. ``flat``: its rows one after the other."""
 
     def __call__(self, name: str, flat: bool = False) -> MasterArray | None:
         """Return the array of a variable."""
@@ -159,10 +156,7 @@ class _FileSamplings:
 
 
 def _highest(index: MasterArray) -> int:
-    """Return the highest valid index, -1 if there is none.
-
-    Invalid indices raise errors when the rows are read.
-    """
+    """Return the highest valid index, -1 if there is none. Invalid indices raise errors when the rows are read."""
     values, mask = index._values_and_mask()
     used = values if mask is None else values[~mask]
     if used.dtype.kind not in "iuf":

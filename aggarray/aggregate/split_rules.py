@@ -62,10 +62,7 @@ def monotonic(view: View) -> Division | None:
 
 
 def interleaved(view: View) -> Division | None:
-    """Separate arrays with values between values of others.
-
-    Those that can be cut into runs have been cut before.
-    """
+    """Separate arrays with values between values of others. Those that can be cut into runs have been cut before."""
     for key in sorted(view.varying, key=lambda k: view.varying[k]):
         groups = clusters(view.layouts[key])
         if len(groups) > 1:
@@ -140,10 +137,7 @@ def coverage(view: View) -> Division | None:
 
 
 def covered(view: View, keys: list[str]) -> float:
-    """Return the fraction of the matrix that is covered.
-
-    Raises AggregationError if it has too many cells.
-    """
+    """Return the fraction of the matrix that is covered. Raises AggregationError if it has too many cells."""
     boxes, shape = view.boxes(keys)
     cover = refine(boxes, shape, keys, "first")
     extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]

@@ -125,10 +125,7 @@ class _FileVariables:
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
-        """Return a variable as an array of one partition.
-
-        Bounds without units take those of their coordinate (CF 7.1).
-        """
+        """Return a variable as an array of one partition. Bounds without units take those of their coordinate (CF 7.1)."""
         if name not in self._arrays:
             variable, kind = self.variables[name], self.kind
             self._arrays[name] = self._array(variable) if kind is None else self._copy_for_group(variable, kind)
@@ -144,10 +141,7 @@ class _FileVariables:
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
     def _copy_for_group(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
-        """Return a variable as an array, reusing that of an equal file.
-
-        Only the location differs then.
-        """
+        """Return a variable as an array, reusing that of an equal file. Only the location differs then."""
         name, assumed = variable.name, self.structure.assumed
         own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
         parent = self.variables.get(self._parents.get(name, ""))
@@ -223,10 +217,7 @@ def _decoded(template: Template, stored: np.ndarray) -> Any:
 
 
 def _quantity(coordinate: Variable) -> Step:
-    """Return units, calendar and temperature kind of a coordinate.
-
-    Its bounds share them (CF 7.1). The dtype has no meaning.
-    """
+    """Return units, calendar and temperature kind of a coordinate. Its bounds share them (CF 7.1). The dtype has no meaning."""
     units = text_attribute(coordinate.attrs.get("units"))
     calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))
     return Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, coordinate.attrs))

@@ -154,10 +154,7 @@ class View:
 
 
 def _distinct(axes: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
-    """Return axes with different values, and the number of each axis in these.
-
-    Equal files share their coordinate values.
-    """
+    """Return axes with different values, and the number of each axis in these. Equal files share their coordinate values."""
     seen: dict[object, int] = {}
     distinct: list[AxisCoordinate] = []
     numbers = []

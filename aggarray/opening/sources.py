@@ -91,12 +91,7 @@ def _opened(items: Sequence[Any], named: Sequence[str], how: index.Opening, opti
     _check_found(scanned, arrays, variables)
     names = None if variables is None else tuple(variables)
     provenance = Provenance(
-        rules,
-        names,
-        access=how.access,
-        structures=lambda: found.structures,
-        others=lambda: found.others,
-        saved=found.saved,
+        rules, names, access=how.access, structures=lambda: found.structures, others=lambda: found.others, saved=found.saved
     )
     if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
         # Aggregations of other software are not joined again.
