@@ -77,10 +77,7 @@ def _with_bounds(coordinate: MasterArray, known: Mapping[str, MasterArray]) -> M
 
 
 def _is_valid_name(name: str) -> bool:
-    """Return whether a name is valid in a Zarr store.
-
-    No component may be empty or begin with a dot.
-    """
+    """Return whether a name is valid in a Zarr store: no component is empty or begins with a dot."""
     return all(part and not part.startswith(".") for part in name.split("/"))
 
 
@@ -202,10 +199,7 @@ def _inline_refs(array: MasterArray) -> Refs:
 
 
 def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
-    """Return a value for missing elements that no other element has.
-
-    It is the array's own if possible.
-    """
+    """Return a value for missing elements that no other element has, the array's own fill value if possible."""
     if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
         return array.fill_value
     limits = np.iinfo(array.dtype)

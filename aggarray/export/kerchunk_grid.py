@@ -48,10 +48,7 @@ class GridPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """The grid of chunks that all pieces share.
-
-    ``fill``: the value of missing chunks, None if all are stored.
-    """
+    """The grid of chunks that all pieces share. ``fill``: the value of missing chunks, None if all are stored."""
 
     pieces: Sequence[GridPiece]
     dtype: np.dtype[Any]
@@ -62,10 +59,7 @@ class ChunkGrid:
 
 
 def find_chunk_grid(array: MasterArray) -> ChunkGrid:
-    """Return the grid of the stored chunks of an array.
-
-    Raises AggregationError if they form none.
-    """
+    """Return the grid of the stored chunks of an array. Raises AggregationError if they form none."""
     pieces = list(_pieces(array))
     if not pieces:
         raise AggregationError("no kerchunk references: none of its partitions is a file", variable=array.name, hint=_HINT)
@@ -210,10 +204,7 @@ _STORED: Mapping[str, Any] = {
 
 
 def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the shape of the chunks, cut smaller if there are no codecs.
-
-    Raises AggregationError if there is none.
-    """
+    """Return the shape of the chunks, cut smaller if there are no codecs. Raises AggregationError if there is none."""
     first = pieces[0]
     problem = next((misfit for piece in pieces if (misfit := _misfit(array, first, piece)) is not None), None)
     if problem is None:
@@ -228,10 +219,7 @@ def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...
 
 
 def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[GridPiece, str] | None:
-    """Return why a piece is not on the grid of the first piece's chunks.
-
-    None if it is.
-    """
+    """Return why a piece is not on the grid of the first piece's chunks, None if it is."""
     if piece.sides != first.sides:
         return piece, f"chunks of {piece.sides}, but {first.sides} in {first.uri}"
     for d, name in enumerate(array.dimensions):

@@ -78,18 +78,12 @@ class StoredChunkIndexes:
         return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable of a file.
-
-        None unless the file had this time and size.
-        """
+        """Return the chunk index of a variable of a file, None unless the file had this time and size."""
         row = self._loaded().get((uri, variable))
         return None if row is None or row[0] != scanned else self._table(row)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable in a file.
-
-        -1 unless the file had this time and size.
-        """
+        """Return the stored bytes of a variable in a file, -1 unless the file had this time and size."""
         row = self._loaded().get((uri, variable))
         return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 

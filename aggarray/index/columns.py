@@ -88,10 +88,7 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 class Encoder:
-    """Encodes master arrays, shared items once.
-
-    ``files``: the number of each URI.
-    """
+    """Encodes master arrays, shared items once. ``files``: the number of each URI."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -218,10 +215,7 @@ def _template(template: Template) -> dict[str, Any]:
 
 
 class Decoder:
-    """Decodes what an `Encoder` wrote.
-
-    ``files``: the URIs by number; ``stamps``: int64 (files, 3).
-    """
+    """Decodes what an `Encoder` wrote. ``files``: the URIs by number; ``stamps``: int64 (files, 3)."""
 
     def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
         self.reader = reader

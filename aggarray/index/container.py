@@ -65,10 +65,7 @@ class VariableNames:
 
 @dataclass(slots=True)
 class _WrittenArray:
-    """An array in the file: its variable.
-
-    ``names``: those of its dimensions and coordinates in the file.
-    """
+    """An array in the file: its variable. ``names``: those of its dimensions and coordinates in the file."""
 
     array: MasterArray
     variable: Any
@@ -76,10 +73,7 @@ class _WrittenArray:
 
 
 class Container:
-    """A dataset that is being written.
-
-    ``references`` returns the URI references of a table.
-    """
+    """A dataset that is being written. ``references`` returns the URI references of a table."""
 
     conventions = ""
 
@@ -140,10 +134,7 @@ class Container:
         return _WrittenArray(array, variable, names)
 
     def _coordinates(self, array: MasterArray) -> dict[str, str]:
-        """Write new coordinates; return the names in the file.
-
-        The names are those of coordinates and dimensions.
-        """
+        """Write new coordinates; return the names of all coordinates and dimensions in the file."""
         sizes = {d: n for a in (*array.coords.values(), array) for d, n in zip(a.dimensions, a.shape, strict=True)}
         keys, names = self._keys(array), {}
         for dimension, size in sizes.items():
@@ -170,10 +161,7 @@ class Container:
         return names
 
     def _keys(self, array: MasterArray) -> dict[str, Any]:
-        """Return a key for each coordinate that is equal for equal ones.
-
-        Coordinates that cannot be read are left out.
-        """
+        """Return a key for each coordinate that is equal for equal ones. Coordinates that cannot be read are left out."""
         keys = {}
         for name, coordinate in array.coords.items():
             try:
@@ -191,10 +179,7 @@ class Container:
         return keys
 
     def _by_value(self, coordinate: MasterArray) -> bool:
-        """Return whether a coordinate is stored by value.
-
-        All are, except large ones that were not scanned.
-        """
+        """Return whether a coordinate is stored by value: all are, except large ones that were not scanned."""
         return coordinate._known is not None or coordinate.nbytes <= _LARGE or self.reason(coordinate) is not None
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
@@ -256,10 +241,7 @@ def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a blank-separated list with its names replaced.
-
-    A colon after a name is kept.
-    """
+    """Return a blank-separated list with its names replaced; a colon after a name is kept."""
     renamed = []
     for word in text.split():
         base, colon = basename(word.rstrip(":")), ":" * word.endswith(":")

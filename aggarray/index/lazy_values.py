@@ -20,10 +20,7 @@ class LazyValues(Sequence[Any]):
         self._pair: KnownValues | None = None
 
     def load(self) -> KnownValues:
-        """Return values and mask.
-
-        Raises IndexFileError if the index was removed or saved again.
-        """
+        """Return values and mask. Raises IndexFileError if the index was removed or saved again."""
         if self._pair is None:
             with self._reader.opened(), self._reader.index_errors():
                 values = self._reader.value(self._spec[0])

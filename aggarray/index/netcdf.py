@@ -22,10 +22,7 @@ _PROBE = 1 << 24
 
 @contextmanager
 def created(path: str) -> Iterator[Any]:
-    """Give an empty ``netCDF4.Dataset`` for the length of a block.
-
-    Raises OSError for disk errors.
-    """
+    """Give an empty ``netCDF4.Dataset`` for the length of a block. Raises OSError for disk errors."""
     import netCDF4
 
     # promise: no-space-no-start
@@ -84,10 +81,7 @@ def _descriptors(path: str, excluded: int) -> list[int]:
 
 @contextmanager
 def updated(path: str) -> Iterator[Any]:
-    """Give a writable ``h5py.File`` for the length of a block.
-
-    Raises OSError for disk errors.
-    """
+    """Give a writable ``h5py.File`` for the length of a block. Raises OSError for disk errors."""
     with open(path, "r+b", buffering=0) as disk:
         target = _ErrorKeepingFile(disk)
         try:

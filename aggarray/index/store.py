@@ -101,10 +101,7 @@ class Writer:
         return self._known[key]
 
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
-        """Write the group into an open ``netCDF4.Dataset``.
-
-        The schema is the oldest that fits.
-        """
+        """Write the group into an open ``netCDF4.Dataset``. The schema is the oldest that fits."""
         group = dataset.createGroup(GROUP)
         schema = SCHEMA if self.newer else 1
         group.setncatts({"schema": np.int32(schema), "generation": np.int64(generation)})
@@ -273,10 +270,7 @@ def _blob_of(size: int) -> str:
 
 
 def plain_dtype(text: Any) -> np.dtype[Any]:
-    """Return the dtype of a text as NumPy writes it.
-
-    Raises ValueError for any other spelling.
-    """
+    """Return the dtype of a text as NumPy writes it. Raises ValueError for any other spelling."""
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text!r:.40}")
     dtype: np.dtype[Any] = np.dtype(text)
@@ -284,10 +278,7 @@ def plain_dtype(text: Any) -> np.dtype[Any]:
 
 
 def _own(group: Any, name: str) -> Any:
-    """Return a member of a group that is in the same file.
-
-    Raises ValueError for links.
-    """
+    """Return a member of a group that is in the same file. Raises ValueError for links."""
     import h5py
 
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):

@@ -74,10 +74,7 @@ def real_path(path: str) -> str:
 
 
 def home_of(path: str) -> str:
-    """Return the folder that references of an index are relative to.
-
-    Links are resolved.
-    """
+    """Return the folder that references of an index are relative to, with links resolved."""
     if is_remote(path):
         return parent(path)
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
@@ -154,10 +151,7 @@ NOWHERE = PathMap()
 
 
 def path_map(relocate: Mapping[str, str] | None) -> PathMap:
-    """Return the map of ``relocate``.
-
-    Raises AggregationError if it is not a mapping of prefixes.
-    """
+    """Return the map of ``relocate``. Raises AggregationError if it is not a mapping of prefixes."""
     prefixes = {} if relocate is None else relocate
     if not isinstance(prefixes, Mapping):
         raise AggregationError(f"relocate={relocate!r} is not a mapping", hint="give {old prefix: new prefix}")
@@ -241,10 +235,7 @@ class _Folders(dict[str, str]):
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
-    """Raise IndexFileError for the first file outside the roots.
-
-    Links and ``..`` are resolved.
-    """
+    """Raise IndexFileError for the first file outside the roots. Links and ``..`` are resolved."""
     folders: dict[str, bool] = {}
     for path in files:
         head, _, tail = path.rpartition("/")
@@ -260,10 +251,7 @@ def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:
-    """Return roots as resolved folders or URL prefixes.
-
-    Raises AggregationError if they are invalid.
-    """
+    """Return roots as resolved folders or URL prefixes. Raises AggregationError if they are invalid."""
     if roots is None:
         return None
     try:

@@ -91,10 +91,7 @@ def extract(
 
 
 def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
-    """Return whether `extract` has written these arrays there.
-
-    False if their files have changed since.
-    """
+    """Return whether `extract` has written these arrays there, and their files have not changed since."""
     plan = _make_plan(arrays, local_path(path), "update")
     return stored_fingerprint(plan.path) == plan.fingerprint
 
@@ -112,10 +109,7 @@ class _Plan:
 
 
 def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> _Plan:
-    """Return the layout and target of an extraction.
-
-    Raises AggregationError for invalid arguments.
-    """
+    """Return the layout and target of an extraction. Raises AggregationError for invalid arguments."""
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)

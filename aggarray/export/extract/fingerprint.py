@@ -89,9 +89,6 @@ def _state(uri: str) -> tuple[int, ...] | None:
 
 
 def _store_state(folder: str) -> tuple[int, ...]:
-    """Return the state of a local Zarr store.
-
-    Chunks may change while the metadata stay the same.
-    """
+    """Return the state of a local Zarr store. Chunks may change while the metadata stay the same."""
     states = [os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(folder) for name in names]
     return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

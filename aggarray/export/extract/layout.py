@@ -61,10 +61,7 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class ExtractLayout:
-    """A dataset to be written.
-
-    It has the methods of ``netCDF4.Dataset`` that `Container` calls.
-    """
+    """A dataset to be written. It has the methods of ``netCDF4.Dataset`` that `Container` calls."""
 
     dimensions: dict[str, int] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -85,10 +82,7 @@ class ExtractLayout:
 
 
 class _LayoutContainer(Container):
-    """Container that records variables in a layout.
-
-    ``kinds``: the supported kinds of dtypes.
-    """
+    """Container that records variables in a layout. ``kinds``: the supported kinds of dtypes."""
 
     def __init__(self, layout: ExtractLayout, kinds: str) -> None:
         super().__init__(layout, lambda references: np.array(()))
@@ -136,10 +130,7 @@ def _templates(matrix: Matrix) -> list[Template]:
 
 
 def _may_miss(template: Template) -> bool:
-    """Return whether values can be missing.
-
-    An unresolved template is assumed to allow it.
-    """
+    """Return whether values can be missing; an unresolved template is assumed to allow it."""
     encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
     return template.unresolved or any(e.may_miss for e in encodings)
 
@@ -173,10 +164,7 @@ def _chunks(array: MasterArray) -> tuple[int, ...] | None:
 
 
 def _stored_chunk(matrix: Matrix, access: Access) -> tuple[int, ...]:
-    """Return the chunk shape of the first sub-array.
-
-    It is in the dimensions of the master.
-    """
+    """Return the chunk shape of the first sub-array, in the dimensions of the master."""
     shape = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
     used = matrix.refs[matrix.refs >= 0]
     if not len(used):

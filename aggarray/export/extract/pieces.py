@@ -41,10 +41,7 @@ class Pieces:
         return os.path.join(self._folder, variable.name, "c", *map(str, position))
 
     def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
-        """Write all missing chunks.
-
-        ``advance`` receives bytes of values, and whether they existed.
-        """
+        """Write all missing chunks. ``advance`` receives bytes of values, and whether they existed."""
         threads = get_options().threads
         with ThreadPoolExecutor(threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:
@@ -102,10 +99,7 @@ def _padded_chunk(values: np.ndarray, variable: Variable) -> np.ndarray:
 
 
 def write_complete(path: str, content: bytes, spare: str) -> None:
-    """Write a file that gets its name when it is complete.
-
-    ``spare``: a folder of the same file system.
-    """
+    """Write a file that gets its name when it is complete. ``spare``: a folder of the same file system."""
     temporary = os.path.join(spare, f"{threading.get_ident()}.tmp")
     with open(temporary, "wb") as file:
         file.write(content)

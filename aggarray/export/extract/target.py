@@ -98,10 +98,7 @@ class ExtractTarget:
         return done
 
     def _is_done(self) -> bool:
-        """Return whether the result is complete.
-
-        The folder then holds only remains of its run.
-        """
+        """Return whether the result is complete. The folder then holds only remains of its run."""
         if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
             return False
         with contextlib.suppress(FileNotFoundError):
@@ -109,10 +106,7 @@ class ExtractTarget:
         return False
 
     def _sweep(self) -> None:
-        """Remove the folder, its mark last.
-
-        If the process is killed meanwhile, the mark shows that the result is complete.
-        """
+        """Remove the folder, its mark last. If the process is killed meanwhile, the mark shows that the result is complete."""
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.part), key=_MARK.__eq__):
                 shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
@@ -181,10 +175,7 @@ class ExtractTarget:
         os.makedirs(self.spare)
 
     def finish(self, made: str, lock: Lock) -> None:
-        """Move the result into place and remove its folder.
-
-        ``lock``: that of `held`.
-        """
+        """Move the result into place and remove its folder. ``lock``: that of `held`."""
         keep_mode(self.path, made)
         flush(made)
         if os.path.isdir(self.path):

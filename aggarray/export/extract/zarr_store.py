@@ -89,10 +89,7 @@ def _metadata(variable: Variable) -> dict[str, Any]:
 
 
 def _fill_attribute(variable: Variable) -> dict[str, Any]:
-    """Return ``_FillValue`` as xarray reads and writes it.
-
-    Floating values are bytes, so that they are exact.
-    """
+    """Return ``_FillValue`` as xarray reads and writes it. Floating values are bytes, so that they are exact."""
     if variable.fill is None or variable.dtype.kind != "f":
         return {}
     exact = np.float64(variable.fill).astype("<f8").tobytes()
@@ -116,10 +113,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a scalar as the Zarr specification writes it.
-
-    Non-finite numbers are text.
-    """
+    """Return a scalar as the Zarr specification writes it. Non-finite numbers are text."""
     item = value.item() if isinstance(value, np.generic) else value
     if isinstance(item, complex):
         return [_scalar(item.real), _scalar(item.imag)]

@@ -24,10 +24,7 @@ class _CF113:
         return bool(variables) and not any(map(is_legacy, variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file.
-
-        Raises IndexFileError with the variable and the invalid value.
-        """
+        """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
         source = ForeignFile(structure, values, path_map)
         return foreign(source, {v.name: (v, _terms(source, v)) for v in _aggregations(structure)})
 

@@ -267,10 +267,7 @@ class _VariableReader:
         raise self.fault(what, number)
 
     def _size(self, d: int, size: int | None, boxes: np.ndarray) -> int:
-        """Return the size of a dimension.
-
-        It is the end of the last partition if the file has none.
-        """
+        """Return the size of a dimension: the end of the last partition if the file has none."""
         end = int(boxes[:, d, 1].max(initial=0))
         if size is not None and end > size:
             number = int(boxes[:, d, 1].argmax())

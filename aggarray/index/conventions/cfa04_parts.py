@@ -19,10 +19,7 @@ _SYNTAX = "write text such as '[[0, 9, 1], (2, 5)]'"
 
 
 class PartError(ValueError):
-    """An invalid part.
-
-    The message does not include the part itself; ``hint``: what to do.
-    """
+    """An invalid part. The message does not include the part itself; ``hint``: what to do."""
 
     def __init__(self, what: str, hint: str | None = None) -> None:
         super().__init__(what)

@@ -95,10 +95,7 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the keys that partitions of a template have in common.
-
-    The second mapping has those of their sub-arrays.
-    """
+    """Return the keys that partitions of a template have in common, and those of their sub-arrays."""
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
     own = zip(template.dimensions, template.directions, strict=True)
     against = [d for d, direction in own if direction != forward.get(d, direction)]
@@ -120,10 +117,7 @@ def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], di
 
 
 class CFA04(Container):
-    """A file of CFA-0.4 variables.
-
-    ``folder``: the base of relative file names, or None.
-    """
+    """A file of CFA-0.4 variables. ``folder``: the base of relative file names, or None."""
 
     name = "CFA-0.4"
     conventions = f"CF-1.8 {name}"

@@ -21,10 +21,7 @@ class _CFA062:
         return any(map(is_legacy, structure.variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file.
-
-        Raises IndexFileError with the variable and the invalid value.
-        """
+        """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
         source = ForeignFile(structure, values, path_map)
         variables = [v for v in structure.variables if "aggregated_data" in v.attrs]
         return foreign(source, {v.name: (v, _terms(source, v)) for v in variables})

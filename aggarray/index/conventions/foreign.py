@@ -36,10 +36,7 @@ MAX_SHOWN, MAX_DIMENSIONS = 80, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignArrays:
-    """An aggregation file as read.
-
-    ``matrices``: the fragments of each aggregation variable of ``structure``, by path.
-    """
+    """An aggregation file as read. ``matrices``: the fragments of each aggregation variable of ``structure``, by path."""
 
     structure: Structure
     matrices: Mapping[str, Matrix]
@@ -247,20 +244,14 @@ def units_of(variable: Variable) -> tuple[str | None, str | None]:
 def unresolved_template(
     shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]
 ) -> Template:
-    """Return the template of a fragment that was not opened.
-
-    It is as in the master, but without units.
-    """
+    """Return the template of a fragment that was not opened: as in the master, but without units."""
     plain = Encoding(decoding.dtype, decoding.dtype, decoding.dtype)
     forward = (True,) * len(shape)
     return Template(shape, dimensions, forward, None, None, plain, "unknown", steps=steps, declared=True, names=dimensions)
 
 
 def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], prefixes: tuple[str, ...]) -> Variable:
-    """Return an aggregation variable as an ordinary one.
-
-    Attributes that begin with one of ``prefixes`` are left out.
-    """
+    """Return an aggregation variable as an ordinary one. Attributes that begin with one of ``prefixes`` are left out."""
     attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(prefixes)}
     return replace(variable, dimensions=dimensions, shape=shape, attrs=attrs, values=None)
 

@@ -79,10 +79,7 @@ def is_legacy(variable: Variable) -> bool:
 
 
 def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
-    """Return the ``term: variable`` pairs of ``aggregated_data``.
-
-    Raises IndexFileError if the attribute is invalid.
-    """
+    """Return the ``term: variable`` pairs of ``aggregated_data``. Raises IndexFileError if the attribute is invalid."""
     written = variable.attrs.get("aggregated_data")
     words = written.split() if isinstance(written, str) else []
     keys, names = words[::2], words[1::2]
@@ -94,10 +91,7 @@ def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
 
 
 def term_variable(source: ForeignFile, variable: Variable, term: str, name: str) -> Variable:
-    """Return the variable of a term.
-
-    Raises IndexFileError if it is missing, or an aggregation itself.
-    """
+    """Return the variable of a term. Raises IndexFileError if it is missing, or an aggregation itself."""
     target = source.find(name, variable)
     if target is None:
         reason = dict(source.structure.skipped).get(name, "which does not exist")
@@ -108,10 +102,7 @@ def term_variable(source: ForeignFile, variable: Variable, term: str, name: str)
 
 
 def foreign(source: ForeignFile, aggregations: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
-    """Return the aggregation variables of a file.
-
-    The variables of their terms are dropped.
-    """
+    """Return the aggregation variables of a file. The variables of their terms are dropped."""
     variables, matrices = {}, {}
     dropped: set[str] = set()
     for name, (variable, terms) in aggregations.items():
@@ -224,10 +215,7 @@ def _texts(
 
 
 def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Return the file name of each fragment, and which fragments have one.
-
-    Of several copies, the first that exists is used.
-    """
+    """Return the file name of each fragment, and which fragments have one: of several copies, the first that exists."""
     count = prod(layout.cells)
     if terms.uris is None:
         return np.full(count, "", np.dtypes.StringDType()), np.zeros(count, bool)
@@ -276,10 +264,7 @@ def _substituted(source: ForeignFile, variable: Variable, term: Variable, values
 def _references(
     source: ForeignFile, layout: _FragmentLayout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
 ) -> References:
-    """Return the sub-arrays of the fragments ``rows``.
-
-    ``columns``: file names, which of them exist, variable names.
-    """
+    """Return the sub-arrays of the fragments ``rows``. ``columns``: file names, which of them exist, variable names."""
     uris, has_uri, names = columns
     variable, index_path = layout.variable, source.structure.uri
     distinct, uri = _distinct(np.where(has_uri, uris, "")[rows])
@@ -298,20 +283,14 @@ def _references(
 
 
 def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts of a column, and their numbers.
-
-    They are in the order of first use.
-    """
+    """Return the distinct texts of a column in the order of first use, and their numbers."""
     numbers: dict[str, int] = {}
     column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
     return list(numbers), np.array(column, np.int64)
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
-    """Return an unresolved template for each shape of fragments.
-
-    The second item is the number of the template of each row.
-    """
+    """Return an unresolved template for each shape of fragments, and the number of the template of each row."""
     code = np.zeros(1, np.int64)
     lengths = []
     for sizes in layout.sizes:
@@ -325,10 +304,7 @@ def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Templat
 
 
 def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable) -> Matrix:
-    """Return the matrix of fragments of one value each.
-
-    All share one array in memory; each fragment repeats its element.
-    """
+    """Return the matrix of fragments of one value each. All share one array in memory; each fragment repeats its element."""
     cells, variable = layout.cells, layout.variable
     if term.shape != cells and not (prod(term.shape) == 1 == prod(cells)):
         what = f"unique_values {term.name!r} have shape {term.shape}"
