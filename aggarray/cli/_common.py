@@ -36,11 +36,7 @@ variables_option = click.option(
     shell_complete=variables_of,
 )
 variable_option = click.option(
-    "-v",
-    "--variable",
-    metavar="NAME",
-    help="The variable; optional if there is only one.",
-    shell_complete=variables_of,
+    "-v", "--variable", metavar="NAME", help="The variable; optional if there is only one.", shell_complete=variables_of
 )
 where_option = click.option(
     "--where", multiple=True, metavar="NAME=VALUE", help="Keep only arrays with this attribute, such as source_id=MIROC6."

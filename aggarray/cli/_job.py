@@ -30,10 +30,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "trust": str,
     },
     "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
-    "extract": {
-        **{"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "tolerance": _LIMITS},
-        "where": dict,
-    },
+    "extract": {**{"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "tolerance": _LIMITS}, "where": dict},
     "page": {"path": str, "title": str},
     "check": {"checksum": bool, "allow": _TEXTS},
 }

@@ -47,10 +47,7 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label replaces a missing one.")
 @click.option(
-    "--tolerance",
-    multiple=True,
-    metavar="[DIM=]LIMIT",
-    help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable).",
+    "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable)."
 )
 @where_option
 @click.option(

@@ -4,14 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aggarray.aggregate.differences import facets_of, labels
-from aggarray.aggregate.report import (
-    Problem,
-    Report,
-    duplicate_problems,
-    gap_problems,
-    hole_problems,
-    skipped_problems,
-)
+from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems
 from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.arrays import MasterArray
 from aggarray.display.facts import conformed, file_count, time_range
