@@ -6,8 +6,8 @@ independently of each other, as in netCDF4-python. `compose` selects from a sele
 stays one selection. Memory depends on the sizes of listed indices only, not on those of dimensions.
 """
 
-import operator
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,17 +80,6 @@ class Range:
 Selector = int | Range | np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class _Dimension:
-    """A dimension as messages name it."""
-
-    name: str | int
-    size: int
-
-    def __str__(self) -> str:
-        return f"dimension {self.name!r} of size {self.size}"
-
-
 def normalise(key: Any, shape: Sequence[int], dimensions: Sequence[str] | None = None) -> tuple[Selector, ...]:
     """Return one selector per dimension for a key.
 
@@ -107,99 +96,84 @@ def normalise(key: Any, shape: Sequence[int], dimensions: Sequence[str] | None =
     aggarray.errors.SelectionError: index 7 is out of range for dimension 'lat' of size 3; give -3 to 2
     """
     names: Sequence[str | int] = range(len(shape)) if dimensions is None else dimensions
-    axes = [_Dimension(name, int(size)) for name, size in zip(names, shape, strict=True)]
-    return tuple(_select(part, axis) for part, axis in zip(_expand(key, axes), axes, strict=True))
-
-
-def _expand(key: Any, axes: Sequence[_Dimension]) -> list[Any]:
-    """Return one part of the key per dimension, with Ellipsis and trailing dimensions expanded."""
     parts = list(key) if isinstance(key, tuple) else [key]
     if any(part is None for part in parts):
-        hint = "read first, then index the result with None"
-        raise SelectionError("None (newaxis) is not supported in a key", hint=hint)
+        raise SelectionError("None (newaxis) is not supported in a key", hint="read first, then index the result with None")
     gaps = [position for position, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise SelectionError(f"the key has {len(gaps)} Ellipses (...)", hint="give one at most")
-    missing = len(axes) - (len(parts) - len(gaps))
-    if missing < 0:
-        names = ", ".join(str(axis.name) for axis in axes) or "none"
-        what = f"{len(parts) - len(gaps)} indices for {len(axes)} dimensions ({names})"
-        raise SelectionError(what, hint=f"give {len(axes)} at most")
-    position = gaps[0] if gaps else len(parts)
-    return [*parts[:position], *[slice(None)] * missing, *parts[position + 1 :]]
+    indices = len(parts) - len(gaps)
+    if indices > len(shape):
+        what = f"{indices} indices for {len(shape)} dimensions ({', '.join(map(str, names)) or 'none'})"
+        raise SelectionError(what, hint=f"give {len(shape)} at most")
+    position = gaps[0] if gaps else indices
+    parts[position : position + 1] = [slice(None)] * (len(shape) - indices)
+    return tuple([_select(part, int(size), name) for part, size, name in zip(parts, shape, names, strict=True)])
 
 
-def _select(part: Any, axis: _Dimension) -> Selector:
+def _select(part: Any, size: int, name: str | int) -> Selector:
     """Return the selector of one part of a key along one dimension."""
+    if type(part) is int and 0 <= part < size:
+        return part
     if isinstance(part, slice):
-        return _from_slice(part, axis)
+        try:
+            positions = range(*part.indices(size))
+        except (TypeError, ValueError) as error:
+            hint = (
+                "give a step other than 0" if isinstance(error, ValueError) else "give integers or None as start, stop and step"
+            )
+            raise _misfit(f"{part!r} cannot index", size, name, hint) from error
+        return Range(positions.start, len(positions), positions.step)
     if isinstance(part, Range):
         for end in (part.start, part.last) if part.count else ():
-            _position(end, axis)
+            _position(end, size, name)
         return part
     if isinstance(part, range) and (not part or (part[0] < 0) == (part[-1] < 0)):  # otherwise it wraps around, as a list may
-        ends = [_position(end, axis) for end in (part[0], part[-1])] if part else []
-        return Range(ends[0], len(part), part.step) if ends else Range(0, 0)
+        ends = [_position(end, size, name) for end in (part[0], part[-1])] if part else [0]
+        return Range(ends[0], len(part), part.step)
     if isinstance(part, int) and not isinstance(part, bool):
-        return _position(part, axis)
-    if isinstance(part, str | bytes) or np.ma.is_masked(part):
-        raise _unusable(part, axis)
-    try:
-        array = np.asarray(part)
-    except ValueError as error:  # nested lists of uneven lengths
-        raise _unusable(part, axis) from error
+        return _position(int(part), size, name)
+    array: Any = None
+    if not (isinstance(part, str | bytes) or np.ma.is_masked(part)):
+        with suppress(ValueError):  # nested lists of uneven lengths
+            array = np.asarray(part)
+    if array is None or (array.ndim == 0 and array.dtype.kind not in "iu"):
+        text = repr(part)
+        text = " ".join((text if len(text) <= 60 else text[:57] + "...").split())
+        hint = "give an integer, a slice, ..., or a 1-d array of integers or booleans"
+        raise _misfit(f"{text} ({type(part).__name__}) cannot index", size, name, hint)
     if array.size == 0 and array.ndim == 1 and isinstance(part, list | tuple):
         array = array.astype(np.int64)  # [] is float64 in NumPy
-    if array.ndim > 1:
-        what = f"an index array of {array.ndim} dimensions for {axis}"
-        raise SelectionError(what, hint="give one 1-d array or mask per dimension")
-    if array.ndim == 0:
-        if array.dtype.kind not in "iu":
-            raise _unusable(part, axis)
-        return _position(int(array), axis)
-    return _positions(array, axis)
+    return _position(int(array), size, name) if array.ndim == 0 else _positions(array, size, name)
 
 
-def _unusable(part: Any, axis: _Dimension) -> SelectionError:
-    text = repr(part)
-    text = text if len(text) <= 60 else text[:57] + "..."
-    hint = "give an integer, a slice, ..., or a 1-d array of integers or booleans"
-    return SelectionError(f"{' '.join(text.split())} ({type(part).__name__}) cannot index {axis}", hint=hint)
+def _misfit(what: str, size: int, name: str | int, hint: str | None) -> SelectionError:
+    return SelectionError(f"{what} dimension {name!r} of size {size}", hint=hint)
 
 
-def _from_slice(part: slice, axis: _Dimension) -> Range:
-    try:
-        positions = range(*part.indices(axis.size))
-    except TypeError as error:
-        raise SelectionError(f"{part!r} cannot index {axis}", hint="give integers or None as start, stop and step") from error
-    except ValueError as error:
-        raise SelectionError(f"{part!r} cannot index {axis}", hint="give a step other than 0") from error
-    return Range(positions.start, len(positions), positions.step)
-
-
-def _position(index: int, axis: _Dimension) -> int:
+def _position(index: int, size: int, name: str | int) -> int:
     """Return a position counted from the start; raises SelectionError if it is out of range."""
-    index = operator.index(index)
-    if not -axis.size <= index < axis.size:
-        hint = f"give {-axis.size} to {axis.size - 1}" if axis.size else None
-        raise SelectionError(f"index {index} is out of range for {axis}", hint=hint)
-    return index + axis.size if index < 0 else index
+    if not -size <= index < size:
+        raise _misfit(f"index {index} is out of range for", size, name, f"give {-size} to {size - 1}" if size else None)
+    return index + size if index < 0 else index
 
 
-def _positions(array: np.ndarray, axis: _Dimension) -> np.ndarray:
+def _positions(array: np.ndarray, size: int, name: str | int) -> np.ndarray:
     """Return the positions of a 1-d mask or index array, read-only."""
+    if array.ndim > 1:
+        raise _misfit(f"an index array of {array.ndim} dimensions for", size, name, "give one 1-d array or mask per dimension")
     if array.dtype.kind == "b":
-        if array.size != axis.size:
-            raise SelectionError(f"a mask of {array.size} elements for {axis}", hint=f"give one of {axis.size}")
+        if array.size != size:
+            raise _misfit(f"a mask of {array.size} elements for", size, name, f"give one of {size}")
         positions = np.flatnonzero(array).astype(np.int64, copy=False)
     elif array.dtype.kind in "iu":
         if array.size:
             for extreme in (array.min(), array.max()):  # before the cast: uint64 may not fit
-                _position(int(extreme), axis)
+                _position(int(extreme), size, name)
         positions = array.astype(np.int64)  # a copy
-        positions[positions < 0] += axis.size
+        positions[positions < 0] += size
     else:
-        raise SelectionError(f"an index array of dtype {array.dtype} for {axis}", hint="give integers or booleans")
+        raise _misfit(f"an index array of dtype {array.dtype} for", size, name, "give integers or booleans")
     positions.flags.writeable = False
     return positions
 
@@ -242,10 +216,13 @@ def compose(first: Selector, second: Selector, size: int) -> Selector:
         what = f"position {highest} is out of range for a selection of {len(first)} elements of a dimension of size {size}"
         raise SelectionError(what)
     if isinstance(first, Range):
-        return _compose_range(first, second, size)
+        if isinstance(second, Range):
+            return Range(first.start + first.step * second.start, second.count, first.step * second.step)
+        positions = np.asarray(first.start + first.step * second)
+    else:
+        positions = np.asarray(first[second.as_slice() if isinstance(second, Range) else second])
     if isinstance(second, int):
-        return int(first[second])
-    positions = first[second.as_slice()] if isinstance(second, Range) else first[second]
+        return int(positions)
     positions.flags.writeable = False
     return positions
 
@@ -257,18 +234,6 @@ def _highest(selector: Selector) -> int:
     if isinstance(selector, Range):
         return max(selector.start, selector.last) if selector.count else -1
     return int(selector.max(initial=-1))
-
-
-def _compose_range(first: Range, second: Selector, size: int) -> Selector:
-    if first.is_full(size):
-        return second
-    if isinstance(second, int):
-        return first.start + first.step * second
-    if isinstance(second, Range):
-        return Range(first.start + first.step * second.start, second.count, first.step * second.step)
-    positions = first.start + first.step * second
-    positions.flags.writeable = False
-    return positions
 
 
 def as_range(array: np.ndarray) -> Range | None:
