@@ -1,54 +1,90 @@
-"""Options, arguments and output shared by commands."""
+"""Options, arguments, completion and output shared by commands."""
 
 import contextlib
-import functools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggarray.cli._completing import variables_of
-from aggarray.errors import AggarrayError, NotFoundError
+from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 
 if TYPE_CHECKING:
     from aggarray.arrays import MasterArray
     from aggarray.opening import Aggregation
 
-#: A click decorator, or several in one.
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
 #: The suffixes of outputs of `extract`.
 EXTRACT_SUFFIXES = (".zarr", ".nc", ".nc4")
 
-#: Options of many commands.
+
+def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of variables with a prefix, for completion."""
+    agg = _opened(ctx)
+    # promise: completion-safe-names
+    return [] if agg is None else sorted(n for n in agg.names if n.startswith(incomplete) and _is_plain(n))
+
+
+def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return ``NAME=`` of dimensions with a prefix, for completion: of the variables on the line, else of all."""
+    chosen = ctx.params.get("variables") or ()
+    names = {d for a in _opened(ctx) or () if not chosen or a.name in chosen for d in a.dimensions if _is_plain(d)}
+    return sorted(f"{n}=" for n in names if f"{n}=".startswith(incomplete))
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a name from a file is safe on a shell line; a shell would execute some other names.
+
+    >>> _is_plain("tas_2m.mean"), _is_plain("$(reboot)"), _is_plain("a b")
+    (True, False, False)
+    """
+    return all(c.isalnum() or c in "_-.+/@%:," for c in name)
+
+
+def _opened(ctx: click.Context) -> "Aggregation | None":
+    """Return the aggregation of the source on the line; None unless it is a single readable file or index, which is fast."""
+    from aggarray.opening import open
+
+    # An option without a value stops the parser before it assigns the arguments.
+    source: list[Any] = [*(ctx.params.get("source") or ctx.args)]
+    if len(source) == 1 and os.path.isfile(source[0]):
+        with contextlib.suppress(AggarrayError, OSError):
+            return open(source, processes=1)
+    return None
+
+
+def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return several click decorators as one."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")
 source_argument = click.argument("source", nargs=-1, required=True, type=click.Path())
+_KEEP, _CHOOSE = "Keep only this variable (repeatable).", "The variable; optional if there is only one."
 variables_option = click.option(
-    "-v",
-    "--variable",
-    "variables",
-    multiple=True,
-    metavar="NAME",
-    help="Keep only this variable (repeatable).",
-    shell_complete=variables_of,
+    "-v", "--variable", "variables", multiple=True, metavar="NAME", help=_KEEP, shell_complete=variables_of
 )
-variable_option = click.option(
-    "-v", "--variable", metavar="NAME", help="The variable; optional if there is only one.", shell_complete=variables_of
-)
+variable_option = click.option("-v", "--variable", metavar="NAME", help=_CHOOSE, shell_complete=variables_of)
 where_option = click.option(
     "--where", multiple=True, metavar="NAME=VALUE", help="Keep only arrays with this attribute, such as source_id=MIROC6."
 )
-
-_OPENING = (
+#: Options of reading.
+opening_options = _all(
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read only files in this folder (repeatable)."),
     click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Look for files of an index below NEW instead of OLD."),
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
     click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
 )
-_RULES = (
+#: Options of joining: fields of `Rules`, and a preset.
+rules_options = _all(
     click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Start from the rules for such an archive."),
     click.option("--along", multiple=True, metavar="DIM", help="Join along this dimension only (repeatable)."),
     click.option("--order", multiple=True, metavar="DIM=given|name", help="Join along a dimension without coordinate."),
@@ -60,21 +96,30 @@ _RULES = (
     click.option("--units", multiple=True, metavar="NAME=UNITS", help="Convert a variable to these units (repeatable)."),
     click.option("--trust", type=click.Choice(["verify", "assume"]), help="Read the structure of every file, or of a few."),
 )
+_RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
 
 
-def opening_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options of reading; the command gets them as ``opening``, arguments of `aggarray.open`."""
+def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
+    """Open the source of a command with its options."""
+    variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
+    rules = _rules(arguments) if "preset" in arguments else None
+    return open_source(arguments["source"], variables, _opening(arguments), rules)
 
-    def packed(
-        roots: tuple[str, ...], relocate: tuple[str, ...], fill_missing: bool, storage: tuple[str, ...]
-    ) -> dict[str, Any]:
-        prefixes = pairs(relocate, "--relocate", "OLD=NEW")
-        options = {name: _value(text) for name, text in pairs(storage, "--storage", "NAME=VALUE").items()}
-        missing = "fill" if fill_missing else "raise"
-        sources = {"roots": list(roots) or None, "relocate": prefixes or None}
-        return {**sources, "missing": missing, "storage_options": options or None}
 
-    return _packing(_OPENING, "opening", packed)(command)
+def _opening(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of reading as arguments of `aggarray.open`."""
+    prefixes = pairs(arguments["relocate"], "--relocate", "OLD=NEW")
+    storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
+    options = {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
+    return {**options, "missing": "fill" if arguments["fill_missing"] else "raise"}
+
+
+def _rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of joining as arguments of `make_rules`."""
+    fields = {name: arguments[name] for name in _RULES}
+    for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
+        fields[name] = pairs(fields[name], f"--{name}", form)
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v or v == 0}
 
 
 def _value(text: str) -> Any:
@@ -86,41 +131,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options of joining; the command gets them as ``rules``, fields of `Rules`."""
-
-    def packed(**fields: Any) -> dict[str, Any]:
-        for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
-            fields[name] = pairs(fields[name], f"--{name}", form)
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v or v == 0}
-
-    return _packing(_RULES, "rules", packed)(command)
-
-
-def _packing(options: Sequence[Decorator], name: str, packed: Callable[..., Any]) -> Decorator:
-    """Return a decorator that adds options and passes them to the command as one argument."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def wrapper(**arguments: Any) -> Any:
-            own = {key: arguments.pop(key) for key in keys}
-            return command(**arguments, **{name: packed(**own)})
-
-        before = len(getattr(command, "__click_params__", []))
-        decorated: Callable[..., Any] = wrapper
-        for option in reversed(options):
-            decorated = option(decorated)
-        keys = [option.name for option in decorated.__click_params__[before:]]  # type: ignore[attr-defined]
-        return decorated
-
-    return decorate
-
-
 @contextlib.contextmanager
 def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[None]:
     """Raise UsageError instead of an error about an output that is one of the source files."""
-    from aggarray.errors import AggregationError
-
     try:
         yield
     except AggarrayError as error:
@@ -172,14 +185,11 @@ def open_source(
 
 def make_rules(fields: Mapping[str, Any]) -> Any:
     """Return `Rules` of a preset with changed fields; raises UsageError for invalid values."""
-    from dataclasses import replace
-
     from aggarray.aggregate.rules import Rules
 
-    presets = {"cmip": Rules.cmip, "era5": Rules.era5}
-    preset = fields.get("preset")
+    presets = {None: Rules, "cmip": Rules.cmip, "era5": Rules.era5}
     try:
-        rules = presets[preset]() if preset else Rules()
+        rules = presets[fields.get("preset")]()
         return replace(rules, **{name: value for name, value in fields.items() if name != "preset"})
     except AggarrayError as error:
         raise click.UsageError(str(error)) from error
@@ -192,15 +202,12 @@ def select_where(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
         values = sorted({str(a.attrs.get(name, a.file_attrs.get(name))) for a in agg})
         if not arrays:
             raise NotFoundError(f"--where {name}={text}: no such array", hint=f"{name} is {', '.join(values[:8])}")
-        from dataclasses import replace
-
         agg = replace(agg, arrays=arrays)
     return agg
 
 
 def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterArray]":
     """Return arrays with distinct names; raises AggregationError, with the advice ``by``, if names repeat."""
-    from aggarray.errors import AggregationError
     from aggarray.opening.aggregation import distinguishing_text
 
     for name in dict.fromkeys(a.name for a in arrays):
@@ -228,18 +235,26 @@ def echo_json(data: Any) -> None:
     click.echo(json.dumps(data, indent=2))
 
 
-def save(agg: "Aggregation", path: str, as_json: bool, **options: Any) -> None:
+def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:
     """Save an index, and print its contents and the parts that other software cannot read."""
     from aggarray.display import facts
 
-    report = agg.save(path, **options)
-    if as_json:
+    with protected_sources(path, arguments["source"], agg):
+        report = agg.save(path, **options)
+    if arguments["as_json"]:
         echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
         return
-    click.echo(facts.printable(f"{path}: {counted(len(agg), 'array')} of {counted(facts.file_count(agg), 'file')}"))
+    click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
     for problem in report.problems:
         click.echo(facts.printable(f"readable by aggarray only: {problem.message}"), err=True)
     echo_notes(agg, f"run aggarray explain {path} for the reasons")
+
+
+def arrays_of_files(agg: "Aggregation") -> str:
+    """Return the numbers of arrays and files in words."""
+    from aggarray.display.facts import file_count
+
+    return f"{counted(len(agg), 'array')} of {counted(file_count(agg), 'file')}"
 
 
 def counted(number: int, what: str) -> str:

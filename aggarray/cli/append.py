@@ -4,27 +4,19 @@ from typing import Any
 
 import click
 
-from aggarray.cli._common import (
-    json_option,
-    open_source,
-    opening_options,
-    progress_bar,
-    protected_sources,
-    save,
-    source_argument,
-)
+from aggarray.cli import _common as common
 
 
 @click.command("append")
 @click.argument("index", type=click.Path())
-@source_argument
-@opening_options
-@json_option
-def command(index: str, source: tuple[str, ...], as_json: bool, opening: dict[str, Any]) -> None:
+@common.source_argument
+@common.opening_options
+@common.json_option
+def command(index: str, **arguments: Any) -> None:
     """Add the files of SOURCE to an INDEX.
 
     This reads only new and changed files.
     """
-    agg = open_source((index,), opening=opening).append(list(source), progress=progress_bar())
-    with protected_sources(index, source, agg):
-        save(agg, index, as_json, **agg._provenance.how)
+    before = common.open_arguments({**arguments, "source": (index,)})
+    agg = before.append(list(arguments["source"]), progress=common.progress_bar())
+    common.save(agg, index, arguments, **agg._provenance.how)

@@ -4,23 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggarray.cli import _common as common
 from aggarray.cli import _labels
-from aggarray.cli._common import (
-    EXTRACT_SUFFIXES,
-    check_output,
-    echo_json,
-    json_option,
-    open_source,
-    opening_options,
-    pairs,
-    progress_bar,
-    require_distinct,
-    select_where,
-    source_argument,
-    variables_option,
-    where_option,
-)
-from aggarray.cli._completing import dimensions_of
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
@@ -30,26 +15,26 @@ if TYPE_CHECKING:
 
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the output; raises BadParameter unless its suffix is one of a known format."""
-    if not value.lower().endswith(EXTRACT_SUFFIXES):
+    if not value.lower().endswith(common.EXTRACT_SUFFIXES):
         raise click.BadParameter(f"{value!r} has no known suffix; give a name that ends with .zarr or .nc")
     return value
 
 
 @click.command("extract")
-@source_argument
-@variables_option
+@common.source_argument
+@common.variables_option
 @click.option(
     "--sel",
     multiple=True,
     metavar="DIM=LABEL",
     help="Keep these labels: A:B (both included), A,B,C or one (repeatable).",
-    shell_complete=dimensions_of,
+    shell_complete=common.dimensions_of,
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label replaces a missing one.")
 @click.option(
     "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable)."
 )
-@where_option
+@common.where_option
 @click.option(
     "-o",
     "--output",
@@ -60,9 +45,9 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
     help="The Zarr store or netCDF file to write.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-@opening_options
-@json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, output: str, **arguments: Any) -> None:
+@common.opening_options
+@common.json_option
+def command(output: str, overwrite: bool, as_json: bool, **arguments: Any) -> None:
     """Write a selection of SOURCE to one Zarr store or netCDF file.
 
     Memory is bounded. A run that was interrupted resumes when it is started again.
@@ -71,19 +56,19 @@ def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, 
     from aggarray.export.extract import extract
 
     labels, inexact = _labels.parse(arguments["sel"]), _labels.parse_inexact(arguments["method"], arguments["tolerance"])
-    where = pairs(arguments["where"], "--where", "NAME=VALUE")
-    opened = open_source(source, variables, arguments["opening"])
+    where = common.pairs(arguments["where"], "--where", "NAME=VALUE")
+    opened = common.open_arguments(arguments)
     try:
-        check_output(output, source, opened)
+        common.check_output(output, arguments["source"], opened)
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
-    arrays = require_distinct(list(select_where(opened, where)), "by --where NAME=VALUE")
+    arrays = common.require_distinct(list(common.select_where(opened, where)), "by --where NAME=VALUE")
     selection = _labels.select_all(arrays, labels, inexact)
-    done = extract(selection, output, exists="overwrite" if arguments["overwrite"] else "raise", progress=progress_bar())
+    done = extract(selection, output, exists="overwrite" if overwrite else "raise", progress=common.progress_bar())
     if as_json:
         shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}
         counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged}
-        echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
+        common.echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
     else:
         click.echo(printable(describe_extract(done, selection)))
 

@@ -4,55 +4,38 @@ from typing import Any
 
 import click
 
-from aggarray.cli._common import (
-    echo_json,
-    echo_notes,
-    json_option,
-    open_source,
-    opening_options,
-    rules_options,
-    source_argument,
-    variables_option,
-)
+from aggarray.cli import _common as common
 
 
 @click.command("info")
-@source_argument
-@variables_option
-@rules_options
-@opening_options
-@json_option
-def command(source: tuple[str, ...], variables: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+@common.source_argument
+@common.variables_option
+@common.rules_options
+@common.opening_options
+@common.json_option
+def command(as_json: bool, **arguments: Any) -> None:
     """List the arrays of SOURCE.
 
     SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'.
     """
     from aggarray.display import facts
 
-    agg = open_source(source, variables, **arguments)
+    agg = common.open_arguments(arguments)
     arrays = facts.aggregation_facts(agg)
     if as_json:
-        echo_json(arrays)
+        common.echo_json(arrays)
         return
-    rows, repeated = [], any(fact["which"] for fact in arrays)
+    rows = []
     for fact in arrays:
-        matrix = (
-            " x ".join(f"{n} {d}" for d, n in zip(fact["partitions"]["dimensions"], fact["partitions"]["shape"], strict=True))
-            or "1"
+        matrix, times = fact["partitions"], " to ".join(dict.fromkeys(fact["time"] or ()))
+        counts = facts.sizes(matrix["dimensions"], matrix["shape"]) + (
+            f" ({matrix['missing']} missing)" * (matrix["missing"] > 0)
         )
-        missing = fact["partitions"]["missing"]
-        times = " to ".join(dict.fromkeys(fact["time"] or ()))
         rows.append(
-            [
-                fact["name"],
-                *([fact["which"]] if repeated else []),
-                " ".join(fact["dimensions"]),
-                fact["type"],
-                fact["units"] or "",
-                matrix + (f" ({missing} missing)" if missing else ""),
-                times,
-            ]
+            [fact["name"], fact["which"], " ".join(fact["dimensions"]), fact["type"], fact["units"] or "", counts, times]
         )
-    which = ["which"] if repeated else []
-    click.echo(facts.table(rows, ["name", *which, "dimensions", "type", "units", "partitions", "time range"]))
-    echo_notes(agg, "run aggarray explain for the reasons")
+    head = ["name", "which", "dimensions", "type", "units", "partitions", "time range"]
+    if not any(fact["which"] for fact in arrays):
+        head, rows = [head[0], *head[2:]], [[row[0], *row[2:]] for row in rows]
+    click.echo(facts.table(rows, head))
+    common.echo_notes(agg, "run aggarray explain for the reasons")

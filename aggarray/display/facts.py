@@ -6,7 +6,7 @@ reading converts.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.arrays.ragged_local import sample_distribution
 from aggarray.cf.units import is_reference_time
 from aggarray.display.markup import printable as printable
+from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.formats.templates import text_attribute
 from aggarray.maps import Distribution
@@ -182,43 +183,35 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class DistributionRequest(NamedTuple):
-    """Requested distribution: a grid, 'b' or 'c' for each dimension (None: blocks), or whole partitions.
+def make_distribution(
+    array: MasterArray, grid: tuple[int, ...], dist: str | None, block_size: int | None, partitions: str | None
+) -> Distribution:
+    """Return a distribution of an array; raises ProtocolError if it does not fit.
 
-    Dimensions that are not mentioned are not divided.
+    ``dist``: 'b' or 'c' for each dimension, None: blocks; ``partitions``: how to distribute whole partitions instead.
+    Dimensions that ``grid`` and ``dist`` do not mention are not divided.
     """
-
-    grid: tuple[int, ...]
-    dist: str | None = None
-    block_size: int | None = None
-    partitions: str | None = None
-
-
-def make_distribution(array: MasterArray, request: DistributionRequest) -> Distribution:
-    """Return the requested distribution of an array; raises ProtocolError if it does not fit."""
-    types = (request.dist or "").replace(",", "").replace(" ", "")
+    types = (dist or "").replace(",", "").replace(" ", "")
     if len(types) > array.ndim:
-        what = f"dist {request.dist!r} has {len(types)} letters for {array.ndim} dimensions"
+        what = f"dist {dist!r} has {len(types)} letters for {array.ndim} dimensions"
         raise ProtocolError(what, hint="give at most one letter per dimension")
-    grid = (*request.grid, *[1] * array.ndim)[: array.ndim]
+    grid = (*grid, *[1] * array.ndim)[: array.ndim]
     # By default, rows of different lengths are balanced by samples.
-    by_samples = isinstance(array, RaggedMasterArray) and request.dist is None and request.block_size is None
-    if request.partitions is not None or by_samples:
-        return Distribution.from_partitions(array, grid, balance=request.partitions or "contiguous")
+    if partitions is not None or (isinstance(array, RaggedMasterArray) and dist is None and block_size is None):
+        return Distribution.from_partitions(array, grid, balance=partitions or "contiguous")
     types = types.ljust(array.ndim, "b")
     cyclic = [d for d, letter in enumerate(types) if letter == "c"]
-    if request.block_size and not cyclic:
-        what = f"block_size {request.block_size} without a cyclic dimension"
+    if block_size and not cyclic:
+        what = f"block_size {block_size} without a cyclic dimension"
         raise ProtocolError(what, hint="leave it out, or give a 'c' in dist")
-    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, request.block_size or 1))
+    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, block_size or 1))
 
 
-def distribution_facts(array: MasterArray, request: DistributionRequest, version: str) -> dict[str, Any]:
+def distribution_facts(array: MasterArray, distribution: Distribution, version: str) -> dict[str, Any]:
     """Return the data of `aggarray distribute`: the array, the process grid, and the dim_data of every rank in a version.
 
     ``samples``: the dim_data of the samples of a ragged array, which every rank exports.
     """
-    distribution = make_distribution(array, request)
     samples = sample_distribution(distribution, array.offsets) if isinstance(array, RaggedMasterArray) else None
     ranks = [
         {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.display.cells import IN_MEMORY, MISSING, cells_of, displayed_dimensions, is_drawn_upwards, spans_of
-from aggarray.display.markup import escaped, shortened
+from aggarray.display.markup import escaped, shortened, sizes
 from aggarray.display.ownership import COLOURS
 
 #: Up to this number, files are coloured in their order, otherwise by their position.
@@ -100,9 +100,11 @@ def words(array: Any) -> str:
 def partition_words(array: Any) -> str:
     """Return the partitions, files, virtual and missing parts of an array in one line."""
     cells = cells_of(array)
-    counts = " x ".join(f"{n} {d}" for d, n in zip(array.pmdimensions, array.pmshape, strict=True)) or "1"
     files = np.unique(cells.files[cells.files >= 0]).size
-    facts = [f"partitions: {counts}", f"{files} file{'s' * (files != 1)}" if files else "in memory"]
+    facts = [
+        f"partitions: {sizes(array.pmdimensions, array.pmshape)}",
+        f"{files} file{'s' * (files != 1)}" if files else "in memory",
+    ]
     for count, what in ((int(cells.virtual.sum()), "virtual"), (int(cells.holes.sum()), "missing")):
         facts += [f"{count} {what}"] if count else []
     return ", ".join(facts)

@@ -26,6 +26,15 @@ def shortened(text: Any, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def sizes(dimensions: Iterable[str], shape: Iterable[int]) -> str:
+    """Return the sizes of dimensions in words.
+
+    >>> sizes(("time", "lat"), (12, 2)), sizes((), ())
+    ('12 time x 2 lat', '1')
+    """
+    return " x ".join(f"{n} {d}" for d, n in zip(dimensions, shape, strict=True)) or "1"
+
+
 def table(head: Iterable[Any], rows: Iterable[Iterable[Any]], caption: str) -> str:
     """Return an HTML table of escaped texts; ``caption``: its label for screen readers."""
     top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)

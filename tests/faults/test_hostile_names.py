@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.cli import _completing
+from aggarray.cli import _common
 from aggarray.scan.progress import Bar
 from tests.faults.hostile import ROOT, looked_at, unborne
 from tests.support.netcdf import cube, write
@@ -110,9 +110,9 @@ def test_bar_and_completion_are_escaped(tmp_path: Path, capsys: pytest.CaptureFi
     context = click.Context(click.Command("info"))
     context.params = {"source": (path,)}
     assert set(aa.open(path).names) >= {"$(reboot)", "`id`"}
-    found = _completing.variables_of(context, click.Argument(["v"]), "")
+    found = _common.variables_of(context, click.Argument(["v"]), "")
     assert found == ["tas", "tas_2m"]
-    assert set(_completing.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon=", "dim_0="}
+    assert set(_common.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon=", "dim_0="}
 
 
 def test_tracebacks_are_escaped(tmp_path: Path) -> None:
