@@ -69,6 +69,12 @@ def known(filters: Sequence[Filter]) -> bool:
     >>> known((Filter("shuffle", (4,)), Filter("deflate"))), known((Filter("secret"),)), known((Filter("shuffle", (0,)),))
     (True, False, False)
     """
+    return _known(tuple(filters))
+
+
+# Looking for a library costs more than reading a small chunk.
+@functools.lru_cache(maxsize=256)
+def _known(filters: tuple[Filter, ...]) -> bool:
     return all((codec := _codec(f.name)) is not None and codec.usable(f.parameters) for f in filters)
 
 

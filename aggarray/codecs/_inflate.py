@@ -7,40 +7,53 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.codecs.base import Parameters
+
 #: Largest number of bytes that deflate decodes from one.
 RATIO = 1032
 
 
-def inflate(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
-    """Return the decoded data of a stream, at most ``size`` bytes.
+class Inflate:
+    """Codec of deflated streams. Parameters, such as the level, are ignored.
 
     ``wrapper``: "zlib" or "gzip". The members of a gzip stream are joined. Bytes after a zlib stream are ignored, as by zlib.
-    Raises ValueError for damaged or longer data.
     """
-    fast = _library(wrapper)
-    # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
-    if fast is not None and size:
-        inflated = np.frombuffer(fast(data, size), np.uint8)
-        if wrapper == "zlib" or inflated.size == size:
-            return inflated
-    return stream(data, size, wrapper)
+
+    ratio = RATIO
+
+    def __init__(self, name: str, wrapper: str) -> None:
+        self.name, self._wrapper = name, wrapper
+
+    def usable(self, parameters: Parameters) -> bool:
+        """Return True: zlib is part of Python."""
+        return True
+
+    def grown(self, size: int, parameters: Parameters) -> None:
+        """Return None: the size depends on the data."""
+        return None
+
+    def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
+        """Inflate and verify the checksum of the stream. Raises ValueError for damaged or longer data."""
+        # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
+        if size and (fast := _library(self._wrapper)) is not None:
+            function, failure = fast
+            try:
+                inflated = np.frombuffer(function(data, size), np.uint8)
+            except failure as error:
+                raise ValueError(f"damaged or longer than {size} bytes") from error
+            if self._wrapper == "zlib" or inflated.size == size:
+                return inflated
+        return stream(data, size, self._wrapper)
 
 
 @functools.cache
-def _library(wrapper: str) -> Callable[[np.ndarray, int], Any] | None:
+def _library(wrapper: str) -> tuple[Callable[[np.ndarray, int], Any], type[Exception]] | None:
+    """Return the function of libdeflate and its error, None if it is not installed."""
     try:
         import deflate
     except ImportError:
         return None
-    function = getattr(deflate, f"{wrapper}_decompress")
-
-    def run(data: np.ndarray, size: int) -> Any:
-        try:
-            return function(data, size)
-        except deflate.DeflateError as error:
-            raise ValueError(f"damaged or longer than {size} bytes") from error
-
-    return run
+    return getattr(deflate, f"{wrapper}_decompress"), deflate.DeflateError
 
 
 @functools.cache
@@ -55,7 +68,7 @@ def _streaming() -> tuple[Callable[[int], Any], type[Exception], dict[str, int]]
 
 
 def stream(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
-    """Inflate as `inflate` does, by ISA-L or zlib, which report the end of a stream."""
+    """Inflate by ISA-L or zlib, which report the end of a stream."""
     make, failure, wrappers = _streaming()
     parts: list[bytes] = []
     left, room = data.tobytes(), size

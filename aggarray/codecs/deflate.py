@@ -1,31 +1,5 @@
-"""Deflate in a zlib stream (HDF5 filter 1, Zarr's zlib).
+"""Deflate in a zlib stream (HDF5 filter 1, Zarr's zlib)."""
 
-Parameters, such as the level, are ignored.
-"""
+from aggarray.codecs._inflate import Inflate
 
-import numpy as np
-
-from aggarray.codecs._inflate import RATIO, inflate
-from aggarray.codecs.base import Parameters
-
-
-class Deflate:
-    """Codec of zlib streams."""
-
-    name = "deflate"
-    ratio = RATIO
-
-    def usable(self, parameters: Parameters) -> bool:
-        """Return True: zlib is part of Python."""
-        return True
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
-
-    def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Inflate and verify the checksum of the stream."""
-        return inflate(data, size, "zlib")
-
-
-CODEC = Deflate()
+CODEC = Inflate("deflate", "zlib")

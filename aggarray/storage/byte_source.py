@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from aggarray.storage.descriptors import LocalSource, descriptors, open_local, read_whole
+from aggarray.storage.descriptors import shared_source as shared_source
 from aggarray.storage.ranges import Range
 from aggarray.storage.remote import RemoteSource, forget, is_remote
 from aggarray.storage.state import FileState, Versions
@@ -94,26 +95,6 @@ def open_source(path: str) -> ByteSource:
         with open_local(path) as source:
             held.adopt(source)
     return held.shared()
-
-
-@contextmanager
-def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSource]:
-    """Give a source for several reads; afterwards its state must be ``state``, unless that is None.
-
-    Raises MissingFileError, and FormatError for a file that has changed or cannot be read.
-    """
-    if is_remote(path):
-        remote = RemoteSource(path)
-        remote.check(state)
-        yield remote
-        remote.check(state)
-        return
-    source = descriptors.take(path, state)
-    try:
-        yield source
-        source.check(state)
-    finally:
-        descriptors.give_back(source)
 
 
 @contextmanager

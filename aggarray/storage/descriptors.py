@@ -1,10 +1,11 @@
-"""Open local files, and the bounded cache of their descriptors."""
+"""Open local files, the bounded cache of their descriptors, and states and shared sources of files wherever they lie."""
 
 import os
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.storage.ranges import Range, bytes_of, cut_span, merge_ranges
+from aggarray.storage.remote import RemoteSource, is_remote, status
 from aggarray.storage.state import FileState
 
 #: Largest gap in bytes between ranges that are read in one call.
@@ -245,9 +247,8 @@ def open_local(path: str) -> LocalSource:
     try:
         descriptor = os.open(path, _FLAGS)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError("no such file or folder", path=path, hint="check the path") from error
-    status = os.fstat(descriptor)
-    return LocalSource(path, descriptor, state_from(status))
+        raise missing_file(path) from error
+    return LocalSource(path, descriptor, state_from(os.fstat(descriptor)))
 
 
 def read_whole(path: str) -> memoryview | None:
@@ -264,9 +265,25 @@ def read_whole(path: str) -> memoryview | None:
         return source._read(0, source.size)
 
 
-def state_from(status: os.stat_result) -> FileState:
+def stat_file(path: str) -> FileState:
+    """Return the state of a file. MissingFileError if it does not exist, OSError if it cannot be inspected."""
+    if is_remote(path):
+        return status(path).state
+    try:
+        return state_from(os.stat(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        # promise: file-vanishes
+        raise missing_file(path) from error
+
+
+def state_from(found: os.stat_result) -> FileState:
     """Return the state of a file or folder from its status."""
-    return FileState(status.st_mtime_ns, status.st_size, status.st_ino, stat.S_ISDIR(status.st_mode))
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino, stat.S_ISDIR(found.st_mode))
+
+
+def missing_file(path: str) -> MissingFileError:
+    """Return the error of a path without a file."""
+    return MissingFileError("no such file or folder", path=path, hint="check the path")
 
 
 def _opened(path: str, flags: int) -> LocalSource:
@@ -285,12 +302,12 @@ def _opened(path: str, flags: int) -> LocalSource:
 def _state_of(path: str, opened: str | int) -> FileState:
     """Return the state of a regular file, by its path or descriptor. MissingFileError or FormatError."""
     try:
-        status = os.stat(opened)
+        found = os.stat(opened)
     except (OSError, ValueError) as error:
         raise _unopened(path, error) from error
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(found.st_mode):
         raise FormatError("not a file", path=path, hint="check the path")
-    return FileState(status.st_mtime_ns, status.st_size, status.st_ino)
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def _unopened(path: str, error: OSError | ValueError) -> AggarrayError:
@@ -311,3 +328,23 @@ def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 descriptors = Descriptors()
+
+
+@contextmanager
+def shared_source(path: str, state: FileState | None = None) -> Iterator[LocalSource | RemoteSource]:
+    """Give a source for several reads; afterwards its state must be ``state``, unless that is None.
+
+    Raises MissingFileError, and FormatError for a file that has changed or cannot be read.
+    """
+    if is_remote(path):
+        remote = RemoteSource(path)
+        remote.check(state)
+        yield remote
+        remote.check(state)
+        return
+    source = descriptors.take(path, state)
+    try:
+        yield source
+        source.check(state)
+    finally:
+        descriptors.give_back(source)

@@ -7,7 +7,8 @@ from typing import Any
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.storage import remote
-from aggarray.storage.descriptors import state_from
+from aggarray.storage.descriptors import missing_file
+from aggarray.storage.descriptors import stat_file as stat_file
 from aggarray.storage.state import FileState
 
 _SECOND = 10**9
@@ -21,11 +22,7 @@ def missing(path: str) -> Iterator[None]:
     except MissingFileError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _missing(path) from error
-
-
-def _missing(path: str) -> MissingFileError:
-    return MissingFileError("no such file or folder", path=path, hint="check the path")
+        raise missing_file(path) from error
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -36,17 +33,6 @@ def absolute(path: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(path)
     return text if remote.is_remote(text) else os.path.abspath(text)
-
-
-def stat_file(path: str) -> FileState:
-    """Return the state of a file. MissingFileError if it does not exist, OSError if it cannot be inspected."""
-    if remote.is_remote(path):
-        return remote.status(path).state
-    try:
-        return state_from(os.stat(path))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        # promise: file-vanishes
-        raise _missing(path) from error
 
 
 def same_time(path: str, now: int, then: int) -> bool:

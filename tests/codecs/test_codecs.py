@@ -407,6 +407,7 @@ def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
 def forget_codecs() -> None:
     codecs._foreign_codecs.cache_clear()
     codecs._steps.cache_clear()
+    codecs._known.cache_clear()
 
 
 def test_other_packages_may_register(monkeypatch: pytest.MonkeyPatch) -> None:

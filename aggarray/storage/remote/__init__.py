@@ -6,7 +6,14 @@ system, `requests` fetches many byte ranges concurrently, `objects` keeps states
 """
 
 from aggarray.storage.remote.conditional import changed
-from aggarray.storage.remote.credentials import RemoteAccess, StorageOptions, current_access, in_threads, with_access
+from aggarray.storage.remote.credentials import (
+    RemoteAccess,
+    StorageOptions,
+    access_in_force,
+    current_access,
+    in_threads,
+    with_access,
+)
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
 from aggarray.storage.remote.objects import READY, ObjectFile, ObjectState, forget, open_object, prefetch_states, status
 from aggarray.storage.remote.reader import RemoteSource, read_pieces
@@ -21,6 +28,7 @@ __all__ = [
     "RemoteAccess",
     "RemoteSource",
     "StorageOptions",
+    "access_in_force",
     "below",
     "canonical",
     "carrier",

@@ -84,22 +84,23 @@ class RemoteAccess:
 
 
 _ANYTHING = RemoteAccess(StorageOptions())
-_reach: contextvars.ContextVar[RemoteAccess] = contextvars.ContextVar("aggarray_reach", default=_ANYTHING)
+#: The access of this thread, see `with_access`.
+access_in_force: contextvars.ContextVar[RemoteAccess] = contextvars.ContextVar("aggarray_reach", default=_ANYTHING)
 
 
 def current_access() -> RemoteAccess:
     """Return the access in force."""
-    return _reach.get()
+    return access_in_force.get()
 
 
 @contextmanager
 def with_access(reach: RemoteAccess) -> Iterator[None]:
     """Put an access in force for the length of a block."""
-    token = _reach.set(reach)
+    token = access_in_force.set(reach)
     try:
         yield
     finally:
-        _reach.reset(token)
+        access_in_force.reset(token)
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:

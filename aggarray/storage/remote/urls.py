@@ -8,6 +8,7 @@ import os
 import posixpath
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from aggarray.errors import FormatError
@@ -21,6 +22,8 @@ _WEB = ("http", "https")
 _SAFE = "/!$&'()*+,;=:@~-._"
 
 
+# Each read inspects the same paths several times.
+@lru_cache(maxsize=4096)
 def is_remote(path: str) -> bool:
     """Return whether a path, in canonical form, is an address.
 
