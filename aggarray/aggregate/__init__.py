@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, identity_of, make_candidate, uri_of
+from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, identity_of, uri_of
 from aggarray.aggregate.data_versions import by_version
 from aggarray.aggregate.differences import refusal, refusals_between
 from aggarray.aggregate.group import Joinable, JoinObserver, split
 from aggarray.aggregate.join import join
 from aggarray.aggregate.new_dimension import check_names, with_dimension
-from aggarray.aggregate.ragged import by_ragged_signature, join_ragged, ragged_candidate, without_duplicates
+from aggarray.aggregate.ragged import by_ragged_signature, describe_ragged, join_ragged, without_duplicates
 from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.arrays import MasterArray
@@ -25,6 +25,7 @@ from aggarray.errors import AggarrayError, UnitsError
 
 __all__ = ["Joined", "aggregate"]
 
+_DEFAULT = Rules()
 #: An array with its sort key: its first file and its position in the input.
 Result = tuple[tuple[str, int], MasterArray]
 
@@ -65,37 +66,17 @@ def _without_collection() -> Iterator[None]:
 def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     if rules.new_dimension is not None:
         arrays = with_dimension(arrays, rules.new_dimension)
-    check_names(arrays, rules)
+    if rules != _DEFAULT:
+        check_names(arrays, rules)
     ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
-    outcome, facets = _JoinResult(rules), rules.facets
-    cache = CandidateCache()
+    outcome = _JoinResult(rules)
     by_identity: dict[str, list[Candidate]] = defaultdict(list)
-    rows: dict[str, list[Candidate]] = defaultdict(list)
     for number, (array, rank) in enumerate(ranked):
-        try:
-            if isinstance(array, RaggedMasterArray):
-                rows[identity_of(array)].append(ragged_candidate(array, number, facets))
-                continue
-            member = make_candidate(array, number, facets, cache)
-        except AggarrayError as error:  # an unreadable coordinate concerns one array only
-            outcome.unreadable(array, number, str(error))
-            continue
-        member.rank = rank
-        by_identity[identity_of(array)].append(member)
-    for members in by_identity.values():
-        groups = _by_signature(members)
-        outcome.refusals += refusals_between(groups)
-        for group in groups:
-            outcome.join_group(_without_idle_axes(group))
-    for members in rows.values():
-        groups = by_ragged_signature(members, rules)
-        outcome.refusals += refusals_between(groups)
-        for group in groups:
-            outcome.join_rows(group)
-    outcome.refusals += [
-        _ragged_refusal(members[0], by_identity[key][0]) for key, members in rows.items() if key in by_identity
-    ]
-    outcome.refusals += _name_refusals({key: [*by_identity[key], *rows[key]] for key in dict.fromkeys([*by_identity, *rows])})
+        by_identity[identity_of(array)].append(Candidate(array, uri_of(array), number, rank=rank))
+    for identity, members in by_identity.items():
+        by_identity[identity] = outcome.join_identity(members)
+    if len(by_identity) > 1:
+        outcome.refusals += _name_refusals(by_identity)
     outcome.results.sort(key=lambda r: r[0])
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
@@ -125,16 +106,41 @@ class _JoinResult:
     """Collects joined arrays, refusals and duplicates."""
 
     def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+        self.rules, self._cache = rules, CandidateCache()
         self.results: list[Result] = []
         self.refusals: list[Refusal] = []
         self.duplicates: list[Duplicate] = []
 
-    def unreadable(self, array: MasterArray, number: int, reason: str) -> None:
-        """Add an array that cannot be examined, without joining it."""
-        uri = uri_of(array)
-        self.results.append(((uri, number), array))
-        self.refusals.append(Refusal((array.name or "",), (uri,) if uri else (), "unreadable", reason))
+    def join_identity(self, members: list[Candidate]) -> list[Candidate]:
+        """Join the arrays of one identity; return those that can be examined."""
+        if len(members) == 1 and _stays_as_is(members[0].array, self.rules):
+            self.results.append(((members[0].uri, members[0].number), members[0].array))
+            return members
+        facets, others, rows = self.rules.facets, list[Candidate](), list[Candidate]()
+        for member in members:
+            try:
+                if isinstance(member.array, RaggedMasterArray):
+                    describe_ragged(member, facets)
+                    rows.append(member)
+                else:
+                    describe(member, facets, self._cache)
+                    others.append(member)
+            except AggarrayError as error:  # an unreadable coordinate concerns one array only
+                self.results.append(((member.uri, member.number), member.array))
+                files = (member.uri,) if member.uri else ()
+                self.refusals.append(Refusal((member.array.name or "",), files, "unreadable", str(error)))
+        for groups, join_members in (
+            (_by_signature(others), self.join_group),
+            (by_ragged_signature(rows, self.rules), self.join_rows),
+        ):
+            self.refusals += refusals_between(groups)
+            for group in groups:
+                join_members(group)
+        if rows and others:
+            (along,), spans = rows[0].array.dimensions, ", ".join(others[0].array.dimensions) or "no dimension"
+            reason = f"ragged along {along} and not ragged along {spans}: only ragged arrays join ragged arrays"
+            self.refuse(rows[0], others[0], "ragged", reason)
+        return [*others, *rows]
 
     def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str) -> None:
         """Add the reason why an array stays separate."""
@@ -146,7 +152,7 @@ class _JoinResult:
 
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
-        for joinable in split(group, self.rules, JoinObserver(self.refuse, self.repeated)):
+        for joinable in split(_without_idle_axes(group), self.rules, JoinObserver(self.refuse, self.repeated)):
             first, sort_key = (
                 joinable.candidates[0],
                 min((candidate.uri, candidate.number) for candidate in joinable.candidates),
@@ -177,6 +183,13 @@ class _JoinResult:
             self.results += [((candidate.uri, candidate.number), candidate.array) for candidate in group]
             for candidate in group[1:] or group:
                 self.refuse(candidate, group[0], "join", str(error))
+
+
+def _stays_as_is(array: MasterArray, rules: Rules) -> bool:
+    """Return whether the only array of an identity needs no examination: no conversion, and no coordinate to be read."""
+    if rules.units or rules.directions or rules.new_dimension is not None or isinstance(array, RaggedMasterArray):
+        return False
+    return all(c._known is not None or len(c._matrix.dimensions) > 1 for c in array.coords.values())
 
 
 def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
@@ -213,30 +226,16 @@ def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
     return list(groups.values())
 
 
-def _ragged_refusal(rows: Candidate, other: Candidate) -> Refusal:
-    """Explain why a ragged array is not joined with one that is not ragged."""
-    (along,), spans = rows.array.dimensions, ", ".join(other.array.dimensions) or "no dimension"
-    return refusal(
-        rows, other, "ragged", f"ragged along {along} and not ragged along {spans}: only ragged arrays join ragged arrays"
-    )
-
-
 def _name_refusals(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
     """Explain why arrays of one name but different identities are separate."""
-
-    def file(member: Candidate) -> tuple[str, int]:
-        return member.uri, member.number
-
-    firsts: dict[tuple[str, str], Candidate] = {}
-    for identity, members in by_identity.items():
-        for member in members:
-            first = firsts.setdefault((member.array.name or "", identity), member)
-            firsts[member.array.name or "", identity] = min(first, member, key=file)
+    named = [(member, identity) for identity, members in by_identity.items() for member in members]
+    firsts: dict[str, dict[str, Candidate]] = defaultdict(dict)
     refusals: list[Refusal] = []
-    relatives: dict[str, tuple[str, Candidate]] = {}
-    for (name, identity), member in sorted(firsts.items(), key=lambda item: file(item[1])):
-        known_identity, relative = relatives.setdefault(name, (identity, member))
-        if known_identity != identity:
-            text = f"identity (standard_name, else long_name, else name) differs: {known_identity!r} and {identity!r}"
+    for member, identity in sorted(named, key=lambda item: (item[0].uri, item[0].number)):
+        of_name = firsts[member.array.name or ""]
+        if of_name and identity not in of_name:
+            first, relative = next(iter(of_name.items()))
+            text = f"identity (standard_name, else long_name, else name) differs: {first!r} and {identity!r}"
             refusals.append(refusal(member, relative, "identity", text))
+        of_name.setdefault(identity, member)
     return refusals

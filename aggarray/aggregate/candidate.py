@@ -186,26 +186,26 @@ class CandidateCache:
     runs: Runs = field(default_factory=dict)
 
 
-def make_candidate(array: MasterArray, number: int, separate_by: Sequence[str], cache: CandidateCache) -> Candidate:
-    """Return the candidate of an array.
+def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateCache) -> None:
+    """Set identities, bounds, axes and signature of a candidate; ``cache``: shared by the arrays of one aggregation.
 
-    ``number``: its position in the input; ``cache``: a cache, shared by the arrays of one aggregation.
     Raises FormatError for a coordinate that cannot be read.
     """
+    array = candidate.array
     key = _description_key(array)
     description = cache.descriptions.get(key)
     if description is None:
-        bounds = bounds_of(array)
-        bounds_names = set(bounds.values())
-        identities = {n: basename(n) if n in bounds_names else coordinate_identity(c) for n, c in array.coords.items()}
+        coords = array.coords
+        bounds = {name: own for name, one in coords.items() for own in bounds_names(one) if own in coords}
+        names = set(bounds.values())
+        identities = {n: basename(n) if n in names else coordinate_identity(c) for n, c in coords.items()}
     else:
         identities, bounds = description.identities, description.bounds
-    result = Candidate(array, uri_of(array), number, identities, bounds)
-    _find_axes(result, cache.runs)
+    candidate.identities, candidate.bounds = identities, bounds
+    _find_axes(candidate, cache.runs)
     if description is None:
-        description = cache.descriptions[key] = Description(identities, bounds, _signature(result))
-    result.signature = {**facets_in(array, separate_by), **description.signature}
-    return result
+        description = cache.descriptions[key] = Description(identities, bounds, _signature(candidate))
+    candidate.signature = {**facets_in(array, separate_by), **description.signature}
 
 
 def _description_key(array: MasterArray) -> tuple[Any, ...]:
@@ -319,11 +319,6 @@ def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
 def plain_attribute(value: Any) -> str:
     """Return an attribute as text; equal attributes give equal texts."""
     return " ".join(value.split()) if isinstance(value, str) else repr(items_of(value).tolist())
-
-
-def bounds_of(array: MasterArray) -> dict[str, str]:
-    """Return the name of the bounds of each coordinate that has them here."""
-    return {name: bounds for name, one in array.coords.items() for bounds in bounds_names(one) if bounds in array.coords}
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:

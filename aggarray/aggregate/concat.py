@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, describe_units, make_candidate, quantity_of
+from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, describe_units, quantity_of, uri_of
 from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orientation import oriented, unmatched_names
@@ -40,7 +40,9 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     cache, masters = CandidateCache(), [require_array(array) for array in arrays]
     if any(isinstance(array, RaggedMasterArray) for array in masters):
         return concat_ragged(masters, dimension)
-    candidates = [make_candidate(array, number, (), cache) for number, array in enumerate(masters)]
+    candidates = [Candidate(array, uri_of(array), number) for number, array in enumerate(masters)]
+    for candidate in candidates:
+        describe(candidate, (), cache)
     if not candidates:
         raise AggregationError("no arrays to join", hint="give at least one")
     first = candidates[0]

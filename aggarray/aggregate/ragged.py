@@ -7,6 +7,7 @@ of later files are shifted; samples are not read.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -30,17 +31,16 @@ from aggarray.errors import AggregationError
 from aggarray.formats.base import basename
 
 
-def ragged_candidate(array: RaggedMasterArray, number: int, facets: Sequence[str]) -> Candidate:
-    """Return the candidate of a ragged array.
+def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:
+    """Set the signature of the candidate of a ragged array.
 
     Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked on first use.
     """
+    array: Any = candidate.array
     geometry = array._instances
     if all(part.known for part in geometry.parts):
         geometry.rows(array._access)
-    candidate = Candidate(array, uri_of(array), number)
     candidate.signature = {**facets_in(array, facets), **_signature(array)}
-    return candidate
 
 
 def _signature(array: RaggedMasterArray) -> Signature:
@@ -118,7 +118,8 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
                 f"array {number} ({array.name or 'nameless'}): a ragged array is joined along its instances "
                 f"({array.dimensions[0]!r}), not along {dimension!r}"
             )
-        candidates.append(ragged_candidate(array, number, ()))
+        candidates.append(Candidate(array, uri_of(array), number))
+        describe_ragged(candidates[-1], ())
     for other in candidates[1:]:
         if other.signature != candidates[0].signature:
             raise AggregationError(f"array 0 and array {other.number}: {describe_difference(candidates[0], other)[1]}")
