@@ -12,7 +12,7 @@ from aggarray.arrays.ragged import ragged
 from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.formats.base import SIZES, Structure, Variable, basename, words
 from aggarray.formats.templates import text_attribute
-from aggarray.scan.roles import Sampling, samplings_of
+from aggarray.scan.roles import Sampling
 
 #: Limit of the number of instances that a damaged file declares, until its rows are checked.
 _HIGHEST = 1 << 62
@@ -32,13 +32,15 @@ class ArrayFactory(Protocol):
         """Return the array of a variable."""
 
 
-def with_rows(structure: Structure, arrays: Sequence[MasterArray], array: ArrayFactory) -> list[MasterArray]:
+def with_rows(
+    structure: Structure, samplings: Sequence[Sampling], arrays: Sequence[MasterArray], array: ArrayFactory
+) -> list[MasterArray]:
     """Return the data variables of a file, with ragged ones along samples.
 
     Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
     indices of the sampling, are no longer data variables.
     """
-    results, samplings = list(arrays), samplings_of(structure)
+    results = list(arrays)
     structural = {name for sampling in samplings for name in (sampling.counts, sampling.index) if name is not None}
     for sampling in samplings:
         results = _FileSamplings(structure, sampling, structural, array).applied(results)

@@ -4,16 +4,17 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggarray.aggregate.bounds import in_units_of
 from aggarray.aggregate.sampling import with_rows
 from aggarray.arrays import MasterArray
+from aggarray.arrays.values import KnownValues
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
 from aggarray.cf.units import normal_calendar, temperature_of
 from aggarray.cf.units.temperature import DIFFERENCE
@@ -23,9 +24,8 @@ from aggarray.formats.flattened import flat_name
 from aggarray.formats.templates import is_decreasing, template_of, text_attribute
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
-from aggarray.partition.signatures import FileSignature
 from aggarray.scan.comparison import own_number
-from aggarray.scan.roles import Roles, VariableNames, roles_of
+from aggarray.scan.roles import Roles, VariableNames, roles_of, samplings_of
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(
@@ -67,47 +67,70 @@ def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray
             skipped.append((name, str(error)))
             return None
 
-    if rows:
-        arrays = with_rows(structure, arrays, usable)
+    samplings = samplings_of(structure) if rows else ()
+    if samplings:
+        arrays = with_rows(structure, samplings, arrays, usable)
     return arrays, list(dict.fromkeys(skipped))
-
-
-@dataclass(slots=True)
-class _VariableGroup:
-    """Roles and arrays that files with an assumed signature share.
-
-    ``arrays``: by name, with the variable that each was made of and the other values it depends on.
-    """
-
-    roles: Roles | None = None
-    arrays: dict[str, tuple[Variable, object, MasterArray]] = field(default_factory=dict)
-
-
-@lru_cache(maxsize=64)
-def _kind(assumed: FileSignature) -> _VariableGroup:
-    return _VariableGroup()
 
 
 def _roles(file: "_FileVariables") -> Roles:
     """Return the roles of the variables of a file, cached for equal files."""
-    if file.kind is not None:
-        if file.kind.roles is None:
-            file.kind.roles = roles_of(file.names)
-        return file.kind.roles
-    variables = file.structure.variables
-    if any(type(v.attrs) is not FrozenDict for v in variables):
-        return roles_of(file.names)
-    variable_key = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in variables)
-    cached = _shared_roles(variable_key, tuple(words(file.structure.attrs.get("coordinates"))))
+    structure = file.structure
+    key: object = structure.assumed
+    if key is None:
+        if any(type(v.attrs) is not FrozenDict for v in structure.variables):
+            return roles_of(file.names)
+        variables = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in structure.variables)
+        key = variables, tuple(words(structure.attrs.get("coordinates")))
+    cached = _shared_roles(key)
     if not cached:
         cached.append(roles_of(file.names))
     return cached[0]
 
 
 @lru_cache(maxsize=64)
-def _shared_roles(variables: tuple[Any, ...], stated: tuple[str, ...]) -> list[Roles]:
-    """Return the list that holds the roles of files with these variables."""
+def _shared_roles(key: object) -> list[Roles]:
+    """Return the list that holds the roles of files with equal keys."""
     return []
+
+
+class _Description(NamedTuple):
+    """What the arrays of equal variables share.
+
+    ``parent``: units, calendar and temperature kind of the coordinate whose bounds a variable is, which the bounds share (CF
+    7.1), its dtype without a meaning; ``trivial``: values are as stored.
+    """
+
+    template: Template
+    parent: Step | None
+    attrs: FrozenDict[Any]
+    fill_value: Any
+    trivial: bool
+
+
+@lru_cache(maxsize=1024)
+def _shared_description(key: object) -> list[_Description]:
+    """Return the list that holds the description of variables with equal keys."""
+    return []
+
+
+def _describe(variable: Variable, structure: Structure, directions: Sequence[bool], parent: Variable | None) -> _Description:
+    template, quantity = template_of(variable, structure, directions), None
+    if parent is not None:
+        units = text_attribute(parent.attrs.get("units"))
+        calendar = normal_calendar(units, text_attribute(parent.attrs.get("calendar")))
+        quantity = Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, parent.attrs))
+        units = template.units if template.units is not None else units
+        calendar = normal_calendar(units, text_attribute(variable.attrs.get("calendar")) or calendar)
+        kind = quantity.temperature if template.temperature is None else template.temperature
+        template = replace(template, units=units, calendar=calendar, temperature=kind)
+    encoding, kind = template.encoding, template.temperature
+    attrs = {k: v for k, v in variable.attrs.items() if k not in PARAMETERS}
+    stated = kind == temperature_of(template.units, attrs) and (kind != DIFFERENCE or "units_metadata" in attrs)
+    if kind is not None and not stated:
+        attrs["units_metadata"] = f"temperature: {kind}"  # other attributes imply it (CF 3.1.2)
+    fill = fill_for(encoding.dtype, encoding.fill_value)
+    return _Description(template, quantity, intern_value(attrs), fill, encoding.trivial)
 
 
 class _FileVariables:
@@ -115,7 +138,6 @@ class _FileVariables:
 
     def __init__(self, structure: Structure) -> None:
         self.structure, self.names = structure, VariableNames(structure)
-        self.kind = None if structure.assumed is None else _kind(structure.assumed)
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         # The scanned state of the file, by which reads detect changes.
@@ -127,8 +149,7 @@ class _FileVariables:
     def array(self, name: str) -> MasterArray:
         """Return a variable as an array of one partition. Bounds without units take those of their coordinate (CF 7.1)."""
         if name not in self._arrays:
-            variable, kind = self.variables[name], self.kind
-            self._arrays[name] = self._array(variable) if kind is None else self._copy_for_group(variable, kind)
+            self._arrays[name] = self._array(self.variables[name])
         return self._arrays[name]
 
     def flat(self, name: str) -> MasterArray:
@@ -140,46 +161,35 @@ class _FileVariables:
         template = made._matrix.references.templates[0]
         return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
 
-    def _copy_for_group(self, variable: Variable, kind: _VariableGroup) -> MasterArray:
-        """Return a variable as an array, reusing that of an equal file. Only the location differs then."""
-        name, assumed = variable.name, self.structure.assumed
-        own = assumed is not None and not assumed.along.isdisjoint(variable.dimensions)
-        parent = self.variables.get(self._parents.get(name, ""))
-        units = None if parent is None else _quantity(parent)
-        key = tuple(self._directions(variable)) if own else None, units, name.rpartition("/")[0] or None
-        cached = kind.arrays.get(name)
-        if cached is None or cached[0] is not variable or cached[1] != key:
-            array = self._array(variable)
-            if key[2] is None and (assumed is None or name not in assumed.read):
-                kind.arrays[name] = (variable, key, array)
-            return array
-        array = cached[2]
-        matrix = single(array._matrix.references.templates[0], self.structure.uri, name, self._stamps, self._seen)
-        return replace(array, _matrix=matrix, file_attrs=self._attrs)
-
     def _array(self, variable: Variable, directions: Sequence[bool] | None = None) -> MasterArray:
-        parent = self.variables.get(self._parents.get(variable.name, ""))
-        template = template_of(variable, self.structure, self._directions(variable) if directions is None else directions)
-        quantity = None if parent is None else _quantity(parent)
-        if quantity is not None:
-            units = template.units if template.units is not None else quantity.units
-            calendar = text_attribute(variable.attrs.get("calendar")) or quantity.calendar
-            kind = quantity.temperature if template.temperature is None else template.temperature
-            template = replace(template, units=units, calendar=normal_calendar(units, calendar), temperature=kind)
-        decoding = template.encoding
-        made = MasterArray(
-            variable.name,
-            decoding.dtype,
-            template.units,
-            template.calendar,
-            fill_for(decoding.dtype, decoding.fill_value),
-            single(template, self.structure.uri, variable.name, self._stamps, self._seen),
-            _described(variable.attrs, template),
-            self._file_attrs(variable),
-            {},
-            None if variable.values is None else _decoded(template, variable.values),
+        name, structure, values = variable.name, self.structure, variable.values
+        template, parent, attrs, fill, trivial = self._description(
+            variable, self._directions(variable) if directions is None else directions
         )
-        return made if quantity is None or quantity.units is None else in_units_of(made, quantity, self._parents[variable.name])
+        known: KnownValues | None = None
+        if values is not None:
+            values, mask = (values, None) if trivial else template.encoding.decode(values)
+            values = values if mask is None else np.where(mask, np.asarray(fill, values.dtype), values)
+            if values.flags.writeable:
+                values = values.view()
+                values.flags.writeable = False
+            known = values, mask
+        matrix = single(template, structure.uri, name, self._stamps, self._seen)
+        parameters = template.encoding.dtype, template.units, template.calendar, fill
+        made = MasterArray(name, *parameters, matrix, attrs, self._file_attrs(variable), {}, known)
+        return made if parent is None or parent.units is None else in_units_of(made, parent, self._parents[name])
+
+    def _description(self, variable: Variable, directions: Sequence[bool]) -> _Description:
+        """Return the description of a variable, cached where files share its attributes."""
+        v, structure, parent = variable, self.structure, self.variables.get(self._parents.get(variable.name, ""))
+        if type(v.attrs) is not FrozenDict or (parent is not None and type(parent.attrs) is not FrozenDict):
+            return _describe(v, structure, directions, parent)
+        owners = Immutable(v.attrs), None if parent is None else Immutable(parent.attrs)
+        stored = v.name, v.dtype, v.shape, v.dimensions, tuple(directions)
+        cached = _shared_description((owners, stored, structure.format, structure.assumed))
+        if not cached:
+            cached.append(_describe(v, structure, directions, parent))
+        return cached[0]
 
     def _file_attrs(self, variable: Variable) -> Attributes:
         group = variable.name.rpartition("/")[0]
@@ -203,46 +213,3 @@ class _FileVariables:
         if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
             forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
         return forward
-
-
-def _decoded(template: Template, stored: np.ndarray) -> Any:
-    """Return values and mask of a scanned coordinate, missing values filled."""
-    values, mask = (stored, None) if template.encoding.trivial else template.encoding.decode(stored)
-    if mask is not None:
-        values = np.where(mask, np.asarray(fill_for(values.dtype, template.encoding.fill_value), values.dtype), values)
-    if values.flags.writeable:
-        values = values.view()
-        values.flags.writeable = False
-    return values, mask
-
-
-def _quantity(coordinate: Variable) -> Step:
-    """Return units, calendar and temperature kind of a coordinate. Its bounds share them (CF 7.1). The dtype has no meaning."""
-    units = text_attribute(coordinate.attrs.get("units"))
-    calendar = normal_calendar(units, text_attribute(coordinate.attrs.get("calendar")))
-    return Step(units, calendar, np.dtype("f8"), temperature=temperature_of(units, coordinate.attrs))
-
-
-def _described(attrs: Attributes, template: Template) -> FrozenDict[Any]:
-    """Return the attributes of an array, with the kind of a temperature.
-
-    It is added where other attributes imply it (CF 3.1.2).
-    """
-    described, kind = _descriptions(attrs), template.temperature
-    if kind is None or (
-        kind == temperature_of(template.units, described) and (kind != DIFFERENCE or "units_metadata" in described)
-    ):
-        return described
-    return intern_value({**described, "units_metadata": f"temperature: {template.temperature}"})
-
-
-def _descriptions(attrs: Attributes) -> FrozenDict[Any]:
-    """Return the attributes without the parameters."""
-    if type(attrs) is FrozenDict:
-        return _descriptions_of_shared(Immutable(attrs))
-    return intern_value({k: v for k, v in attrs.items() if k not in PARAMETERS})
-
-
-@lru_cache(maxsize=1024)
-def _descriptions_of_shared(attrs: Immutable[FrozenDict[Any]]) -> FrozenDict[Any]:
-    return intern_value({k: v for k, v in attrs.item.items() if k not in PARAMETERS})

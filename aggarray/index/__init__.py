@@ -55,6 +55,7 @@ class _Ours:
     """Indexes that `save` wrote, in any convention."""
 
     name = GROUP
+    marks: Sequence[str] = ()
 
     def recognises(self, structure: Structure) -> bool:
         """Return whether a file has the group of an index of aggarray."""

@@ -14,8 +14,10 @@ from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
-from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse
-from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, Data, is_invalid, refuse
+from aggarray.formats.hdf5.metadata.groups import links_of
+from aggarray.formats.hdf5.metadata.headers import header_at
+from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.remote import is_remote
@@ -84,16 +86,14 @@ def holds_group(path: str, name: str) -> bool:
         # A device has no size and may have no end: reading it could block.
         if not source.size or not FORMAT.recognises(path, source.pread(len(_SIGNATURE), 0)):
             return False
-    try:
-        file = H5File(path)
-    except UNREADABLE as error:
-        if is_invalid(error) and not is_remote(path) and isolated.can_isolate():
-            return bool(isolated.call_isolated(path, "holds", None, name))
-        return True  # opening the file decides
-    try:
-        return file.holds(name)
-    finally:
-        file.close()
+        try:
+            data = Data(source)
+            links = links_of(data, header_at(data, root_address(data)))
+        except UNREADABLE as error:
+            if is_invalid(error) and not is_remote(path) and isolated.can_isolate():
+                return bool(isolated.call_isolated(path, "holds", None, name))
+            return True  # opening the file decides
+    return any(link.name == name.encode() for link in links)
 
 
 FORMAT = _HDF5()

@@ -16,7 +16,7 @@ _ATTRIBUTES = ("aggregated_data", "aggregated_dimensions")
 class _CF113:
     """The convention CF-1.13."""
 
-    name = "CF-1.13"
+    name, marks = "CF-1.13", _ATTRIBUTES
 
     def recognises(self, structure: Structure) -> bool:
         """Return whether a file has aggregation variables, all of CF-1.13."""

@@ -44,7 +44,7 @@ _MAX_NUMBER = 2**62
 class _CFA04:
     """The convention CFA-0.4."""
 
-    name = "CFA-0.4"
+    name, marks = "CFA-0.4", (*_ARRAYS, "cf_role")
 
     def recognises(self, structure: Structure) -> bool:
         """Return whether a file has variables whose partitions are JSON."""

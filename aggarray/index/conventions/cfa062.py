@@ -14,7 +14,7 @@ from aggarray.index.uris import NOWHERE, PathMap
 class _CFA062:
     """The convention CFA-0.6.2."""
 
-    name = "CFA-0.6.2"
+    name, marks = "CFA-0.6.2", ("aggregated_data",)
 
     def recognises(self, structure: Structure) -> bool:
         """Return whether a file has aggregation variables of this convention."""

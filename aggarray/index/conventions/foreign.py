@@ -44,9 +44,10 @@ class ForeignArrays:
 
 @runtime_checkable
 class Convention(Protocol):
-    """A convention for aggregation files, one per module of this folder."""
+    """A convention for aggregation files, one per module of this folder; ``marks``: attributes, one of which its files have."""
 
     name: str
+    marks: Sequence[str]
 
     def recognises(self, structure: Structure) -> bool:
         """Return whether a file uses this convention."""
@@ -75,7 +76,15 @@ def conventions() -> tuple[Convention, ...]:
 
 def convention_of(structure: Structure) -> Convention | None:
     """Return the convention of an aggregation file, None for plain data."""
+    marks = _marks()
+    if all(marks.isdisjoint(v.attrs) for v in structure.variables):
+        return None
     return next((c for c in conventions() if c.recognises(structure)), None)
+
+
+@functools.cache
+def _marks() -> frozenset[str]:
+    return frozenset(mark for convention in conventions() for mark in convention.marks)
 
 
 def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:

@@ -10,7 +10,6 @@ from typing import TypeVar
 from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
-from aggarray.formats.hdf5.metadata.groups import links_of
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
 from aggarray.formats.hdf5.metadata.links import Links
@@ -46,10 +45,6 @@ class H5File:
         except BaseException:
             self.close()
             raise
-
-    def holds(self, name: str) -> bool:
-        """Return whether the root group has a link of a name."""
-        return any(link.name == name.encode() for link in links_of(self.data, self.root))
 
     def has(self, path: str) -> bool:
         """Return whether a path exists, perhaps under its stored name for a variable that is not a coordinate."""

@@ -137,7 +137,8 @@ def _walk(walk: _Walk, address: int, header: Header, prefix: str) -> None:
     """Collect the datasets of a group, then the contents of its child groups, as netCDF-C does."""
     walk.visited.add(address)
     attributes = walk.groups[prefix] = attributes_at(walk.data, header)
-    walk.skipped += skipped_attributes(prefix[:-1], attributes)
+    if attributes.left:
+        walk.skipped += skipped_attributes(prefix[:-1], attributes)
     children = []
     for link in walk.links.of(address, header):
         try:
