@@ -1,7 +1,7 @@
 """Base classes of maps: which process holds which elements of a dimension.
 
 A `Map` answers for arrays of indices at a time. A distribution type is one module of this folder that defines a class derived
-from `MapType` under the name ``MAP``; `registry` finds it. The class also reads the dimension dictionaries of its type: it
+from `MapType` under the name ``MAP``; `dim_data` finds it. The class also reads the dimension dictionaries of its type: it
 parses each one into a `Part`, yields the conflicts between the parts of all processes, and builds a map from parts.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.fields import NEWEST, DimDictReader, as_integer, short_repr
+from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integer, short_repr
 from aggarray.memory.selection import Range
 
 
@@ -28,10 +28,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What one process exports about a dimension: the common keys, checked.
-
-    Each distribution type adds keys of its own.
-    """
+    """What one process exports about a dimension; each type adds keys."""
 
     size: int
     nprocs: int
@@ -52,10 +49,7 @@ class Part:
         return {}
 
     def rank_variables(self) -> dict[str, Any]:
-        """Return the values in which processes of one rank may differ.
-
-        A map still has one value for all of these processes.
-        """
+        """Return other values, of which a map has only one for each rank."""
         return {}
 
 
@@ -70,6 +64,7 @@ class Map(ABC):
     letter: ClassVar[str] = ""
     size: int
     nprocs: int
+    periodic: bool
 
     @property
     def dist_type(self) -> str:
@@ -82,10 +77,7 @@ class Map(ABC):
 
     @abstractmethod
     def num_owned(self, rank: int) -> int:
-        """Return the number of elements a process owns.
-
-        Communication padding does not count.
-        """
+        """Return the number of elements a process owns."""
 
     @abstractmethod
     def owner(self, g: Any) -> Any:
@@ -121,7 +113,7 @@ class Map(ABC):
 
     @abstractmethod
     def _arguments(self) -> tuple[Any, ...]:
-        """Return the arguments from which `_again` rebuilds the map."""
+        """Return the arguments of the constructor that make an equal map."""
 
     @abstractmethod
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
@@ -147,17 +139,11 @@ class Map(ABC):
         return slice(0, self.extent(rank))
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return for each element of a process whether it is the owner.
-
-        Padding is included.
-        """
+        """Return for each element of a buffer whether the process is its owner."""
         return np.asarray(self.owner(self.indices(rank)) == rank)
 
     def owned(self, rank: int) -> np.ndarray:
-        """Return the global indices that a process owns.
-
-        These are those of its buffer without communication padding.
-        """
+        """Return the global indices of a process without communication padding."""
         return self.indices(rank)[self.owned_slice(rank)]
 
     def holders(self, g: Any) -> Any:
@@ -183,11 +169,7 @@ class Map(ABC):
         return indices
 
     def _check_rank(self, rank: Any) -> int:
-        """Return a rank; ProtocolError if it is out of range."""
-        number = as_integer(rank)
-        if number is None or not 0 <= number < self.nprocs:
-            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
-        return number
+        return check_rank(rank, self.nprocs)
 
     def _check_positions(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return ranks and local positions, checked and broadcast to one shape.
@@ -216,6 +198,12 @@ class Map(ABC):
             "proc_grid_rank": int(rank),
         }
 
+    def _periodic_key(self, version: str) -> dict[str, Any]:
+        """Return the key of a periodic dimension without padding, which only 0.9.0 has."""
+        if self.periodic and version != OLD:
+            raise ProtocolError(f"0.10.0 cannot express periodic dimensions of dist_type {self.letter!r}", hint="write 0.9.0")
+        return {"periodic": True} if self.periodic else {}
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._identity() == other._identity()
 
@@ -243,32 +231,21 @@ class MapType(Map):
 
     @classmethod
     @abstractmethod
-    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> Part | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int] | None) -> Part | None:
         """Return the part that a dictionary describes, None if it is incomplete.
 
-        ``common``: size, proc_grid_size, proc_grid_rank.
+        ``common``: size, proc_grid_size, proc_grid_rank; None if one is invalid: other keys are then checked by themselves.
         """
 
     @classmethod
-    @abstractmethod
-    def check_alone(cls, entry: DimDictReader) -> None:
-        """Note faults of the keys of the type, each key by itself.
-
-        Called where the keys common to all types are invalid.
-        """
-
-    @classmethod
-    @abstractmethod
     def conflicts(cls, parts: Sequence[Any], version: str) -> Iterator[Conflict]:
-        """Yield the conflicts between the parts of the processes of an axis.
-
-        ``parts``: by rank, None where unknown.
-        """
+        """Yield the conflicts between parts by rank, None where unknown."""
+        return iter(())
 
     @classmethod
-    @abstractmethod
     def from_parts(cls, parts: Sequence[Any]) -> Self:
         """Return the map of the parts of all processes, without conflicts."""
+        return cls.from_part(parts[0])
 
     @classmethod
     @abstractmethod
@@ -277,6 +254,14 @@ class MapType(Map):
 
         The elements of the other processes are one of the possible choices.
         """
+
+
+def check_rank(rank: Any, nprocs: int) -> int:
+    """Return a rank; ProtocolError if it is out of range."""
+    number = as_integer(rank)
+    if number is None or not 0 <= number < nprocs:
+        raise ProtocolError(f"rank {short_repr(rank)} is out of range for {nprocs} processes (0 to {nprocs - 1})")
+    return number
 
 
 def _hashable(value: Any) -> Any:

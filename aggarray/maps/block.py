@@ -264,13 +264,13 @@ class Block(MapType):
         return self._edges, self.padding, self.periodic, self.outer
 
     @classmethod
-    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> BlockPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int] | None) -> BlockPart | None:
         """Return the part that a dictionary describes, checked by itself."""
-        size, nprocs, rank = common
         start, stop, pads = entry.integer("start"), entry.integer("stop"), entry.pair("padding")
         periodic = entry.flag("periodic")
-        if start is None or stop is None or pads is None:
+        if common is None or start is None or stop is None or pads is None:
             return None
+        size, nprocs, rank = common
         wraps = periodic and entry.version == OLD
         halo = _communication_padding(pads, rank, nprocs, wraps)
         extent = stop - start + (sum(halo) if entry.version == OLD else 0)
@@ -290,11 +290,6 @@ class Block(MapType):
         if entry.version == NEWEST:
             start, stop = start + halo[0], stop - halo[1]
         return BlockPart(*common, periodic, start, stop, pads if "padding" in entry.values else None, wraps)
-
-    @classmethod
-    def check_alone(cls, entry: DimDictReader) -> None:
-        """Note faults of start, stop, padding and periodic, each by itself."""
-        entry.integer("start"), entry.integer("stop"), entry.pair("padding"), entry.flag("periodic")
 
     @classmethod
     def conflicts(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Conflict]:

@@ -3,15 +3,13 @@
 All results are computed from the size, the number of processes and the block size; no tables are stored.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from aggarray.errors import ProtocolError
-from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, version_of
+from aggarray.maps.base import Map, MapType, Part, count_of, flag_of
+from aggarray.maps.fields import NEWEST, DimDictReader, version_of
 from aggarray.maps.unstructured import unstructured_slice
 from aggarray.memory.selection import Range
 
@@ -59,7 +57,6 @@ class Cyclic(MapType):
     size: int
     nprocs: int
     block_size: int = 1
-    _: KW_ONLY
     periodic: bool = False
 
     def __post_init__(self) -> None:
@@ -124,23 +121,15 @@ class Cyclic(MapType):
         return np.asarray(full * self._block + np.where(ranks == blocks % self.nprocs, partial, 0))
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process, equal in both versions.
-
-        Only 0.9.0 can express ``periodic`` here.
-        """
+        """Return the dictionary of a process, equal in both versions."""
         version, rank = version_of(version), self._check_rank(rank)
         entry = {**self._common_keys(rank), "start": rank * self.block_size}
         if self.block_size != 1:
             entry["block_size"] = self.block_size
-        if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'c'", hint="write 0.9.0")
-        return entry | ({"periodic": True} if self.periodic else {})
+        return entry | self._periodic_key(version)
 
     def sliced(self, selection: Range) -> Map:
-        """Return a cyclic map where the slice begins at rank 0.
-
-        Other slices are unstructured.
-        """
+        """Return a cyclic map if the slice begins at rank 0, or an unstructured one."""
         if selection.is_full(self.size):
             return self
         begins = selection.count == 0 or selection.start % (self._block * self.nprocs) == 0
@@ -152,21 +141,17 @@ class Cyclic(MapType):
         return self.size, self.nprocs, self.block_size, self.periodic
 
     @classmethod
-    def _again(cls, size: int, nprocs: int, block_size: int, periodic: bool) -> "Cyclic":
-        return cls(size, nprocs, block_size, periodic=periodic)
-
-    @classmethod
-    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> CyclicPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int] | None) -> CyclicPart | None:
         """Return the part that a dictionary describes.
 
         ``start`` is rank * block_size, or the size where the process has no elements.
         """
-        size, nprocs, rank = common
         start, block = entry.integer("start"), entry.integer("block_size", 1, 1)
         periodic = entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
-        if start is None or block is None:
+        if common is None or start is None or block is None:
             return None
+        size, nprocs, rank = common
         beyond = start == size and rank * block >= size
         if start != rank * block and not beyond:
             entry.note("start", start, f"must be proc_grid_rank * block_size ({rank * block})")
@@ -175,25 +160,9 @@ class Cyclic(MapType):
         return part
 
     @classmethod
-    def check_alone(cls, entry: DimDictReader) -> None:
-        """Note faults of start, block_size and periodic, each by itself."""
-        entry.integer("start"), entry.integer("block_size", 1, 1), entry.flag("periodic")
-        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
-
-    @classmethod
-    def conflicts(cls, parts: Sequence[CyclicPart | None], version: str) -> Iterator[Conflict]:
-        """Yield nothing: equal constants exclude conflicts."""
-        yield from ()
-
-    @classmethod
-    def from_parts(cls, parts: Sequence[CyclicPart]) -> "Cyclic":
-        """Return the map, which every part describes completely."""
-        return cls.from_part(parts[0])
-
-    @classmethod
     def from_part(cls, part: CyclicPart) -> "Cyclic":
-        """Return the map."""
-        return cls(part.size, part.nprocs, part.block_size, periodic=part.periodic)
+        """Return the map, which every part describes completely."""
+        return cls(part.size, part.nprocs, part.block_size, part.periodic)
 
 
 MAP = Cyclic

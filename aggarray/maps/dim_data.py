@@ -4,15 +4,35 @@
 of the known process is built; that map writes the other version.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, as_integer, as_sizes, short_repr, version_of
 from aggarray.maps.partial import Partial
-from aggarray.maps.registry import map_types
+
+#: The type and the part of a valid dictionary, None for an invalid one.
+Parsed = tuple[type[MapType], Part] | None
+
+
+@functools.cache
+def map_types() -> Mapping[str, type[MapType]]:
+    """Return the map classes by ``dist_type``: those of modules here with a ``MAP``.
+
+    >>> sorted(map_types())
+    ['b', 'c', 'u']
+    """
+    package = __name__.rpartition(".")[0]
+    names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    classes = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
+    return MappingProxyType({cls.letter: cls for cls in classes if isinstance(cls, type) and issubclass(cls, MapType)})
 
 
 @dataclass(slots=True)
@@ -39,11 +59,29 @@ class FaultList:
             raise ProtocolError("; ".join(self.lines), faults=self.lines)
 
 
-def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> tuple[type[MapType], Part] | None:
-    """Parse the dictionary of a dimension and note every fault.
+def parse_dim_data(
+    dim_data: Any, version: str | None, shape: Sequence[int] | None, faults: FaultList, process: int | None
+) -> tuple[Parsed, ...]:
+    """Parse the dim_data of a process and note every fault.
 
-    Returns None where it is invalid.
+    ``version``: None where unknown: the dictionaries are not parsed; ``shape``: that of the buffer, None where unknown.
     """
+    note = faults.note(process)
+    entries = dim_data if isinstance(dim_data, tuple | list) else ()
+    if not isinstance(dim_data, tuple):
+        hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
+        note("dim_data", None, f"must be a tuple of dictionaries, not {type(dim_data).__name__}{hint}")
+    elif shape is not None and len(shape) != len(entries):
+        rule = f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions, of shape {tuple(shape)}"
+        note("dim_data", None, rule)
+    if version is None:
+        return ()
+    sizes = (None,) * len(entries) if shape is None or len(shape) != len(entries) else shape
+    return tuple(parse_dimension(v, version, sizes[d], faults.note(process, d)) for d, v in enumerate(entries))
+
+
+def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -> Parsed:
+    """Parse the dictionary of a dimension and note every fault."""
     if not isinstance(values, Mapping):
         note(None, None, f"{short_repr(values)} ({type(values).__name__}) must be a dict")
         return None
@@ -56,11 +94,9 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
     if nprocs is not None and rank is not None and rank >= nprocs:
         note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
         rank = None
-    if map_type is None or size is None or nprocs is None or rank is None:
-        if map_type is not None:
-            map_type.check_alone(entry)
+    if map_type is None:
         return None
-    part = map_type.parse(entry, (size, nprocs, rank))
+    part = map_type.parse(entry, None if size is None or nprocs is None or rank is None else (size, nprocs, rank))
     return None if part is None else (map_type, part)
 
 
@@ -98,47 +134,9 @@ def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: N
     return block | {k: values[k] for k in ("padding", "periodic") if k in values}
 
 
-def check_tuple(dim_data: Any, note: Note) -> Sequence[Any]:
-    """Return dim_data, noting a fault unless it is a tuple.
-
-    Returns () if it is not a list either.
-    """
-    if isinstance(dim_data, tuple):
-        return dim_data
-    hint = "; ({...}) without a comma is a dict, write ({...},)" if isinstance(dim_data, Mapping) else ""
-    note("dim_data", None, f"must be a tuple of dictionaries, not {type(dim_data).__name__}{hint}")
-    return dim_data if isinstance(dim_data, list) else ()
-
-
 def map_of(map_type: type[MapType], part: Part) -> Map:
-    """Return the map that the part of one process describes.
-
-    It is complete where one part determines it, and a `Partial` map otherwise.
-    """
+    """Return the map of one process's part, `Partial` where the part does not determine it."""
     return map_type.from_part(part) if part.nprocs == 1 or map_type.one_part_suffices else Partial(map_type, part)
-
-
-def maps_of(dim_data: Any, version: str, shape: Sequence[int] | None = None) -> tuple[Map, ...]:
-    """Return the map of each dimension from the dim_data of one process.
-
-    ``shape``: that of its buffer, None where unknown. ProtocolError lists every fault.
-    """
-    faults = FaultList()
-    shape = None if shape is None else as_sizes(shape, "shape")
-    entries = check_tuple(dim_data, faults.note(None))
-    if shape is not None and len(shape) != len(entries) and not faults.lines:
-        faults.note(None)("dim_data", None, f"{len(entries)} dictionaries for a buffer of {len(shape)} dimensions")
-    faults.raise_any()
-    parsed = list(_parsed(entries, version, shape, faults.note))
-    faults.raise_any()
-    return tuple(map_of(*one) for one in parsed if one is not None)
-
-
-def _parsed(
-    entries: Sequence[Any], version: str, shape: Sequence[int] | None, note: Callable[[int | None, int], Note]
-) -> Iterator[tuple[type[MapType], Part] | None]:
-    for d, values in enumerate(entries):
-        yield parse_dimension(values, version, None if shape is None else shape[d], note(None, d))
 
 
 def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
@@ -170,10 +168,7 @@ def convert(
     """
     target = version_of(target)
     source = version_of(source) if source is not None else NEWEST if target == OLD else OLD
-    maps = maps_of(dim_data, source, shape)
-    return tuple(m.dim_dict(rank_of(values), target) for m, values in zip(maps, dim_data, strict=True))
-
-
-def rank_of(values: Mapping[str, Any]) -> int:
-    """Return the rank of a process along a dimension, from a valid dictionary."""
-    return int(values.get("proc_grid_rank", 0))
+    faults = FaultList()
+    parsed = parse_dim_data(dim_data, source, None if shape is None else as_sizes(shape, "shape"), faults, None)
+    faults.raise_any()
+    return tuple(map_of(*one).dim_dict(one[1].rank, target) for one in parsed if one is not None)

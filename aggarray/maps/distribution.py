@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.balance import partition_maps
-from aggarray.maps.base import Map
+from aggarray.maps.base import Map, check_rank
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic
 from aggarray.maps.fields import NEWEST, as_integer, as_sizes, short_repr, version_of
@@ -151,10 +151,7 @@ class Distribution:
 
         Raises ProtocolError for a rank out of range.
         """
-        number = as_integer(rank)
-        if number is None or not 0 <= number < self.nprocs:
-            raise ProtocolError(f"rank {short_repr(rank)} is out of range for {self.nprocs} processes (0 to {self.nprocs - 1})")
-        coords = []
+        number, coords = check_rank(rank, self.nprocs), []
         for count in reversed(self.grid):
             number, coordinate = divmod(number, count)
             coords.append(coordinate)
@@ -164,17 +161,11 @@ class Distribution:
         return list(zip(self.maps, self.coords(rank), strict=True))
 
     def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
-        """Return the dimension dictionaries of a process.
-
-        ProtocolError if the version cannot express them.
-        """
+        """Return the dimension dictionaries of a process; errors as `Map.dim_dict`."""
         return tuple(m.dim_dict(coordinate, version) for m, coordinate in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
-        """Return the global indices of a process's buffer along each dimension.
-
-        Padding is included.
-        """
+        """Return the indices of a process along each dimension, with padding."""
         return tuple(m.indices(coordinate) for m, coordinate in self._along(rank))
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
@@ -186,10 +177,7 @@ class Distribution:
         return tuple(m.owned_slice(coordinate) for m, coordinate in self._along(rank))
 
     def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:
-        """Return the elements of a process's buffer along each dimension.
-
-        They are consecutive selectors.
-        """
+        """Return the selectors of a process's buffer along each dimension."""
         return tuple(m.segments(coordinate) for m, coordinate in self._along(rank))
 
     def owner(self, index: Any) -> Any:
@@ -211,10 +199,7 @@ class Distribution:
         return flat_ranks
 
     def __getitem__(self, key: Any) -> "Distribution":
-        """Return the distribution of a part cut out by slices.
-
-        Every element stays on its process.
-        """
+        """Return the distribution of a slice; elements stay on their process."""
         selections = normalise(key, self.shape)
         if not all(isinstance(c, Range) for c in selections):
             raise SelectionError(f"a distribution cannot be indexed by {short_repr(key)}", hint="give slices")

@@ -10,31 +10,21 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError, ProtocolError
-from aggarray.maps.base import MapType, Part
-from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
+from aggarray.maps.dim_data import FaultList, Parsed, parse_dim_data
 from aggarray.maps.fields import as_integer, buffer_of, version_of
-
-Parsed = tuple[type[MapType], Part] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Export:
-    """What one process exports.
-
-    ``parts``: the parsed dimensions, None where one is invalid.
-    """
+    """What one process exports, with its parsed dimensions."""
 
     version: str
     buffer: np.ndarray
-    dim_data: tuple[Any, ...]
     parts: tuple[Parsed, ...]
 
 
 def export_dict(item: Any) -> Mapping[Any, Any]:
-    """Return the dictionary of an exporter, or the dictionary given.
-
-    An exporter is an object with ``__distarray__``.
-    """
+    """Return the dictionary of an object with ``__distarray__``, or the dictionary given."""
     if isinstance(item, Mapping):
         return item
     try:
@@ -72,7 +62,6 @@ def read_export(item: Any, faults: FaultList, process: int | None = None) -> Exp
 
     ``process``: its rank, None for the rank that the export states.
     """
-    before = len(faults.lines)
     try:
         entries = export_dict(item)
     except ProtocolError as error:
@@ -84,24 +73,14 @@ def read_export(item: Any, faults: FaultList, process: int | None = None) -> Exp
         if key not in entries:
             note(key, None, "the key is missing")
     version = buffer = None
-    if "__version__" in entries:
-        try:
-            version = version_of(entries["__version__"])
-        except ProtocolError as error:
-            note("__version__", entries["__version__"], str(error))
-    if "buffer" in entries:
-        try:
-            buffer = buffer_of(entries["buffer"])
-        except ProtocolError as error:
-            note("buffer", None, str(error))
-    dim_data = tuple(check_tuple(entries["dim_data"], note)) if "dim_data" in entries else ()
-    if buffer is not None and len(dim_data) != buffer.ndim and len(faults.lines) == before:
-        note(
-            "dim_data", None, f"{len(dim_data)} dictionaries for a buffer of {buffer.ndim} dimensions, of shape {buffer.shape}"
-        )
-        buffer = None
-    if version is None:
-        return None
-    shape = buffer.shape if buffer is not None and buffer.ndim == len(dim_data) else (None,) * len(dim_data)
-    parts = (parse_dimension(values, version, shape[d], faults.note(process, d)) for d, values in enumerate(dim_data))
-    return Export(version, np.empty(0) if buffer is None else buffer, dim_data, tuple(parts))
+    try:
+        version = version_of(entries["__version__"]) if "__version__" in entries else None
+    except ProtocolError as error:
+        note("__version__", entries["__version__"], str(error))
+    try:
+        buffer = buffer_of(entries["buffer"]) if "buffer" in entries else None
+    except ProtocolError as error:
+        note("buffer", None, str(error))
+    shape = None if buffer is None else buffer.shape
+    parts = parse_dim_data(entries["dim_data"], version, shape, faults, process) if "dim_data" in entries else ()
+    return None if version is None else Export(version, np.empty(0) if buffer is None else buffer, parts)

@@ -16,24 +16,19 @@ MAX_PROCESSES = 1 << 22
 class Partial(Map):
     """Map of the part of one process; ProtocolError for other ranks."""
 
-    __slots__ = ("_map", "map_type", "nprocs", "part", "rank", "size")
+    __slots__ = ("_map", "map_type", "nprocs", "part", "periodic", "rank", "size")
 
     def __init__(self, map_type: type[MapType], part: Part) -> None:
         if part.nprocs > MAX_PROCESSES:
             raise ProtocolError(f"proc_grid_size {part.nprocs} is more than the limit of {MAX_PROCESSES} processes")
         self.map_type, self.part = map_type, part
-        self.size, self.nprocs, self.rank = part.size, part.nprocs, part.rank
+        self.size, self.nprocs, self.rank, self.periodic = part.size, part.nprocs, part.rank, part.periodic
         self._map = map_type.from_part(part)
 
     @property
     def dist_type(self) -> str:
         """The ``dist_type`` of the protocol."""
         return self.map_type.letter
-
-    @property
-    def periodic(self) -> bool:
-        """Whether the dimension is periodic."""
-        return self.part.periodic
 
     def _own_rank(self, rank: int) -> int:
         if self._check_rank(rank) != self.rank:
@@ -64,7 +59,8 @@ class Partial(Map):
 
     def num_owned(self, rank: int) -> int:
         """Return the number of elements that the process owns."""
-        return self.part.count if self._own_rank(rank) == self.rank else 0
+        self._own_rank(rank)
+        return self.part.count
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dimension dictionary of the process."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
-from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integers, concatenate_labels, short_repr, version_of
+from aggarray.maps.fields import NEWEST, DimDictReader, as_integers, concatenate_labels, short_repr, version_of
 from aggarray.memory.selection import Range
 
 
@@ -52,7 +52,7 @@ class Unstructured(MapType):
     __slots__ = ("_labels", "_lists", "_owns", "_positions", "_ranks", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
 
-    def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, *, periodic: bool = False) -> None:
+    def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, periodic: bool = False) -> None:
         # No dataclass: the argument has the name of a method.
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
@@ -113,10 +113,7 @@ class Unstructured(MapType):
         return self.extent(rank)
 
     def owns(self, rank: int) -> np.ndarray:
-        """Return for each element of a process whether it is the owner.
-
-        The owner is the lowest rank that has the element.
-        """
+        """Return for each element whether no lower rank has it."""
         if not hasattr(self, "_owns"):
             # Computed from the sorted labels: searching millions of labels takes seconds.
             repeats = np.flatnonzero(self._labels[1:] == self._labels[:-1]) + 1
@@ -177,23 +174,15 @@ class Unstructured(MapType):
         return np.concatenate(self._lists)[starts[ranks] + locals_]
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dictionary of a process, equal in both versions.
-
-        Only 0.9.0 can express ``periodic`` here.
-        """
+        """Return the dictionary of a process, equal in both versions."""
         version = version_of(version)
         entry = {**self._common_keys(self._check_rank(rank)), "indices": self._lists[rank]}
         if self.one_to_one:
             entry["one_to_one"] = True
-        if self.periodic and version != OLD:
-            raise ProtocolError("0.10.0 cannot express periodic dimensions of dist_type 'u'", hint="write 0.9.0")
-        return entry | ({"periodic": True} if self.periodic else {})
+        return entry | self._periodic_key(version)
 
     def sliced(self, selection: Range) -> Map:
-        """Return the map of a slice.
-
-        Raises ProtocolError where labels are not positions from 0 to size - 1.
-        """
+        """Return the map of a slice; ProtocolError unless labels are positions."""
         if selection.is_full(self.size):
             return self
         if self.size and (self._labels[0] < 0 or self._labels[-1] >= self.size):
@@ -207,20 +196,16 @@ class Unstructured(MapType):
     def _arguments(self) -> tuple[Any, ...]:
         return self.size, self._lists, self.one_to_one, self.periodic
 
-    @classmethod
-    def _again(cls, size: int, lists: Any, one_to_one: bool, periodic: bool) -> "Unstructured":
-        return cls(size, lists, one_to_one, periodic=periodic)
-
     def __repr__(self) -> str:
         counts = ", ".join(str(len(one)) for one in self._lists[:4]) + (", ..." if self.nprocs > 4 else "")
         return f"Unstructured(size={self.size}, indices of {counts}, one_to_one={self.one_to_one})"
 
     @classmethod
-    def parse(cls, entry: DimDictReader, common: tuple[int, int, int]) -> UnstructuredPart | None:
+    def parse(cls, entry: DimDictReader, common: tuple[int, int, int] | None) -> UnstructuredPart | None:
         """Return the part that a dictionary describes; labels do not repeat."""
         labels, one_to_one, periodic = entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
         entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
-        if labels is None:
+        if common is None or labels is None:
             return None
         distinct, counts = np.unique(labels, return_counts=True)
         if len(distinct) < len(labels):
@@ -233,17 +218,8 @@ class Unstructured(MapType):
         return UnstructuredPart(*common, periodic, labels, one_to_one)
 
     @classmethod
-    def check_alone(cls, entry: DimDictReader) -> None:
-        """Note faults of indices, one_to_one and periodic, each by itself."""
-        entry.labels("indices"), entry.flag("one_to_one"), entry.flag("periodic")
-        entry.refuse("padding", *(["periodic"] if entry.version == NEWEST else []))
-
-    @classmethod
     def conflicts(cls, parts: Sequence[UnstructuredPart | None], version: str) -> Iterator[Conflict]:
-        """Yield labels that violate one_to_one, and a wrong size.
-
-        The size must be the number of distinct labels.
-        """
+        """Yield labels that violate one_to_one, and a wrong size."""
         valid = [p for p in parts if p is not None]
         if len(valid) < len(parts):
             return
@@ -263,14 +239,14 @@ class Unstructured(MapType):
     def from_parts(cls, parts: Sequence[UnstructuredPart]) -> "Unstructured":
         """Return the map."""
         first = parts[0]
-        return cls(first.size, [p.labels for p in parts], first.one_to_one, periodic=first.periodic)
+        return cls(first.size, [p.labels for p in parts], first.one_to_one, first.periodic)
 
     @classmethod
     def from_part(cls, part: UnstructuredPart) -> "Unstructured":
         """Return a map in which the other processes have no elements."""
         lists = [np.zeros(0, np.int64)] * part.nprocs
         lists[part.rank] = part.labels
-        map_ = cls(part.count, lists, part.one_to_one, periodic=part.periodic)
+        map_ = cls(part.count, lists, part.one_to_one, part.periodic)
         object.__setattr__(map_, "size", part.size)
         return map_
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
-from aggarray.maps.dim_data import FaultList, check_tuple, parse_dimension
-from aggarray.maps.export import Parsed, read_export
+from aggarray.maps.dim_data import FaultList, Parsed, parse_dim_data
+from aggarray.maps.export import read_export
 from aggarray.maps.fields import as_sizes, short_repr
 from aggarray.maps.partial import MAX_PROCESSES
 
@@ -76,13 +76,8 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
         raise ProtocolError(f"{len(sizes)} shapes for {len(items)} processes", hint="give one shape per process")
     parsed_dim_data: list[tuple[Parsed, ...] | None] = []
     for process, one in enumerate(items):
-        entries = check_tuple(one, faults.note(process))
-        shape: tuple[int | None, ...] = (None,) * len(entries) if sizes is None else sizes[process]
-        if len(shape) != len(entries):
-            faults.note(process)("dim_data", None, f"{len(entries)} dictionaries for a buffer of shape {shape}")
-            shape = (None,) * len(entries)
-        parsed = [parse_dimension(v, version, shape[d], faults.note(process, d)) for d, v in enumerate(entries)]
-        parsed_dim_data.append(tuple(parsed) if isinstance(one, tuple) else None)
+        parsed = parse_dim_data(one, version, None if sizes is None else sizes[process], faults, process)
+        parsed_dim_data.append(parsed if isinstance(one, tuple) else None)
     axes = _combine(parsed_dim_data, version, faults)
     faults.raise_any()
     _check_rank_variables(parsed_dim_data, axes, faults)

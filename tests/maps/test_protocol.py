@@ -23,8 +23,7 @@ from aggarray.dap import (
     validate_all,
 )
 from aggarray.errors import ProtocolError
-from aggarray.maps.dim_data import FaultList, parse_dimension
-from aggarray.maps.registry import map_types
+from aggarray.maps.dim_data import FaultList, map_types, parse_dimension
 from tests.support.distributions import VERSIONS, distributions, normal
 from tests.support.paths import FIXTURES
 
