@@ -19,64 +19,7 @@ def shape_of(group: ProcessGroup) -> tuple[int, ...]:
     return group.shape if isinstance(group, ProcessGrid) else (group.size,)
 
 
-class _TreeCollective(Movement):
-    """Collective over groups of a root and leaves, from two grids."""
-
-    def __init__(self, smaller: ProcessGroup, larger: ProcessGroup, transpose_smaller: bool, transpose_larger: bool) -> None:
-        super().__init__(smaller, larger)
-        self._smaller, self._larger = smaller, larger
-        transposed = bool(transpose_smaller), bool(transpose_larger)
-        groups = self._plan_together(
-            lambda: broadcast_groups(smaller.ranks, shape_of(smaller), larger.ranks, shape_of(larger), *transposed), *transposed
-        )
-        # Ascending roots, as the tree algorithms require.
-        self._tree_groups = sorted(groups)
-        self._group_of_leaf = {r: n for n, group in enumerate(self._tree_groups) for r in group[:1] if r in larger.ranks}
-        self._group_of_leaf |= {r: n for n, group in enumerate(self._tree_groups) for r in group[1:]}
-        rank = self._link.rank
-        self._root_group = next((g for g in self._tree_groups if g[0] == rank), None)
-        self._leaf_group = self._tree_groups[self._group_of_leaf[rank]] if rank in self._group_of_leaf else None
-
-    def _broadcast(self, x: Any) -> np.ndarray:
-        """Copy the array of each root to its leaves."""
-        values, offers = self._exchange_offers("copies", x, _accept_any if self._smaller.active else None)
-        dtype, rank = self._dtype(offers), self._link.rank
-        result = empty_result(dtype)
-        for number, group in enumerate(self._tree_groups):
-            if rank not in group:
-                continue
-            shape = offers[group[0]].shape or ()
-            if dtype.kind == "T":
-                buffer = broadcast_text(self._link, group, values if rank == group[0] else None, shape)
-            else:
-                buffer = np.array(values, dtype, order="C", copy=True) if rank == group[0] else np.empty(shape, dtype)
-                broadcast_tree(self._link, group, buffer)
-            if self._group_of_leaf.get(rank) == number:
-                result = buffer
-        return result
-
-    def _sum(self, y: Any) -> np.ndarray:
-        """Sum the arrays of the leaves of each root.
-
-        A root that is not one of its leaves adds nothing.
-        """
-        values, offers = self._exchange_offers("adds", y, _accept_any if self._larger.active else None)
-        dtype, rank = self._dtype(offers), self._link.rank
-        leaves = [[r for r in group if self._group_of_leaf.get(r) == n] for n, group in enumerate(self._tree_groups)]
-        shapes = [self._shape(offers, ranks) for ranks in leaves]
-        result = empty_result(dtype)
-        for number, group in enumerate(self._tree_groups):
-            if rank not in group:
-                continue
-            own = rank in leaves[number]
-            buffer = np.array(values, dtype, order="C", copy=True) if own else np.zeros(shapes[number], dtype)
-            reduce_tree(self._link, group, buffer)
-            if rank == group[0]:
-                result = buffer
-        return result
-
-
-class Broadcast(_TreeCollective):
+class Broadcast(Movement):
     """Broadcast from each process of ``P_x`` to its group in ``P_y``.
 
     The shape of ``P_x`` is left-padded with ones; each dimension then equals that of ``P_y``, or is 1. ``transpose_src``,
@@ -90,32 +33,62 @@ class Broadcast(_TreeCollective):
     ([0], [1.0, 2.0], [3.0])
     """
 
-    def __init__(
-        self,
-        P_x: ProcessGroup,  # noqa: N803
-        P_y: ProcessGroup,  # noqa: N803
-        transpose_src: bool = False,
-        transpose_dest: bool = False,
-    ) -> None:
-        super().__init__(P_x, P_y, transpose_src, transpose_dest)
-        self.P_send, self.P_recv = self._root_group, self._leaf_group
+    def __init__(self, P_x: ProcessGroup, P_y: ProcessGroup, transpose_src: bool = False, transpose_dest: bool = False) -> None:
+        super().__init__(P_x, P_y)
+        self._roots, self._leaves = P_x, P_y
+        transposed = bool(transpose_src), bool(transpose_dest)
+        groups = self._plan_together(
+            lambda: broadcast_groups(P_x.ranks, shape_of(P_x), P_y.ranks, shape_of(P_y), *transposed), *transposed
+        )
+        # Ascending roots, as the tree algorithms require.
+        self._tree_groups = sorted(groups)
+        self._group_of_leaf = {r: n for n, group in enumerate(self._tree_groups) for r in group[:1] if r in P_y.ranks}
+        self._group_of_leaf |= {r: n for n, group in enumerate(self._tree_groups) for r in group[1:]}
+        rank = self._link.rank
+        self.P_send = next((g for g in self._tree_groups if g[0] == rank), None)
+        self.P_recv = self._tree_groups[self._group_of_leaf[rank]] if rank in self._group_of_leaf else None
 
     def __call__(self, x: Any) -> np.ndarray:
         """Return a copy of the array of the root of this process's group.
 
-        The result has size 0 outside ``P_y``.
+        The result has size 0 on a process that does not receive.
         """
-        return self._broadcast(x)
+        values, offers, dtype = self._exchange_offers("copies", x, self._roots.active)
+        rank, result = self._link.rank, empty_result(dtype)
+        for number, group in enumerate(self._tree_groups):
+            if rank not in group:
+                continue
+            shape = offers[group[0]].shape or ()
+            if dtype.kind == "T":
+                buffer = broadcast_text(self._link, group, values if rank == group[0] else None, shape)
+            else:
+                buffer = np.array(values, dtype, order="C", copy=True) if rank == group[0] else np.empty(shape, dtype)
+                broadcast_tree(self._link, group, buffer)
+            if self._group_of_leaf.get(rank) == number:
+                result = buffer
+        return result
 
     def adjoint(self, y: Any) -> np.ndarray:
         """Return the sum of the arrays of the members of this process's group.
 
-        The result has size 0 outside ``P_x``.
+        The result has size 0 on a process that is no root. A root that is not one of the members adds nothing.
         """
-        return self._sum(y)
+        values, offers, dtype = self._exchange_offers("adds", y, self._leaves.active)
+        rank, result = self._link.rank, empty_result(dtype)
+        leaves = [[r for r in group if self._group_of_leaf.get(r) == n] for n, group in enumerate(self._tree_groups)]
+        shapes = [self._shape(offers, ranks) for ranks in leaves]
+        for number, group in enumerate(self._tree_groups):
+            if rank not in group:
+                continue
+            own = rank in leaves[number]
+            buffer = np.array(values, dtype, order="C", copy=True) if own else np.zeros(shapes[number], dtype)
+            reduce_tree(self._link, group, buffer)
+            if rank == group[0]:
+                result = buffer
+        return result
 
 
-class SumReduce(_TreeCollective):
+class SumReduce(Broadcast):
     """Sum-reduce from ``P_x`` to ``P_y``, the adjoint of `Broadcast`.
 
     The adjoint is the broadcast over the same groups. Arguments and attributes are those of `Broadcast`, with the shape of
@@ -126,29 +99,17 @@ class SumReduce(_TreeCollective):
     2
     """
 
-    def __init__(
-        self,
-        P_x: ProcessGroup,  # noqa: N803
-        P_y: ProcessGroup,  # noqa: N803
-        transpose_src: bool = False,
-        transpose_dest: bool = False,
-    ) -> None:
+    def __init__(self, P_x: ProcessGroup, P_y: ProcessGroup, transpose_src: bool = False, transpose_dest: bool = False) -> None:
         super().__init__(P_y, P_x, transpose_dest, transpose_src)
-        self.P_send, self.P_recv = self._leaf_group, self._root_group
+        self.P_send, self.P_recv = self.P_recv, self.P_send
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum of the arrays of the members of this process's group.
-
-        The result has size 0 outside ``P_y``.
-        """
-        return self._sum(x)
+        """Return the sum of the arrays of this process's group, as `Broadcast.adjoint`."""
+        return super().adjoint(x)
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Return a copy of the array of the root of this process's group.
-
-        The result has size 0 outside ``P_x``.
-        """
-        return self._broadcast(y)
+        """Return a copy of the array of the root of this process's group."""
+        return super().__call__(y)
 
 
 class AllSumReduce(Movement):
@@ -164,10 +125,7 @@ class AllSumReduce(Movement):
     """
 
     def __init__(
-        self,
-        P: ProcessGroup,  # noqa: N803
-        axes_reduce: Sequence[int] | None = None,
-        axes_keep: Sequence[int] | None = None,
+        self, P: ProcessGroup, axes_reduce: Sequence[int] | None = None, axes_keep: Sequence[int] | None = None
     ) -> None:
         super().__init__(P)
         self._group = P
@@ -191,8 +149,7 @@ class AllSumReduce(Movement):
 
     def __call__(self, x: Any) -> np.ndarray:
         """Return the sum over this process's group, of size 0 outside the grid."""
-        values, offers = self._exchange_offers("adds", x, _accept_any if self._group.active else None)
-        dtype = self._dtype(offers)
+        values, offers, dtype = self._exchange_offers("adds", x, self._group.active)
         for group in self._all_groups:
             self._shape(offers, group)
         if self._own_group is None:
@@ -202,7 +159,3 @@ class AllSumReduce(Movement):
         return result
 
     adjoint = __call__
-
-
-def _accept_any(values: np.ndarray) -> None:
-    """Accept arrays of any shape."""

@@ -31,11 +31,12 @@ class Movement:
     def __init__(self, *groups: ProcessGroup) -> None:
         valid = [group for group in groups if isinstance(group, ProcessGroup)]
         if not valid:
-            raise ExchangeError(f"{type(groups[0]).__name__} is not a process group", hint="give a ProcessGroup or ProcessGrid")
+            raise _not_a_group(groups[0])
         # A valid group reaches the other processes, which raise the error too.
         self._root = valid[0]._root
         self._root.movements += 1
-        self._groups, self._number = groups, self._root.movements
+        self._groups, self._name = groups, type(self).__name__
+        self._label = f"movement {self._root.movements}"
 
     @property
     def _link(self) -> Link:
@@ -43,21 +44,6 @@ class Movement:
             if isinstance(group, ProcessGroup):
                 group.link  # noqa: B018 (raises if it is closed)
         return self._root.link
-
-    def _check_groups(self) -> None:
-        for group in self._groups:
-            if not isinstance(group, ProcessGroup):
-                raise ExchangeError(f"{type(group).__name__} is not a process group", hint="give a ProcessGroup or ProcessGrid")
-            if group._root is not self._root:
-                raise ExchangeError("process groups of two root groups", hint="give groups that descend from one")
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
-
-    @property
-    def _label(self) -> str:
-        return f"movement {self._number}"
 
     def _plan_together(self, plan: Callable[[], _T], *arguments: Any) -> _T:
         """Return the plan of this process after all have compared theirs.
@@ -67,7 +53,11 @@ class Movement:
         plans: list[_T] = []
 
         def produce() -> list[tuple[int, ...]]:
-            self._check_groups()
+            for group in self._groups:
+                if not isinstance(group, ProcessGroup):
+                    raise _not_a_group(group)
+                if group._root is not self._root:
+                    raise ExchangeError("process groups of two root groups", hint="give groups that descend from one")
             plans.append(convert_errors(plan))
             return [g.ranks for g in self._groups if g.active]
 
@@ -84,25 +74,27 @@ class Movement:
                     )
         return plans[0]
 
-    def _exchange_offers(self, operation: str, x: Any, check: Callable[[np.ndarray], None] | None) -> tuple[Any, list[Offer]]:
-        """Return the argument as an array, and the offers of all processes.
+    def _exchange_offers(
+        self, operation: str, x: Any, active: bool, check: Callable[[np.ndarray], None] | None = None
+    ) -> tuple[Any, list[Offer], np.dtype[Any]]:
+        """Return the argument as an array, the offers of all processes, and their dtype.
 
-        The array is None where ``check`` is None. ``check`` raises ExchangeError for an invalid array; None: the argument is
-        ignored. Collective.
+        The array is None on a process that is not ``active``. ``check`` raises ExchangeError for an invalid array. Collective.
         """
         arrays: list[np.ndarray] = []
 
         def produce() -> Offer:
-            if check is None:
+            if not active:
                 return Offer()
             arrays.append(as_array(x, text=operation in _COPIED))
-            check(arrays[0])
+            if check is not None:
+                check(arrays[0])
             if operation == "adds" and arrays[0].dtype.kind not in _NUMBERS:
                 raise ExchangeError(f"{self._name}: values of {arrays[0].dtype} cannot be summed", hint="give numbers")
             return Offer(arrays[0].dtype, arrays[0].shape)
 
         offers = agree(self._link, produce, (f"{self._name}: {operation}", self._label))
-        return (arrays[0] if arrays else None), offers
+        return (arrays[0] if arrays else None), offers, self._dtype(offers)
 
     def _dtype(self, offers: Sequence[Offer]) -> np.dtype[Any]:
         """Return the common dtype, native where the byte orders differ."""
@@ -128,6 +120,10 @@ class Movement:
                     hint="give one shape",
                 )
         return first or ()
+
+
+def _not_a_group(group: Any) -> ExchangeError:
+    return ExchangeError(f"{type(group).__name__} is not a process group", hint="give a ProcessGroup or ProcessGrid")
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:

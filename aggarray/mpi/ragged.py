@@ -28,53 +28,43 @@ class RaggedRepartition(Movement):
     [[1.0], [2.0, 3.0]]
     """
 
-    def __init__(
-        self,
-        P_x: ProcessGroup,  # noqa: N803
-        P_y: ProcessGroup,  # noqa: N803
-        source: Distribution,
-        target: Distribution,
-    ) -> None:
+    def __init__(self, P_x: ProcessGroup, P_y: ProcessGroup, source: Distribution, target: Distribution) -> None:
         super().__init__(P_x, P_y)
         self._from, self._to = P_x, P_y
         self.source, self.target = source, target
 
         def plan() -> None:
-            for one in (source, target):
-                sample_distribution(one, np.arange(one.shape[0] + 1 if isinstance(one, Distribution) and one.maps else 1))
+            for d in (source, target):
+                sample_distribution(d, np.arange(d.shape[0] + 1 if isinstance(d, Distribution) and d.maps else 1))
 
         self._plan_together(plan, describe_distribution(source), describe_distribution(target))
         self._counts = Repartition(P_x, P_y, source, target)
 
     def __call__(self, x: Any) -> Ragged:
         """Return this process's rows of the target; no rows outside ``P_y``."""
-        return _move_rows(self, self._counts, (self._from, self._to), x)
+        return self._move_rows(self._counts, x)
 
     def adjoint(self, y: Any) -> Ragged:
         """Return this process's rows of the source; no rows outside ``P_x``."""
-        back = Repartition(self._to, self._from, self.target, self.source)
-        return _move_rows(self, back, (self._to, self._from), y)
+        return self._move_rows(Repartition(self._to, self._from, self.target, self.source), y)
 
+    def _move_rows(self, counts: Repartition, x: Any) -> Ragged:
+        """Move rows as ``counts`` moves the number of samples in each."""
+        groups = counts._from, counts._to
+        source_rank, target_rank = (group.rank for group in groups)
+        rows = x.ragged if isinstance(x, LocalRagged) else x
 
-def _move_rows(movement: Movement, counts: Repartition, groups: tuple[ProcessGroup, ProcessGroup], x: Any) -> Ragged:
-    source_rank, target_rank = (group.rank for group in groups)
-    rows = x.ragged if isinstance(x, LocalRagged) else x
+        def check() -> tuple[int | None, int]:
+            if source_rank is None:
+                return None, 0
+            if not isinstance(rows, Ragged):
+                raise ExchangeError(f"{type(x).__name__} on an active process", hint="give an aggarray.memory.Ragged")
+            return source_rank, len(rows.flat)
 
-    def check() -> tuple[int | None, int]:
-        if source_rank is None:
-            return None, 0
-        if not isinstance(rows, Ragged):
-            raise ExchangeError(f"{type(x).__name__} on an active process", hint="give an aggarray.memory.Ragged")
-        return source_rank, len(rows.flat)
-
-    source_sizes = agree(movement._link, check, (movement._name, movement._label))
-    sizes = counts(rows.counts if source_rank is not None else None)
-    target_sizes = agree(movement._link, lambda: (target_rank, 0 if target_rank is None else int(sizes.sum())))
-    source, target = (
-        Distribution((Block(offsets_of(np.array([n for rank, n in sorted(pairs) if rank is not None]))),))
-        for pairs in ([p for p in sizes_by_rank if p[0] is not None] for sizes_by_rank in (source_sizes, target_sizes))
-    )
-    flat = Repartition(*groups, source, target)(rows.flat if source_rank is not None else None)
-    if target_rank is None:
-        return Ragged(flat, [0])
-    return Ragged(flat, offsets_of(sizes))
+        source_sizes = agree(self._link, check, (self._name, self._label))
+        sizes = counts(rows.counts if source_rank is not None else None)
+        target_sizes = agree(self._link, lambda: (target_rank, 0 if target_rank is None else int(sizes.sum())))
+        by_rank = (sorted((r, n) for r, n in pairs if r is not None) for pairs in (source_sizes, target_sizes))
+        source, target = (Distribution((Block(offsets_of(np.array([n for _, n in sizes]))),)) for sizes in by_rank)
+        flat = Repartition(*groups, source, target)(rows.flat if source_rank is not None else None)
+        return Ragged(flat, [0] if target_rank is None else offsets_of(sizes))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from aggarray.arrays import MasterArray
 from aggarray.arrays.local import LocalArray
+from aggarray.arrays.origin import Origin
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
@@ -19,15 +21,15 @@ from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.metadata import metadata_of_array
-from aggarray.mpi.opening import pack_aggregation, unpack_aggregation
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
-from aggarray.mpi.schedule import PlannedMessage, plan_receives, plan_sends
+from aggarray.mpi.schedule import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
 from aggarray.mpi.stored_chunks import find_units
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import BufferPool, Link, Message, Part, agree, broadcast_object, call_on_root, move
+from aggarray.mpi.transport import BufferPool, Link, agree, bind_messages, broadcast_object, call_on_root, move
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_locally
+from aggarray.opening.provenance import Provenance
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
@@ -66,16 +68,45 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
             _import_formats()  # while process 0 opens the source
         arguments = {key: value for key, value in named.items() if key != "progress"}
         call_on_root(link, scan, ("open", short_repr(source), short_repr(arguments)))
-        content = broadcast_object(link, pack_aggregation(opened[0]) if opened else None)
+        content = broadcast_object(link, _pack(opened[0]) if opened else None)
     if opened:
         _import_formats()
-    return opened[0] if opened else unpack_aggregation(content)
+        return opened[0]
+    arrays, origins, (refusals, skipped, duplicates), options = content
+    restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
+    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))
 
 
 def _import_formats() -> None:
     """Import the formats and codecs before the first collective read."""
     own_formats()
     codecs()
+
+
+def _pack(aggregation: Aggregation) -> tuple[Any, ...]:
+    """Return the picklable content of an aggregation.
+
+    A pickled array of an index refers to the index, which the receiver would have to open. Here arrays are sent with their
+    content, and get their origin in the index on arrival.
+    """
+    provenance = aggregation._provenance
+    options = provenance.rules, provenance.variables, provenance.selections, provenance.access
+    arrays = tuple(map(_without_origin, aggregation.arrays))
+    origins = [_find_origin(a) for a in aggregation.arrays]
+    return arrays, origins, (aggregation.refusals, aggregation.skipped, aggregation.duplicates), options
+
+
+def _find_origin(array: MasterArray) -> tuple[Any, tuple[Any, ...]] | None:
+    """Return the function and arguments that restore an unchanged array of an index."""
+    origin: Origin | None = array._origin
+    if origin is None or origin.steps or not origin.describes(array._witness):
+        return None
+    return origin.find, origin.place
+
+
+def _without_origin(array: MasterArray) -> MasterArray:
+    coords = {name: _without_origin(c) for name, c in array.coords.items()}
+    return replace(array, coords=coords, _origin=None)
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
@@ -152,13 +183,9 @@ def _read_text(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     arrays: list[np.ndarray] = []
     agree(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
     result = np.empty(section.shape, a.dtype)
-    sends = [_message(m, arrays[0], "source") for m in plan_sends(source, link.rank, target)]
-    move_texts(link, sends, [_message(m, result, "target") for m in plan_receives(source, target, link.rank)])
+    sends = bind_messages(plan_sends(source, link.rank, target), arrays, "source")
+    move_texts(link, sends, bind_messages(plan_receives(source, target, link.rank), result, "target"))
     return LocalArray.holding(result, target, link.rank, a)
-
-
-def _message(message: PlannedMessage, values: np.ndarray, side: str) -> Message:
-    return Message(message.rank, tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
 
 
 def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
@@ -172,32 +199,20 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
         return _read_separately(link, section)
     result = np.empty(section.shape, a.dtype)
     # Reuse one buffer for all rounds: page faults of new memory cost about as much as decoding.
-    buffer = np.empty(max((_elements(boxes[link.rank]) for boxes in schedule), default=0), a.dtype)
+    sizes = (int(np.diff(boxes[link.rank], axis=-1).prod(axis=1).sum()) for boxes in schedule)
+    buffer = np.empty(max(sizes, default=0), a.dtype)
     buffers = BufferPool()
     for boxes in schedule:
         arrays: list[np.ndarray] = []
         agree(link, partial(_read, a, boxes[link.rank], buffer, arrays))
-        sends = [
-            Message(m.rank, tuple(Part(arrays[box.array], box.source, box.shape) for box in m.boxes))
-            for m in plan_chunk_sends(boxes[link.rank], distribution)
-        ]
-        receives = [
-            Message(m.rank, tuple(Part(result, box.target, box.shape) for box in m.boxes))
-            for m in plan_chunk_receives(boxes, distribution, link.rank)
-        ]
+        sends = bind_messages(plan_chunk_sends(boxes[link.rank], distribution), arrays, "source")
+        receives = bind_messages(plan_chunk_receives(boxes, distribution, link.rank), result, "target")
         move(link, sends, receives, a.dtype, buffers=buffers)
     return LocalArray.holding(result, distribution, link.rank, a)
 
 
-def _elements(boxes: np.ndarray) -> int:
-    return int((boxes[..., 1] - boxes[..., 0]).prod(axis=1).sum())
-
-
 def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray, arrays: list[np.ndarray]) -> None:
-    """Read boxes of an array into consecutive parts of a buffer.
-
-    The parts are appended to ``arrays``.
-    """
+    """Read boxes of an array into a buffer, and append each to ``arrays``."""
     start = 0
     for box in boxes.tolist():
         shape = [high - low for low, high in box]

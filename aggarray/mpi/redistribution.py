@@ -15,7 +15,7 @@ from aggarray.mpi.schedule import PlannedMessage, halo_steps, plan_receives, pla
 from aggarray.mpi.schedule.halo import Slab
 from aggarray.mpi.schedule.overlap import require_same_shape
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import Message, Part, move
+from aggarray.mpi.transport import Message, Part, bind_messages, move
 
 
 def check_distribution(group: ProcessGroup, distribution: Distribution, what: str) -> None:
@@ -45,11 +45,11 @@ def describe_distribution(distribution: Any) -> str:
     return f"distribution {types!r} of {distribution.shape} over {distribution.grid} [{digest.hexdigest()[:16]}]"
 
 
-def _shape_check(shape: tuple[int, ...], what: str) -> Callable[[np.ndarray], None]:
+def _shape_check(distribution: Distribution, rank: int | None, what: str) -> Callable[[np.ndarray], None]:
     """Return a check that raises ExchangeError for arrays of other shapes."""
 
     def check(values: np.ndarray) -> None:
-        if values.shape != shape:
+        if rank is not None and values.shape != (shape := distribution.local_shape(rank)):
             raise ExchangeError(f"{what}: an array of shape {values.shape}, but the section of this process has shape {shape}")
 
     return check
@@ -70,36 +70,26 @@ class Repartition(Movement):
     [1, 2, 3]
     """
 
-    def __init__(
-        self,
-        P_x: ProcessGroup,  # noqa: N803
-        P_y: ProcessGroup,  # noqa: N803
-        source: Distribution,
-        target: Distribution,
-    ) -> None:
+    def __init__(self, P_x: ProcessGroup, P_y: ProcessGroup, source: Distribution, target: Distribution) -> None:
         super().__init__(P_x, P_y)
         self._from, self._to = P_x, P_y
         self.source, self.target = source, target
-        self._sends, self._receives = self._plan_together(
-            self._plan, describe_distribution(source), describe_distribution(target)
-        )
 
-    def _plan(self) -> tuple[list[PlannedMessage], list[PlannedMessage]]:
-        check_distribution(self._from, self.source, "source")
-        check_distribution(self._to, self.target, "target")
-        require_same_shape(self.source, self.target)
-        source_rank, target_rank = self._from.rank, self._to.rank
-        sends = [] if source_rank is None else plan_sends(self.source, source_rank, self.target)
-        return sends, [] if target_rank is None else plan_receives(self.source, self.target, target_rank)
+        def plan() -> tuple[list[PlannedMessage], list[PlannedMessage]]:
+            check_distribution(P_x, source, "source")
+            check_distribution(P_y, target, "target")
+            require_same_shape(source, target)
+            sends = [] if P_x.rank is None else plan_sends(source, P_x.rank, target)
+            return sends, [] if P_y.rank is None else plan_receives(source, target, P_y.rank)
+
+        descriptions = describe_distribution(source), describe_distribution(target)
+        self._sends, self._receives = self._plan_together(plan, *descriptions)
 
     def __call__(self, x: Any) -> np.ndarray:
         """Return this process's section of the target, of size 0 outside ``P_y``."""
-        rank = self._from.rank
-        check = None if rank is None else _shape_check(self.source.local_shape(rank), self._name)
-        values, offers = self._exchange_offers("moves", x, check)
-        result = self._empty(self._to, self.target, self._dtype(offers))
-        sends = [_message(m, self._to, values, "source") for m in self._sends]
-        receives = [_message(m, self._from, result, "target") for m in self._receives]
+        values, result = self._prepare("moves", x, (self._from, self.source), (self._to, self.target))
+        sends = bind_messages(self._sends, values, "source", self._to.ranks)
+        receives = bind_messages(self._receives, result, "target", self._from.ranks)
         if result.dtype.kind == "T":
             move_texts(self._link, sends, receives)
         else:
@@ -108,22 +98,19 @@ class Repartition(Movement):
 
     def adjoint(self, y: Any) -> np.ndarray:
         """Return this process's section of the source, of size 0 outside ``P_x``."""
-        rank = self._to.rank
-        check = None if rank is None else _shape_check(self.target.local_shape(rank), self._name)
-        values, offers = self._exchange_offers("adds", y, check)
-        result = self._empty(self._from, self.source, self._dtype(offers))
+        values, result = self._prepare("adds", y, (self._to, self.target), (self._from, self.source))
         result[...] = 0
-        sends = [_message(m, self._from, values, "target") for m in self._receives]
-        move(self._link, sends, [_message(m, self._to, result, "source") for m in self._sends], result.dtype, add=True)
+        sends = bind_messages(self._receives, values, "target", self._from.ranks)
+        move(self._link, sends, bind_messages(self._sends, result, "source", self._to.ranks), result.dtype, add=True)
         return result
 
-    def _empty(self, group: ProcessGroup, distribution: Distribution, dtype: np.dtype[Any]) -> np.ndarray:
-        return empty_result(dtype) if group.rank is None else np.empty(distribution.local_shape(group.rank), dtype)
-
-
-def _message(message: PlannedMessage, group: ProcessGroup, values: np.ndarray, side: str) -> Message:
-    """Return a planned message with ranks of the root group and its arrays."""
-    return Message(group.ranks[message.rank], tuple(Part(values, getattr(box, side), box.shape) for box in message.boxes))
+    def _prepare(
+        self, operation: str, x: Any, sent: tuple[ProcessGroup, Distribution], received: tuple[ProcessGroup, Distribution]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values of this process, and an array for its result."""
+        (senders, source), (receivers, target) = sent, received
+        values, _, dtype = self._exchange_offers(operation, x, senders.active, _shape_check(source, senders.rank, self._name))
+        return values, empty_result(dtype) if receivers.rank is None else np.empty(target.local_shape(receivers.rank), dtype)
 
 
 class HaloExchange(Movement):
@@ -139,7 +126,7 @@ class HaloExchange(Movement):
     [3, 1, 2, 3, 1]
     """
 
-    def __init__(self, P: ProcessGroup, distribution: Distribution) -> None:  # noqa: N803
+    def __init__(self, P: ProcessGroup, distribution: Distribution) -> None:
         super().__init__(P)
         self._group, self.distribution = P, distribution
 
@@ -150,19 +137,16 @@ class HaloExchange(Movement):
         self._steps = self._plan_together(plan, describe_distribution(distribution))
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Fill the padding of an array in place and return the array.
-
-        The result has size 0 outside the group.
-        """
+        """Fill the padding of an array in place; return it, of size 0 outside ``P``."""
         values, dtype = self._prepare("fills", x)
         for step in self._steps:
             move(self._link, self._messages(step.sent, values), self._messages(step.filled, values), dtype)
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Add padding to the elements of its owners, set it to zero, in place.
+        """Add padding to the elements of its owners and set it to zero, in place.
 
-        Returns the array, which has size 0 outside the group.
+        Returns the array, of size 0 outside ``P``.
         """
         values, dtype = self._prepare("adds", y)
         for step in reversed(self._steps):
@@ -172,11 +156,7 @@ class HaloExchange(Movement):
         return values
 
     def _prepare(self, operation: str, x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
-        """Return the array to change and the common dtype.
-
-        The array has size 0 on a process outside the group.
-        """
-        rank = self._group.rank
+        """Return the array to change, of size 0 outside the group, and the dtype."""
 
         def check(values: np.ndarray) -> None:
             if not isinstance(x, np.ndarray | LocalArray):
@@ -185,10 +165,9 @@ class HaloExchange(Movement):
                 raise ExchangeError(
                     "the padding of a read-only array cannot be filled in place", hint="give a copy, or aligned()"
                 )
-            _shape_check(self.distribution.local_shape(self._group.ranks.index(self._link.rank)), self._name)(values)
+            _shape_check(self.distribution, self._group.rank, self._name)(values)
 
-        values, offers = self._exchange_offers(operation, x, None if rank is None else check)
-        dtype = self._dtype(offers)
+        values, _, dtype = self._exchange_offers(operation, x, self._group.active, check)
         return (empty_result(dtype) if values is None else values), dtype
 
     def _messages(self, slabs: Sequence[Slab], values: np.ndarray) -> list[Message]:

@@ -14,7 +14,7 @@ from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule import plan_receives, plan_sends
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport import Link, Message, Part, agree, call_on_root, move
+from aggarray.mpi.transport import Link, agree, bind_messages, call_on_root, move
 from aggarray.mpi.zarr_store import Store
 
 
@@ -46,8 +46,8 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
         chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
         with Store(os.fspath(path), str(target_name), metadata) as store:
             store.work = call_on_root(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
-            values = _move_to_writers(link, section, source, blocks, writers)
-            agree(link, lambda: store.put(_block_region(blocks, _block_rank(link, section, writers)), values))
+            region, values = _own_block(link, section, source, blocks, writers)
+            agree(link, lambda: store.put(region, values))
             call_on_root(link, store.finish)
 
 
@@ -79,31 +79,18 @@ def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray
     return Distribution(tuple(maps)), labels
 
 
-def _block_rank(link: Link, section: LocalArray, writers: list[int]) -> int | None:
-    """Return the block that this process writes; None for no block."""
-    return section.rank if writers[section.rank] == link.rank else None
-
-
-def _move_to_writers(
+def _own_block(
     link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]
-) -> np.ndarray:
-    """Return the values that this process writes, moved from their holders."""
-    rank = _block_rank(link, section, writers)
-    dtype = section.dtype.newbyteorder("=")
-    result = np.empty((0,) if rank is None else blocks.local_shape(rank), dtype)
-    sends, receives = [], []
-    if rank is not None:
-        for m in plan_sends(source, rank, blocks):
-            sends.append(Message(writers[m.rank], tuple(Part(section.buffer, b.source, b.shape) for b in m.boxes)))
-        for m in plan_receives(source, blocks, rank):
-            receives.append(Message(writers[m.rank], tuple(Part(result, b.target, b.shape) for b in m.boxes)))
-    move(link, sends, receives, dtype)
-    return result
+) -> tuple[tuple[slice, ...] | None, np.ndarray]:
+    """Return the region and the values of the block that this process writes.
 
-
-def _block_region(blocks: Distribution, rank: int | None) -> tuple[slice, ...] | None:
-    """Return the region of the block of a process, None without a block."""
-    if rank is None:
-        return None
+    The values are moved from their holders. The region is None on a process that writes no block.
+    """
+    rank, dtype = section.rank, section.dtype.newbyteorder("=")
+    if writers[rank] != link.rank:
+        return None, np.empty(0, dtype)
+    values = np.empty(blocks.local_shape(rank), dtype)
+    sends = bind_messages(plan_sends(source, rank, blocks), section.buffer, "source", writers)
+    move(link, sends, bind_messages(plan_receives(source, blocks, rank), values, "target", writers), dtype)
     bounds = [map_.bounds for map_ in blocks.maps if isinstance(map_, Block)]
-    return tuple(slice(int(cuts[p]), int(cuts[p + 1])) for cuts, p in zip(bounds, blocks.coords(rank), strict=True))
+    return tuple(slice(int(cuts[p]), int(cuts[p + 1])) for cuts, p in zip(bounds, blocks.coords(rank), strict=True)), values

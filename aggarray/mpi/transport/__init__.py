@@ -11,7 +11,7 @@ from typing import Any
 from aggarray.errors import ExchangeError
 from aggarray.mpi.transport.agreement import agree, call_on_root
 from aggarray.mpi.transport.base import Link, Section
-from aggarray.mpi.transport.moving import BufferPool, Message, Part, move
+from aggarray.mpi.transport.moving import BufferPool, Message, Part, bind_messages, move
 from aggarray.mpi.transport.trees import allreduce_tree, broadcast_object, broadcast_tree, reduce_tree
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Section",
     "agree",
     "allreduce_tree",
+    "bind_messages",
     "broadcast_object",
     "broadcast_tree",
     "call_on_root",

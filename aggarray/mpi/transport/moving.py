@@ -5,13 +5,13 @@ of arrival. Messages of a process to itself are copied. A contiguous box is sent
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.mpi.schedule.overlap import Index
+from aggarray.mpi.schedule.overlap import Index, PlannedMessage
 from aggarray.mpi.transport.base import MOVE, Link
 
 #: Maximum bytes of packed messages in transit (except a single larger one), and of one MPI message.
@@ -36,20 +36,23 @@ class Part(NamedTuple):
 
     def get(self) -> np.ndarray:
         """Return the values, as a view where possible."""
-        view = self.view
-        return self.array[self._index_arrays] if view is None else view
+        array, index = self._target
+        return np.asarray(array[index])
 
     def put(self, values: Any, add: bool) -> None:
         """Set the values, or add to them."""
-        view = self.view
-        array, index = (self.array, self._index_arrays) if view is None else (view, (...,))
+        array, index = self._target
         if add:
             values = array[index] + values
         array[index] = values
 
     @property
-    def _index_arrays(self) -> tuple[np.ndarray, ...]:
-        return np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
+    def _target(self) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """An array and the index of the box in it."""
+        view = self.view
+        if view is not None:
+            return view, (...,)
+        return self.array, np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
 
 
 class Message(NamedTuple):
@@ -68,8 +71,24 @@ class Message(NamedTuple):
         return sum(prod(part.shape) for part in self.parts)
 
 
+def bind_messages(
+    planned: Iterable[PlannedMessage], values: np.ndarray | Sequence[np.ndarray], side: str, ranks: Sequence[int] | None = None
+) -> list[Message]:
+    """Return planned messages with their arrays.
+
+    ``values``: the array, or the arrays by the number in the boxes; ``side``: "source" or "target", that of this process;
+    ``ranks``: the ranks of the link by rank of the distribution, None where they are equal.
+    """
+    messages = []
+    for message in planned:
+        arrays = [values if isinstance(values, np.ndarray) else values[box.array] for box in message.boxes]
+        parts = (Part(a, getattr(box, side), box.shape) for a, box in zip(arrays, message.boxes, strict=True))
+        messages.append(Message(message.rank if ranks is None else ranks[message.rank], tuple(parts)))
+    return messages
+
+
 def bytes_of(values: np.ndarray) -> np.ndarray:
-    """Return the bytes of a contiguous array as uint8, without a copy."""
+    """Return the bytes of a contiguous array as uint8."""
     return values.reshape(-1).view(np.uint8)
 
 
