@@ -12,9 +12,11 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from aggarray.cli._hints import in_shell, options_of
 from aggarray.errors import AggarrayError
 
 
@@ -31,6 +33,16 @@ class FolderGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; its errors give advice by its options."""
+        try:
+            return super().invoke(ctx)
+        except AggarrayError as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            if error.hint is not None and command is not None:
+                error.hint = in_shell(error.hint, options_of(command.params))
+            raise
 
 
 @click.command(cls=FolderGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -64,7 +64,7 @@ class ExtractTarget:
         if not os.path.lexists(self.path):
             return
         if exists == "raise":
-            hint = "give another name, or overwrite it (exists='overwrite', --overwrite)"
+            hint = "give another name, or pass exists='overwrite'"
             raise AggregationError("exists already", path=self.path, hint=hint)
         if problem := self._conflict(exists):
             raise AggregationError(problem, path=self.path, hint="give another name, or remove it")

@@ -1,0 +1,37 @@
+"""Advice of errors in the words of the shell: options instead of arguments of Python."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+import click
+
+#: The parameter of a command for an argument of another name.
+PARAMETERS = {"exists": "overwrite", "missing": "fill_missing", "storage_options": "storage"}
+_TEXT = r"'[^']*'|\"[^\"]*\""
+_ARGUMENT = r"(?<![\w.])(\w+)=(\{(?:%s): (?:%s|\.\.\.)\}|%s|\.\.\.|(?![\w(\[{=]))" % (_TEXT, _TEXT, _TEXT)  # noqa: UP031
+_RULES = re.compile(rf"(?:rules=)?(?:\w+\.)?Rules\({_ARGUMENT}\)")
+_BARE = re.compile(_ARGUMENT)
+
+
+def options_of(parameters: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
+    """Return the options of a command by the argument of Python that each stands for."""
+    own: dict[str, click.Parameter] = {p.name or "": p for p in parameters if isinstance(p, click.Option)}
+    return own | {argument: own[name] for argument, name in PARAMETERS.items() if name in own}
+
+
+def in_shell(hint: str, options: Mapping[str, click.Parameter]) -> str:
+    """Return advice with options in place of arguments; arguments without an option are unchanged.
+
+    >>> options = options_of([click.Option(["--fill-missing"], is_flag=True), click.Option(["--order"])])
+    >>> in_shell("open with missing='fill', or Rules(order={'lat': 'name'}), or x='y'", options)
+    "open with --fill-missing, or --order lat=name, or x='y'"
+    """
+
+    def option(match: re.Match[str]) -> str:
+        parameter = options.get(match[1])
+        if not isinstance(parameter, click.Option):
+            return match[0]
+        value = "" if parameter.is_flag else re.sub(r"[{}'\"]", "", match[2]).replace(": ", "=")
+        return f"{parameter.opts[-1]} {value}".rstrip()
+
+    return _BARE.sub(option, _RULES.sub(option, hint))
