@@ -9,17 +9,22 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from aggarray.codecs import decode
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, error_text
+from aggarray.formats.base import LIBRARY_LOCK, ChunkIndex, error_text
+from aggarray.formats.hdf5.format import metadata_of
+from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
+from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.partition.grid import MAX_CELLS
-from aggarray.storage.files import is_file, stat_file
+from aggarray.storage.files import is_file
 from aggarray.storage.remote import RemoteAccess, current_access, with_access
 
 #: The group of an index file that holds the aggregation.
@@ -134,28 +139,25 @@ class Reader:
         self.generation = generation
         # Kept for later reads of a remote index.
         self.reach = current_access() if reach is None else reach
-        self._group: Any = None
+        self._file: Any = None
         self._implied = 0
+        self._tables: dict[str, ChunkIndex] = {}
         self._loaded: dict[str, np.ndarray] = {}
         self._values: dict[tuple[Any, ...], np.ndarray] = {}
 
     @contextmanager
     def opened(self) -> Iterator["Reader"]:
         """Keep the file open for the length of a block."""
-        from aggarray.formats.hdf5.format import opened
-
-        # Under the lock: another thread may have the file open and close it.
+        # Another thread may open and close the file; this lock is safe in forks.
         with with_access(self.reach), LIBRARY_LOCK, self.index_errors(), ExitStack() as stack:
-            if self._group is not None:
-                yield self
-                return
-            file = stack.enter_context(opened(self.path))
-            self._group = _own(file, GROUP)
-            try:
-                self._check_version()
-                yield self
-            finally:
-                self._group, self._loaded, self._values = None, {}, {}
+            if self._file is None:
+                self._file = stack.enter_context(closing(H5File(self.path)))
+                stack.callback(self._forget)
+                self._check_version(self._file.attributes(GROUP))
+            yield self
+
+    def _forget(self) -> None:
+        self._file, self._tables, self._loaded, self._values = None, {}, {}, {}
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:
@@ -167,12 +169,12 @@ class Reader:
         except FileNotFoundError as error:
             hint = "restore it, or make it again from the data files"
             raise MissingFileError("no such index", path=self.path, hint=hint) from error
-        except (*LIBRARY_ERRORS, RecursionError, MemoryError) as error:
+        except (*UNREADABLE, RecursionError, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             raise IndexFileError(f"damaged index ({text:.200})", path=self.path, hint=SAVE_AGAIN) from error
 
-    def _check_version(self) -> None:
-        schema, generation = (_number(self._group, name) for name in ("schema", "generation"))
+    def _check_version(self, attributes: Mapping[str, Any]) -> None:
+        schema, generation = (_number(attributes[name]) for name in ("schema", "generation"))
         if schema > SCHEMA:
             what = f"index of schema {schema}; this aggarray reads schemas up to {SCHEMA}"
             raise IndexFileError(what, path=self.path, hint="install a newer one")
@@ -182,33 +184,51 @@ class Reader:
             raise IndexFileError(what, path=self.path, hint="open it again")
         self.generation = generation
 
+    def _table(self, name: str) -> ChunkIndex:
+        """Return the chunk index of a variable of the group."""
+        if name not in self._tables and self._file is not None:
+            variable = f"{GROUP}/{name}"
+            (length,) = self._file.shape(self._file.dataset(variable))
+            if length > MOST_INFLATED * self._file.data.size:
+                raise ValueError(f"{name} has {length} elements, more than the file can hold")
+            table = chunk_index_of(self._file, variable)
+            if table is None or table.dtype != np.dtype(_DTYPES[name]) or (table.offsets < 0).any():
+                raise ValueError(f"{name} is not a stored column of {_DTYPES[name]}")
+            self._tables[name] = table
+        return self._tables[name]
+
     def _slice(self, name: str, start: int, count: int) -> np.ndarray:
         """Return a range of a variable of the group."""
         with self.opened():
-            dataset = _own(self._group, name)
-            if dataset.external or dataset.is_virtual:
-                raise ValueError(f"{name} is stored in another file")
-            if dataset.dtype != np.dtype(_DTYPES[name]) or dataset.ndim != 1:
-                raise ValueError(f"{name} is {dataset.dtype} of {dataset.ndim} dimensions")
-            if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= len(dataset)):
-                raise ValueError(f"{start} to {start} + {count} of {name} is out of range for {len(dataset)} elements")
-            if count * dataset.dtype.itemsize > MOST_INFLATED * stat_file(self.path).size:
-                raise ValueError(f"{name} has {count} elements, more than the file can hold")
-            if len(dataset) > _SMALL or name == "blocks":
-                return np.asarray(dataset[start : start + count])
-            # One call of HDF5 is slower than reading all of a small variable.
-            if name not in self._loaded:
-                self._loaded[name] = np.asarray(dataset[...])
+            (length,) = self._table(name).shape
+            if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= length):
+                raise ValueError(f"{start} to {start} + {count} of {name} is out of range for {length} elements")
+            if length > _SMALL or name == "blocks":
+                return self._stored(name, start, start + count)
+            if name not in self._loaded:  # all of a small variable is read at once
+                self._loaded[name] = self._stored(name, 0, length)
             return self._loaded[name][start : start + count].copy()
+
+    def _stored(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return stored values, decoded from the chunks that hold them."""
+        table, data = self._table(name), self._file.data
+        (side,) = table.chunk
+        first, last = start // side, -(-stop // side)
+        offsets, sizes = table.offsets[first:last], table.sizes[first:last]
+        rows = np.empty((len(offsets), side), table.dtype)
+        masks = np.zeros(len(rows), np.uint32) if table.masks is None else table.masks[first:last]
+        parts = data.ranges(list(zip((offsets - data.base).tolist(), sizes.tolist(), strict=True)))
+        for row, part, mask in zip(rows, parts, masks.tolist(), strict=True):
+            decode(table.filters, part, row.nbytes, mask, row.view(np.uint8))
+        return rows.reshape(-1)[start - first * side : stop - first * side]
 
     def document(self, name: str = "document") -> Any:
         """Return a JSON document: "document", or "records"."""
         with self.opened():
-            size = len(self._group[name])
+            (size,) = self._table(name).shape
             if size > _MAX_DOCUMENT:
                 raise ValueError(f"{name} of {size} bytes, more than {_MAX_DOCUMENT}")
-            data = self._slice(name, 0, size).tobytes()
-            return json.loads(data.decode("utf-8", "surrogateescape"))
+            return json.loads(self._slice(name, 0, size).tobytes().decode("utf-8", "surrogateescape"))
 
     def column(self, spec: Spec, dtype: Any = np.int64) -> np.ndarray:
         """Return a column of integers, read-only."""
@@ -277,18 +297,9 @@ def plain_dtype(text: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _own(group: Any, name: str) -> Any:
-    """Return a member of a group that is in the same file. Raises ValueError for links."""
-    import h5py
-
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise ValueError(f"{name} is not in the file itself")
-    return group[name]
-
-
-def _number(group: Any, name: str) -> int:
+def _number(value: Any) -> int:
     """Return an attribute of one integer; netCDF writes arrays of one."""
-    return int(np.asarray(group.attrs[name]).item())
+    return int(np.asarray(value).item())
 
 
 def _count(number: Any) -> int:
@@ -333,23 +344,19 @@ class Texts(Sequence[str]):
 
 def stored_generation(path: str) -> int | None:
     """Return the generation of an index of aggarray, None for other files."""
-    from aggarray.formats.hdf5.format import holds_group, opened
-
-    if not is_file(path):  # opening a pipe would block
+    file = metadata_of(path, GROUP) if is_file(path) else None  # opening a pipe would block
+    if file is None:
         return None
-    try:
-        if not holds_group(path, GROUP):
+    with closing(file):
+        try:
+            attributes = file.attributes(GROUP)
+            return _number(attributes["generation"]) if "schema" in attributes else None
+        except (InvalidError, KeyError) as error:
+            # promise: index-damaged
+            hint = "restore the index, or save it again"
+            raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
+        except UNREADABLE:
             return None
-        with LIBRARY_LOCK, opened(path) as file:
-            if file.get(GROUP, getlink=True) is None:
-                return None
-            return _number(file[GROUP], "generation") if "schema" in file[GROUP].attrs else None
-    except KeyError as error:
-        # promise: index-damaged
-        hint = "restore the index, or save it again"
-        raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
-    except LIBRARY_ERRORS:
-        return None
 
 
 def check_cells(count: int, path: str) -> None:

@@ -393,4 +393,4 @@ def test_a_single_file_is_opened_once(folder: Path, saved: bool, monkeypatch: py
 
     monkeypatch.setattr(os, "open", noted)
     aa.open(path)
-    assert opened.count(path) == 1  # h5py opens an index by itself
+    assert opened.count(path) == 1

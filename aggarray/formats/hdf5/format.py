@@ -9,20 +9,20 @@ import numpy as np
 
 from aggarray.formats.base import Handle, Structure, Variable, full_box
 from aggarray.formats.hdf5 import isolated
-from aggarray.formats.hdf5.h5py_files import opened
 from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
-from aggarray.formats.hdf5.metadata.data import UNREADABLE, Data, is_invalid, refuse
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, Data, refuse
 from aggarray.formats.hdf5.metadata.groups import links_of
 from aggarray.formats.hdf5.metadata.headers import header_at
+from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.remote import is_remote
 
-__all__ = ["FORMAT", "holds_group", "opened"]
+__all__ = ["FORMAT", "metadata_of"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -80,20 +80,21 @@ class _HDF5:
         return HDF5File(path)
 
 
-def holds_group(path: str, name: str) -> bool:
-    """Return whether a file may have a group of a name at its root; only a few bytes of a file that is not HDF5 are read."""
+def metadata_of(path: str, group: str) -> H5File | None:
+    """Return the metadata of a file with a link of a name at its root, None for other files.
+
+    Only a few bytes of a file that is not HDF5 are read.
+    """
     with open_source(path) as source:
         # A device has no size and may have no end: reading it could block.
         if not source.size or not FORMAT.recognises(path, source.pread(len(_SIGNATURE), 0)):
-            return False
+            return None
         try:
             data = Data(source)
             links = links_of(data, header_at(data, root_address(data)))
-        except UNREADABLE as error:
-            if is_invalid(error) and not is_remote(path) and isolated.can_isolate():
-                return bool(isolated.call_isolated(path, "holds", None, name))
-            return True  # opening the file decides
-    return any(link.name == name.encode() for link in links)
+            return H5File(path) if any(link.name == group.encode() for link in links) else None
+        except UNREADABLE:
+            return None
 
 
 FORMAT = _HDF5()

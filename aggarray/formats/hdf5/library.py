@@ -66,10 +66,6 @@ class H5pyFile:
         self._datasets[variable] = entry = (dataset, dtype, {} if encoding is None else {"_Encoding": encoding})
         return entry
 
-    def holds(self, name: str) -> bool:
-        """Return whether the root group has an item of a name."""
-        return self._file.get(name, getlink=True) is not None
-
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box; raises the errors of h5py."""
         dataset, dtype, encoding = self.dataset(variable)

@@ -3,11 +3,11 @@
 Only the groups above the variable and the other datasets along its unlimited dimensions are read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at
+from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at, shown_attributes
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
@@ -103,6 +103,12 @@ class H5File:
             if isinstance(target, int) and target != UNDEFINED:
                 addresses[link.name] = target
         return addresses
+
+    def attributes(self, group: str) -> Mapping[str, Any]:
+        """Return the attributes of a group at the root."""
+        address = self._group("").get(group.encode())
+        require(address is not None, "no such group in the file itself")
+        return shown_attributes(self.facts(header_at(self.data, address or 0)), self.heap)
 
     def facts(self, header: Header) -> ObjectAttributes:
         """Return the attributes of an object."""
