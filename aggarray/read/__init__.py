@@ -27,7 +27,7 @@ from aggarray.read.stored_piece import Outputs, stored_piece
 from aggarray.read.target import Target, mask_output, output
 from aggarray.read.views import view
 from aggarray.storage.remote import is_remote, prefetch_states
-from aggarray.storage.versions import one_version
+from aggarray.storage.state import one_version
 
 #: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4

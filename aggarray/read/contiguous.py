@@ -10,8 +10,7 @@ import numpy as np
 from aggarray.errors import MissingFileError
 from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
-from aggarray.storage.byte_source import ByteSource, shared_source, version_source
-from aggarray.storage.descriptors import GAP
+from aggarray.storage.byte_source import GAP, ByteSource, shared_source, version_source
 
 #: Bytes of one call that reads neighbouring rows.
 SPAN = 1 << 22

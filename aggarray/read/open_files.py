@@ -19,14 +19,13 @@ from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import close_sources
 from aggarray.storage.files import resized, same_time, stat_file
-from aggarray.storage.state import FileState
-from aggarray.storage.versions import check_version
+from aggarray.storage.state import FileState, check_version
 
 
 @dataclass(slots=True)
 class _Lease:
     handle: Handle
-    state: tuple[int, ...]
+    state: FileState
     users: int = 0
 
 
@@ -88,17 +87,10 @@ class OpenFiles:
                 # The state of a folder does not change with its files.
                 status = stat_file(state_path(path))
         except FormatError as error:
-            # Errors of remote files are complete.
             self.forget(path)
             if isinstance(error, MissingFileError):
-                raise _missing(path) from error
+                error.hint = "restore it, or open with missing='fill'"
             raise
-        except (FileNotFoundError, NotADirectoryError) as error:
-            self.forget(path)
-            raise _missing(path) from error
-        except (OSError, ValueError) as error:  # a null character in the path is a ValueError
-            text = getattr(error, "strerror", None) or error
-            raise FormatError(f"cannot be opened: {text}", path=path, hint="check its permissions") from error
         state = status
         # promise: changed-since-open
         if stamp is not None and state[:2] != (stamp[1], stamp[0]):
@@ -221,7 +213,3 @@ def file_state(path: str, stamp: Stamp | None) -> FileState:
     MissingFileError if it does not exist, ChangedFileError if it changed since it was scanned.
     """
     return _files.state(path, stamp)
-
-
-def _missing(path: str) -> MissingFileError:
-    return MissingFileError("no such file", path=path, hint="restore it, or open with missing='fill'")

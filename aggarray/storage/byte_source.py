@@ -1,66 +1,208 @@
-"""Bytes of a file or object, by offset, wherever it lies.
+"""Bytes of a file or object, by offset, and its state, wherever it lies.
 
 `open_source` opens one for its caller alone. `shared_source` takes local files from a bounded cache of descriptors: threads and
 forked processes share no file position, and a file that was replaced or changed is opened anew.
 """
 
+import os
+import stat
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from aggarray.storage.descriptors import LocalSource, descriptors, open_local, read_whole
-from aggarray.storage.descriptors import shared_source as shared_source
-from aggarray.storage.ranges import Range
-from aggarray.storage.remote import RemoteSource, forget, is_remote
-from aggarray.storage.state import FileState, Versions
+from aggarray.errors import FormatError, MissingFileError
+from aggarray.options import get_options
+from aggarray.storage.lru_cache import LRUCache
+from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges, truncated
+from aggarray.storage.remote import RemoteSource, forget, is_remote, status
+from aggarray.storage.state import FileState, Versions, changed
+
+#: Largest gap in bytes between ranges that are read in one call.
+GAP = 1 << 16
+#: Largest call in bytes, unless a single range is longer.
+SPAN = 1 << 24
+#: Buffers filled by one call.
+_VECTOR = 256
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+#: Opening a pipe would wait for its other end.
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 
-class ByteSource(Protocol):
-    """An open file or object, read by offset.
+class LocalSource:
+    """An open local file. Its descriptor is closed by `close`, or with the last reference to it.
 
     ``path``; ``size``: its bytes and ``state``: its state when it was opened; ``distant``: whether each call takes a round
-    trip. Reading raises FormatError, which names file, offset and sizes, for a range outside the file and for bytes that cannot
-    be read.
+    trip; ``shared``: whether `close` does nothing; ``readers``: the threads that read a cached one. Reading raises FormatError,
+    which names file, offset and sizes, for a range outside the file and for bytes that cannot be read.
     """
 
-    distant: ClassVar[bool]
-    path: str
-    size: int
-    state: FileState
+    __slots__ = ("descriptor", "path", "readers", "shared", "size", "state")
 
-    def pread(self, count: int, offset: int) -> bytes:
-        """Return bytes at an offset, fewer at the end of the file."""
+    distant: ClassVar[bool] = False
 
-    def preads(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of several ranges (offset, count), each shorter at the end of the file."""
-
-    def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of each range, in the order given, read-only; ranges read in one call share memory."""
-
-    def read_into(self, offset: int, *buffers: Any) -> None:
-        """Fill writable, contiguous buffers, one after the other, with the bytes from an offset on."""
-
-    def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
-        """Read the bytes at each offset into the beginning of a row of a contiguous uint8 buffer."""
+    def __init__(self, path: str, flags: int = _FLAGS, regular: bool = False) -> None:
+        self.path, self.descriptor, self.shared = path, -1, False
+        try:
+            self.descriptor = os.open(path, flags)
+        except (OSError, ValueError) as error:
+            raise cannot_open(path, error) from error
+        self.state = state_of(path, self.descriptor, regular)
+        self.size, self.readers = self.state.size, set[int]()
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the file still has a state; None: any."""
+        # promise: changed-during-read
+        if state is not None and state_of(self.path, self.descriptor) != state:
+            raise changed(self.path)
+
+    def pread(self, count: int, offset: int) -> bytes:
+        """Return bytes at an offset, fewer at the end of the file, where a system call may return fewer as well."""
+        return os.pread(self.descriptor, count, offset)
+
+    def preads(self, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of several ranges (offset, count), each shorter at the end of the file."""
+        return [os.pread(self.descriptor, count, offset) for offset, count in ranges]
+
+    def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """Return the bytes of each range, in the order given, read-only; ranges read in one call share memory."""
+        if any(type(number) is not int for number in ranges[0]) if ranges else False:
+            ranges = [(int(offset), int(size)) for offset, size in ranges]
+        low, high = (min(r[0] for r in ranges), max(map(sum, ranges))) if ranges else (0, 0)
+        if low < 0 or high > self.size or min((r[1] for r in ranges), default=0) < 0:
+            for offset, size in ranges:
+                check_range(self.path, offset, size, self.size)
+        if 0 < high - low <= min(SPAN, sum(r[1] for r in ranges) + GAP):
+            # The usual case: hardly anything lies between the ranges, which need not be sorted.
+            data = self._read(low, high - low)
+            return [data[offset - low : offset - low + size] for offset, size in ranges]
+        out = [memoryview(b"")] * len(ranges)
+        for span in merge_ranges(ranges, GAP, SPAN):
+            cut_span(span, self._read(span.offset, span.size), ranges, out)
+        return out
+
+    def read_into(self, offset: int, *buffers: Any) -> None:
+        """Fill writable, contiguous buffers, one after the other, with the bytes from an offset on, in one call."""
+        views = [bytes_of(buffer) for buffer in buffers]
+        offset, size = int(offset), sum(view.size for view in views)
+        check_range(self.path, offset, size, self.size)
+        done = 0
+        if 1 < len(views) <= _VECTOR and size <= SPAN and hasattr(os, "preadv"):
+            try:
+                done = os.preadv(self.descriptor, [view.data for view in views], offset)
+            except OSError as error:
+                raise self._unreadable(error) from error
+        for view in views:
+            if done < view.size:
+                # Truncated, or not begun.
+                self._fill(offset + done, view.data[done:])
+            offset, done = offset + view.size, max(0, done - view.size)
+
+    def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
+        """Read the bytes at each offset into the beginning of a row of a contiguous uint8 buffer, a call for each."""
+        for offset, size in zip(offsets, sizes, strict=True):
+            check_range(self.path, offset, size, self.size)
+        views, width, file = buffer.reshape(-1).data, buffer.shape[1], self.descriptor
+        for row, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+            view = views[row * width : row * width + size]
+            try:
+                done = _read_at(file, view, offset)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if done < size:
+                self._fill(offset + done, view[done:])
 
     def close(self) -> None:
-        """Close the source; closing it twice is harmless."""
+        """Close the descriptor unless it is shared; closing it twice is harmless."""
+        if self.descriptor >= 0 and not self.shared:
+            descriptor, self.descriptor = self.descriptor, -1
+            os.close(descriptor)
 
-    def __enter__(self) -> "ByteSource":
-        """Return the source, closed at the end of the block."""
+    def __enter__(self) -> "LocalSource":
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        """Close the source."""
+        self.close()
+
+    def __del__(self) -> None:
+        if os is not None and self.descriptor >= 0:  # modules may be gone when the interpreter exits
+            os.close(self.descriptor)
+
+    def _read(self, offset: int, size: int) -> memoryview:
+        if size <= SPAN:
+            try:
+                data = os.pread(self.descriptor, size, offset)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if len(data) == size:
+                return memoryview(data)
+        # Longer than a call may be, or cut short by a signal or a file that shrinks.
+        buffer = np.empty(size, np.uint8)
+        self._fill(offset, buffer.data)
+        return buffer.data.toreadonly()
+
+    def _fill(self, offset: int, view: memoryview) -> None:
+        done = 0
+        while done < len(view):
+            try:
+                count = _read_at(self.descriptor, view[done:], offset + done)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if not count:
+                raise truncated(self.path, offset, len(view), offset + done)
+            done += count
+
+    def _unreadable(self, error: OSError) -> FormatError:
+        return FormatError(f"cannot be read: {error.strerror or error}", path=self.path, hint="check the disk")
 
 
-#: The local file that `open_once` holds open in this thread.
-_held: ContextVar[LocalSource | None] = ContextVar("aggarray_held_source", default=None)
+#: An open file or object, read by offset; both have the methods of `LocalSource`.
+ByteSource: TypeAlias = LocalSource | RemoteSource
+
+#: The local files that `open_once` keeps open in this thread, by path; None if not open yet.
+_kept_open: ContextVar[dict[str, LocalSource | None]] = ContextVar("aggarray_kept_open")
+#: Open local files by path. A file that is evicted closes when its last reader has finished.
+_sources = LRUCache(lambda: get_options().open_files, in_use=lambda source: bool(source.readers))
+
+
+def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
+    """Read some bytes at an offset into a buffer; return how many."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [view], offset)
+    data = os.pread(descriptor, min(len(view), SPAN), offset)
+    view[: len(data)] = data
+    return len(data)
+
+
+def stat_file(path: str) -> FileState:
+    """Return the state of a file. MissingFileError if it does not exist, FormatError if it cannot be inspected."""
+    return status(path).state if is_remote(path) else state_of(path)
+
+
+def state_of(path: str, opened: int | None = None, regular: bool = False) -> FileState:
+    """Return the state of a local file or folder, from its descriptor if it is open.
+
+    Raises MissingFileError, and FormatError if it cannot be inspected or, on request, is not a regular file.
+    """
+    try:
+        found = os.stat(path if opened is None else opened)
+    except (OSError, ValueError) as error:
+        # promise: file-vanishes
+        raise cannot_open(path, error) from error
+    if regular and not stat.S_ISREG(found.st_mode):
+        raise FormatError("not a file", path=path, hint="check the path")
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino, stat.S_ISDIR(found.st_mode))
+
+
+def cannot_open(path: str, error: OSError | ValueError) -> FormatError:
+    """Return the error of a file that does not open; a null byte in its path is a ValueError."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingFileError("no such file or folder", path=path, hint="check the path")
+    reason = getattr(error, "strerror", None) or error
+    return FormatError(f"cannot be opened: {reason}", path=path, hint="check its permissions")
 
 
 @contextmanager
@@ -69,32 +211,67 @@ def open_once(path: str) -> Iterator[None]:
 
     Changes of the file are noticed all the same: `ByteSource.check` inspects the descriptor, `stat_file` the path.
     """
-    if is_remote(path) or ((held := _held.get()) is not None and held.path == path):
+    if path in _kept_open.get({}):
         yield
         return
-    holder = LocalSource(path, -1, FileState(0, 0, 0))
-    token = _held.set(holder)
+    kept: dict[str, LocalSource | None] = {path: None}
+    token = _kept_open.set(kept)
     try:
         yield
     finally:
-        _held.reset(token)
-        holder.close()
+        _kept_open.reset(token)
+        if source := kept[path]:
+            source.shared = False
+            source.close()
 
 
 def open_source(path: str) -> ByteSource:
-    """Open a file or object for reading by offset.
-
-    MissingFileError if it does not exist, FormatError or OSError if it fails.
-    """
+    """Open a file or object for reading by offset. MissingFileError if it does not exist, FormatError if it fails."""
+    kept = _kept_open.get({})
+    if source := kept.get(path):
+        return source
     if is_remote(path):
         return RemoteSource(path)
-    held = _held.get()
-    if held is None or held.path != path:
-        return open_local(path)
-    if held.descriptor < 0:
-        with open_local(path) as source:
-            held.adopt(source)
-    return held.shared()
+    source = LocalSource(path)
+    if path in kept:
+        kept[path], source.shared = source, True
+    return source
+
+
+@contextmanager
+def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSource]:
+    """Give a source for several reads; afterwards its state must be ``state``, unless that is None.
+
+    Raises MissingFileError, and FormatError for a file that has changed or cannot be read.
+    """
+    if is_remote(path):
+        remote = RemoteSource(path)
+        remote.check(state)
+        yield remote
+        remote.check(state)
+        return
+    source, thread = _cached_source(path, state), threading.get_ident()
+    source.readers.add(thread)
+    try:
+        yield source
+        source.check(state)
+    finally:
+        source.readers.discard(thread)
+
+
+def _cached_source(path: str, state: FileState | None) -> LocalSource:
+    """Return a local file as it is now, from the cache if it has not changed; ``state``: its state just before, if known."""
+    try:
+        state = state or state_of(path, regular=True)
+        source: LocalSource | None = _sources.get(path)
+        if source is None or source.state != state:
+            # The file may have been replaced since: the state of the open one counts.
+            source = LocalSource(path, regular=True)
+            _sources.keep(path, source)
+        return source
+    except MissingFileError as error:
+        error.hint = "restore it, or open with missing='fill'"
+        raise
 
 
 @contextmanager
@@ -107,7 +284,7 @@ def version_source(path: str, versions: Versions) -> Iterator[ByteSource]:
 
 
 def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = None) -> list[memoryview]:
-    """Return the bytes of each range (offset, size) of a file, in the order given, read-only; see `ByteSource.read_ranges`.
+    """Return the bytes of each range (offset, size) of a file, in the order given, read-only; see `LocalSource.read_ranges`.
 
     ``state``: the file's state when the ranges were looked up.
     """
@@ -116,17 +293,23 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
 
 
 def read_into(path: str, offset: int, *buffers: Any, state: FileState | None = None) -> None:
-    """Fill buffers with the bytes of a file from an offset on; see `ByteSource.read_into`."""
+    """Fill buffers with the bytes of a file from an offset on; see `LocalSource.read_into`."""
     with shared_source(path, state) as source:
         source.read_into(offset, *buffers)
 
 
 def read_file(path: str) -> memoryview | None:
-    """Return all bytes of a small local file, uncached; None if it does not exist."""
-    return read_whole(path)
+    """Return all bytes of a small local file, uncached; None if it does not exist or is a folder."""
+    try:
+        with LocalSource(path, _FLAGS | _NONBLOCK, regular=True) as source:
+            return source.read_ranges([(0, source.size)])[0]
+    except FormatError as error:
+        if isinstance(error, MissingFileError) or os.path.isdir(path):
+            return None
+        raise
 
 
 def close_sources() -> None:
     """Close cached descriptors that are not in use, and forget what is known of remote objects."""
-    descriptors.close()
+    _sources.clear()
     forget()

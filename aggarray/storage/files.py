@@ -7,8 +7,8 @@ from typing import Any
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.storage import remote
-from aggarray.storage.descriptors import missing_file
-from aggarray.storage.descriptors import stat_file as stat_file
+from aggarray.storage.byte_source import cannot_open
+from aggarray.storage.byte_source import stat_file as stat_file
 from aggarray.storage.state import FileState
 
 _SECOND = 10**9
@@ -22,7 +22,7 @@ def missing(path: str) -> Iterator[None]:
     except MissingFileError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise missing_file(path) from error
+        raise cannot_open(path, error) from error
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -108,7 +108,7 @@ def for_library(path: str) -> Any:
 def make_ready(path: str) -> None:
     """Fetch the beginning of a remote file, where metadata lie, before a library locks others out to read it."""
     if remote.is_remote(path):
-        remote.open_object(path).pread(remote.READY, 0)
+        remote.RemoteSource(path).pread(remote.READY, 0)
 
 
 def refuse_remote(path: str, what: str) -> None:

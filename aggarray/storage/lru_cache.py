@@ -8,21 +8,30 @@ from typing import Any
 
 
 class LRUCache:
-    """Cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork."""
+    """Cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork.
 
-    def __init__(self, most: Callable[[], int], size: Callable[[Any], int]) -> None:
-        self._most, self._size = most, size
+    ``in_use``: which items are evicted last, if any.
+    """
+
+    def __init__(
+        self, most: Callable[[], int], size: Callable[[Any], int] = lambda _: 1, in_use: Callable[[Any], bool] | None = None
+    ) -> None:
+        self._most, self._size, self._in_use = most, size, in_use
+        self._forked()
+        if hasattr(os, "register_at_fork"):
+            # promise: cache-lock-fork
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        # A thread that does not exist in the child may have held the lock.
         self._lock = threading.Lock()
         self._items: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0
-        if hasattr(os, "register_at_fork"):
-            # promise: chunk-cache-lock-fork
-            os.register_at_fork(after_in_child=self.clear)
 
     def clear(self) -> None:
         """Drop all items."""
-        # A thread that does not exist in the child may have held the lock.
-        self._lock, self._items, self._total = threading.Lock(), OrderedDict(), 0
+        with self._lock:
+            self._items, self._total = OrderedDict(), 0
 
     def get(self, key: Hashable) -> Any:
         """Return an item, None if it is not cached."""
@@ -52,4 +61,11 @@ class LRUCache:
                 self._items[key] = item
                 self._total += size
             while self._total > most:
-                self._total -= self._size(self._items.popitem(last=False)[1])
+                self._total -= self._size(self._evicted())
+
+    def _evicted(self) -> Any:
+        if self._in_use is not None:
+            for key, item in self._items.items():
+                if not self._in_use(item):
+                    return self._items.pop(key)
+        return self._items.popitem(last=False)[1]

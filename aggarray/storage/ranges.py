@@ -1,4 +1,4 @@
-"""Byte ranges that are read together."""
+"""Byte ranges: checks, and ranges that are read together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,25 @@ from typing import TypeAlias
 
 import numpy as np
 
+from aggarray.errors import FormatError
+
 #: (offset, size) in bytes.
 Range: TypeAlias = tuple[int, int]
+
+
+def check_range(path: str, offset: int, size: int, there: int) -> None:
+    """Raise FormatError for a range that lies outside a file of ``there`` bytes."""
+    if offset < 0 or size < 0:
+        what = f"{size} bytes at offset {offset}: no such range"
+        raise FormatError(what, path=path, hint="the file or its index is damaged")
+    if size and offset + size > there:
+        raise truncated(path, offset, size, there)
+
+
+def truncated(path: str, offset: int, size: int, there: int) -> FormatError:
+    """Return the error of a file of fewer bytes than a range of it needs."""
+    what = f"truncated: {size} bytes at offset {offset} are wanted of {there} bytes"
+    return FormatError(what, path=path, hint="fetch or write the file again")
 
 
 @dataclass(frozen=True, slots=True)

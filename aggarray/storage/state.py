@@ -1,7 +1,12 @@
 """States of files: what shows that a file has changed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from aggarray.errors import ChangedFileError
 
 
 class FileState(NamedTuple):
@@ -14,6 +19,11 @@ class FileState(NamedTuple):
     size: int
     inode: int
     folder: bool = False
+
+
+def changed(path: str) -> ChangedFileError:
+    """Return the error of a file or object that has changed."""
+    return ChangedFileError("changed while it was read", path=path, hint="read it again, or open the files anew")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +39,25 @@ class Versions:
     def copy(self) -> "Versions":
         """Return a copy that can be extended."""
         return Versions(dict(self.states), dict(self.tags))
+
+
+#: States of files when a read through libraries, which fetch the parts of a file one by one, first met them, by path.
+_first_states: ContextVar[dict[str, FileState] | None] = ContextVar("aggarray_first_states", default=None)
+
+
+@contextmanager
+def one_version() -> Iterator[None]:
+    """Require one version of each file read inside a block; `check_version` raises ChangedFileError otherwise."""
+    token = _first_states.set({}) if _first_states.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _first_states.reset(token)
+
+
+def check_version(path: str, state: FileState) -> None:
+    """Raise ChangedFileError for a file that has changed since this read first met it."""
+    first = _first_states.get()
+    if first is not None and first.setdefault(path, state) != state:
+        raise changed(path)

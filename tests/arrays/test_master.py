@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.read import executor
-from aggarray.storage import descriptors
+from aggarray.storage import byte_source
 from tests.support.tilings import FILL, Tile, Tiling, keys, pick, same, same_masked, tilings
 
 
@@ -220,13 +220,13 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(([(2 * i, 2 * i + 2)], SubArray.from_file(tmp_path / f"{i}.nc", "v")))
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     seen = set()
-    take = descriptors.Descriptors.take
+    take = byte_source._cached_source
 
     def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
         return take(*args)
 
-    monkeypatch.setattr(descriptors.Descriptors, "take", noted)
+    monkeypatch.setattr(byte_source, "_cached_source", noted)
     # So little is no work for threads.
     monkeypatch.setattr(executor, "_PIECES", 1)
     same(a.read(threads=1), np.arange(0, 6, 0.5))

@@ -272,9 +272,9 @@ def test_every_h5py_open_takes_the_lock() -> None:
         "aggarray.read.open_files._files._lock",
         "aggarray.read.cache.decoded_chunks._lock",
         "aggarray.scan.resolution._descriptions._lock",
-        "aggarray.storage.descriptors.descriptors._lock",
-        "aggarray.storage.remote.objects._memory.lock",
-        "aggarray.storage.remote.filesystems._lock",
+        "aggarray.storage.byte_source._sources._lock",
+        "aggarray.storage.remote.objects._states._lock",
+        "aggarray.storage.remote.filesystems.systems._lock",
     ],
 )
 def test_locks_held_by_threads_are_free_in_a_child(name: str, tmp_path: Path) -> None:

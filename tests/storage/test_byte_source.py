@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import set_options
-from aggarray.storage import descriptors as local
-from aggarray.storage.byte_source import close_sources, open_once, open_source, read_into, read_ranges, shared_source
-from aggarray.storage.descriptors import GAP, SPAN, Descriptors
+from aggarray.storage import byte_source as local
+from aggarray.storage.byte_source import (
+    GAP,
+    SPAN,
+    close_sources,
+    open_once,
+    open_source,
+    read_into,
+    read_ranges,
+    shared_source,
+)
 from aggarray.storage.ranges import merge_ranges
 
 DATA = np.random.default_rng(0).integers(0, 256, 1_000_000, "u1").tobytes()
@@ -260,6 +268,7 @@ def test_many_files_with_few_descriptors(tmp_path: Path) -> None:
             assert descriptors(tmp_path) <= 4
             close_sources()
             assert descriptors(tmp_path) == 1 and first.read_ranges([(9, 1)])[0][0] == 0
+        del first  # the last reference
     assert descriptors(tmp_path) == 0
 
 
@@ -296,7 +305,7 @@ def test_threads(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_forks(file: str) -> None:
-    cache = local.descriptors
+    cache = local._sources
     with shared_source(file) as there:
         # A thread that holds the lock while another forks does not exist in the child.
         with cache._lock:
@@ -310,7 +319,7 @@ def test_forks(file: str) -> None:
                     )
                     close_sources()
                     fine = fine and bytes(there.read_ranges([(1, 2)])[0]) == DATA[1:3]
-                    done = 0 if fine and not cache._sources else 2
+                    done = 0 if fine and not cache._items else 2
                 finally:
                     os._exit(done)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -319,7 +328,7 @@ def test_forks(file: str) -> None:
 
 def test_a_file_replaced_between_looking_and_opening(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "b").write_bytes(b"other")
-    cache, real = Descriptors(), os.open
+    real = os.open
 
     def late(path: str, flags: int) -> int:
         if os.path.exists(tmp_path / "b"):
@@ -327,10 +336,8 @@ def test_a_file_replaced_between_looking_and_opening(file: str, tmp_path: Path, 
         return real(path, flags)
 
     monkeypatch.setattr(os, "open", late)
-    lease = cache.take(file)
-    assert lease.state[1] == 5
-    cache.give_back(lease)
-    cache.close()
+    with shared_source(file) as source:
+        assert source.state.size == 5
 
 
 def test_a_file_is_opened_once_during_a_block(tmp_path: Path) -> None:

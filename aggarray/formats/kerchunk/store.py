@@ -11,7 +11,7 @@ from aggarray.formats.kerchunk.references import ReferenceTable
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node
 from aggarray.storage.byte_source import shared_source
-from aggarray.storage.versions import check_version
+from aggarray.storage.state import check_version
 
 
 class ReferenceStore(Store):

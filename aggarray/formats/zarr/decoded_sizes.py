@@ -32,8 +32,7 @@ from aggarray.formats.zarr.chunk_keys import (
 )
 from aggarray.formats.zarr.shards import chunks_in_shard, is_index
 from aggarray.storage.files import stat_file
-from aggarray.storage.remote import changed
-from aggarray.storage.versions import check_version
+from aggarray.storage.state import changed, check_version
 
 #: Largest size of the text of a chunk in bytes.
 _LONGEST_TEXT = 1 << 28

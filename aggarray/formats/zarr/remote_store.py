@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from aggarray.errors import MissingFileError
-from aggarray.storage.remote import current_access, fetch_object, join, open_object, with_access
-from aggarray.storage.versions import check_version
+from aggarray.storage.remote import RemoteSource, current_access, fetch_object, join, with_access
+from aggarray.storage.state import check_version
 
 _T = TypeVar("_T")
 
@@ -86,10 +86,10 @@ class RemoteStore(Store):
 def _fetch_range(path: str, request: Any) -> bytes | None:
     """Return a range of an object, None if it is missing."""
     try:
-        source = open_object(path)
+        source = RemoteSource(path)
     except MissingFileError:
         return None
-    check_version(path, source.status)
+    check_version(path, source.state)
     start, stop = 0, source.size
     if isinstance(request, RangeByteRequest):
         start, stop = request.start, min(request.end, source.size)

@@ -1,11 +1,10 @@
 """Files on web servers, in object stores and in archives.
 
 `urls` parses addresses, `credentials` holds which addresses may be read with which options, `filesystems` finds the fsspec file
-system, `requests` fetches many byte ranges concurrently, `objects` keeps states and metadata blocks, `reader` reads values,
+system, `requests` fetches many byte ranges concurrently, `objects` keeps states, `reader` reads values and cached metadata,
 `listing` lists folders and patterns. No other module talks to fsspec, which is imported with the first address.
 """
 
-from aggarray.storage.remote.conditional import changed
 from aggarray.storage.remote.credentials import (
     RemoteAccess,
     StorageOptions,
@@ -15,16 +14,14 @@ from aggarray.storage.remote.credentials import (
     with_access,
 )
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
-from aggarray.storage.remote.objects import READY, ObjectFile, ObjectState, forget, open_object, prefetch_states, status
-from aggarray.storage.remote.reader import RemoteSource, read_pieces
-from aggarray.storage.remote.requests import RangeRequest, fetch, fetch_object, fetch_objects
+from aggarray.storage.remote.objects import forget, prefetch_states, status
+from aggarray.storage.remote.reader import READY, ObjectFile, RemoteSource, read_pieces
+from aggarray.storage.remote.requests import fetch_object, fetch_objects
 from aggarray.storage.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
 
 __all__ = [
     "READY",
     "ObjectFile",
-    "ObjectState",
-    "RangeRequest",
     "RemoteAccess",
     "RemoteSource",
     "StorageOptions",
@@ -32,10 +29,8 @@ __all__ = [
     "below",
     "canonical",
     "carrier",
-    "changed",
     "current_access",
     "expand",
-    "fetch",
     "fetch_object",
     "fetch_objects",
     "folders_in",
@@ -45,7 +40,6 @@ __all__ = [
     "is_below",
     "is_remote",
     "join",
-    "open_object",
     "origin",
     "parent",
     "prefetch_states",

@@ -6,7 +6,7 @@ A version is the entity tag of an object or, of a web server without one, the ti
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
-from aggarray.errors import ChangedFileError
+from aggarray.storage.state import changed
 
 #: Prefix of a version that is the time of the last change.
 _MODIFIED = "Last-Modified: "
@@ -54,11 +54,6 @@ def if_match(version: str) -> str:
     ('"abc"', '', '')
     """
     return "" if version.startswith(("W/", _MODIFIED)) else version
-
-
-def changed(uri: str) -> ChangedFileError:
-    """Return the error of an object that has changed."""
-    return ChangedFileError("changed while it was read", path=uri, hint="read it again, or open the files anew")
 
 
 async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: ExpectedVersion) -> bytes:

@@ -8,15 +8,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin
 
 from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
-from aggarray.storage.remote.conditional import changed
+from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.urls import carrier, is_below, scheme_of, split
+from aggarray.storage.state import FileState, changed
 
 #: Timeouts in seconds: without a byte, and to connect.
 PATIENCE, CONNECT = 30.0, 10.0
@@ -46,36 +46,10 @@ class FileSystem:
         return member if archive else str(self.fs._strip_protocol(uri))
 
 
-class Objects(NamedTuple):
-    """Access to remote objects that hold archives: their state, and an object opened as a file."""
-
-    state: Callable[[str], tuple[int, ...]]
-    opened: Callable[[str], Any]
-
-
-_objects: Objects
-
-
-def read_archives_through(objects: Objects) -> None:
-    """Set how remote archives are read; `objects`, which builds on this module, calls this when it is imported."""
-    global _objects
-    _objects = objects
-
-
-_systems: dict[Any, FileSystem] = {}
-_lock = threading.Lock()
-
-
-def _forked() -> None:
-    # The lock and the connections may belong to threads that do not exist in the child.
-    global _lock
-    _lock = threading.Lock()
-    _systems.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    # promise: remote-systems-lock-fork
-    os.register_at_fork(after_in_child=_forked)
+#: Opens a remote archive as a Python file with a `state`; `reader`, which builds on this module, sets it.
+open_archive: Any = None
+#: File systems by scheme, archive with its state, and access. They close when they are no longer in use.
+systems = LRUCache(lambda: _MOST)
 
 
 def check_access(uri: str) -> None:
@@ -88,44 +62,36 @@ def check_access(uri: str) -> None:
 def filesystem_of(uri: str) -> FileSystem:
     """Return the file system of an address. FormatError if there is none, ForbiddenPathError if it must not be read."""
     check_access(uri)
-    reach, archive, scheme = current_access(), split(uri)[1], scheme_of(uri)
-    key = (scheme, archive, _archive_state(archive) if archive else None, reach)
-    with _lock:
-        known = _systems.get(key)
-    if known is None:
-        known = _made(uri, scheme, archive)
-        with _lock:
-            while len(_systems) >= _MOST:
-                _systems.pop(next(iter(_systems)))
-            known = _systems.setdefault(key, known)
-    return known
+    archive, scheme = split(uri)[1], scheme_of(uri)
+    file, state = _opened_archive(archive) if archive else (None, None)
+    key = scheme, archive, state, current_access()
+    system: FileSystem | None = systems.get(key)
+    if system is None:
+        system = _made(uri, scheme, archive, file)
+        systems.keep(key, system)
+    return system
 
 
-def close_filesystems() -> None:
-    """Drop the file systems; they close when they are no longer in use."""
-    with _lock:
-        _systems.clear()
-
-
-def _archive_state(archive: str) -> tuple[int, ...]:
-    """Return the state of an archive."""
+def _opened_archive(archive: str) -> tuple[Any, FileState]:
+    """Return an archive as its file system opens it, and its state."""
     if archive.startswith("file://"):
         try:
             status = os.stat(archive[7:])
         except OSError as error:
-            raise MissingFileError(f"{archive[7:]}: no such archive; check the path") from error
-        return status.st_mtime_ns, status.st_size, status.st_ino
-    return _objects.state(archive)
+            raise MissingFileError("no such archive", path=archive[7:], hint="check the path") from error
+        return archive, FileState(status.st_mtime_ns, status.st_size, status.st_ino)
+    file = open_archive(archive)
+    return file, file.state
 
 
-def _made(uri: str, scheme: str, archive: str) -> FileSystem:
+def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
     try:
         import fsspec
 
         kind = fsspec.get_filesystem_class(scheme)
         options = _options(scheme)
         if archive:
-            options |= {"fo": _archive_file(archive)}
+            options |= {"fo": file}
         made = kind(**options, skip_instance_cache=True)
         if scheme == "tar":
             _without_dots(made)
@@ -137,13 +103,6 @@ def _made(uri: str, scheme: str, archive: str) -> FileSystem:
         raise explain_error(uri, error, "cannot be opened") from error
     web = scheme in _WEB
     return FileSystem(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
-
-
-def _archive_file(archive: str) -> Any:
-    """Return an archive as its file system opens it: a remote one as a file that reads one version."""
-    if archive.startswith("file://"):
-        return archive
-    return _objects.opened(archive)
 
 
 def _without_dots(archive: Any) -> None:

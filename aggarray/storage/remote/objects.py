@@ -1,17 +1,12 @@
-"""States and metadata blocks of remote objects.
+"""States of remote objects.
 
 The state of an object is requested once in `FRESH` seconds; web servers and S3 report a change in between with the bytes.
-Blocks of metadata are cached, values are not.
 """
 
-import gc
 import hashlib
-import io
-import os
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,16 +15,15 @@ from aggarray.errors import AggarrayError, ChangedFileError, FormatError, Missin
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
 from aggarray.storage.remote.credentials import current_access
-from aggarray.storage.remote.filesystems import FileSystem, Objects, close_filesystems, read_archives_through
-from aggarray.storage.remote.requests import RangeRequest, fetch, run_concurrently
+from aggarray.storage.remote.filesystems import FileSystem, systems
+from aggarray.storage.remote.requests import RangeRequest, run_concurrently
 from aggarray.storage.remote.urls import is_remote, join, split
 from aggarray.storage.state import FileState
 
 #: Seconds for which the state of an object is cached.
 FRESH = 30.0
-#: Bytes of a block, and of the block cache; blocks read ahead for libraries, and their bytes.
-BLOCK, KEPT, AHEAD = 1 << 16, 1 << 26, 16
-READY = AHEAD * BLOCK
+#: Bytes of the cache of metadata blocks.
+KEPT = 1 << 26
 #: Objects cached, and requested together.
 _MOST, _TOGETHER = 400_000, 4096
 #: Names of files that mark a Zarr store.
@@ -62,49 +56,15 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "little")
 
 
-class _Memory:
-    """Cached states of objects; cleared after a fork, and when files are closed."""
-
-    def __init__(self) -> None:
-        self.clear()
-        if hasattr(os, "register_at_fork"):
-            # promise: remote-objects-lock-fork
-            os.register_at_fork(after_in_child=self.clear)
-
-    def clear(self) -> None:
-        """Clear everything."""
-        self.lock = threading.Lock()
-        self.known: dict[Any, tuple[float, ObjectState]] = {}
-
-    def note(self, uri: str, found: ObjectState) -> None:
-        """Cache the state of an object."""
-        with self.lock:
-            if len(self.known) >= _MOST:
-                self.known.clear()
-            self.known[uri, current_access()] = time.monotonic(), found
-
-    def lose(self, uri: str) -> None:
-        """Drop the state of an object."""
-        with self.lock:
-            self.known.pop((uri, current_access()), None)
-
-    def recall(self, uri: str) -> ObjectState | None:
-        """Return the recent state of an object. Objects in memory are inspected anew, which costs nothing."""
-        if uri.startswith(_MEMORY):
-            return None
-        noted = self.known.get((uri, current_access()))
-        return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
-
-
-_memory = _Memory()
-_blocks = LRUCache(lambda: KEPT, len)
+#: When a state was requested, and the state, by address and access.
+_states = LRUCache(lambda: _MOST)
+blocks = LRUCache(lambda: KEPT, len)
 
 
 def forget() -> None:
     """Clear the cached states and blocks, and the file systems."""
-    _memory.clear()
-    _blocks.clear()
-    close_filesystems()
+    for cache in (_states, blocks, systems):
+        cache.clear()
 
 
 def status(uri: str) -> ObjectState:
@@ -117,7 +77,7 @@ def status(uri: str) -> ObjectState:
 
 def prefetch_states(uris: Iterable[str]) -> None:
     """Request the states of many objects concurrently and cache them."""
-    wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _memory.recall(uri) is None]
+    wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _recall(uri) is None]
     for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
         _asked(wanted[start : start + _TOGETHER])
 
@@ -125,16 +85,26 @@ def prefetch_states(uris: Iterable[str]) -> None:
 def note(uri: str, info: Mapping[str, Any]) -> None:
     """Cache the state of a file from a listing."""
     with suppress(FormatError):
-        _memory.note(uri, _state_of(info, uri))
+        _note(uri, _state_of(info, uri))
+
+
+def _note(uri: str, state: ObjectState) -> None:
+    _states.keep((uri, current_access()), (time.monotonic(), state))
+
+
+def _recall(uri: str) -> ObjectState | None:
+    """Return the recent state of an object. Objects in memory are inspected anew, which costs nothing."""
+    noted = None if uri.startswith(_MEMORY) else _states.get((uri, current_access()))
+    return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
 
 def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
-    found: list[Any] = [_memory.recall(uri) for uri in uris]
+    found: list[Any] = [_recall(uri) for uri in uris]
     unknown = [n for n, known in enumerate(found) if known is None]
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
         found[n] = answer
     # A path without a file may be a store: all its marks are requested concurrently.
-    uncertain = [n for n in unknown if isinstance(found[n], MissingFileError) or (found[n] and _is_folder(found[n]))]
+    uncertain = [n for n in unknown if isinstance(found[n], MissingFileError) or getattr(found[n], "folder", False)]
     marks = [join(uris[n], mark) for n in uncertain for mark in MARKS]
     there = iter(_answers(marks))
     for n in uncertain:
@@ -144,12 +114,8 @@ def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
             found[n] = ObjectState(own[mark].size, own[mark].time, own[mark].tag, True, mark)
     for n in unknown:
         if isinstance(found[n], ObjectState):
-            _memory.note(uris[n], found[n])
+            _note(uris[n], found[n])
     return found
-
-
-def _is_folder(found: Any) -> bool:
-    return isinstance(found, ObjectState) and found.folder
 
 
 def _answers(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
@@ -198,81 +164,12 @@ def _dated(time: int, tag: str) -> int:
     return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
 
 
-class RemoteObject:
-    """Bytes of an object by offset, in cached blocks."""
-
-    __slots__ = ("_ahead", "_reach", "size", "status", "uri")
-
-    def __init__(self, uri: str, found: ObjectState, ahead: int = 1) -> None:
-        self.uri, self.status, self.size, self._ahead = uri, found, found.size, ahead
-        self._reach = current_access()
-
-    def _key(self, number: int) -> Any:
-        return self.uri, self.status, self._reach, number
-
-    def kept(self, offset: int, count: int) -> bytes | None:
-        """Return bytes if all their blocks are cached."""
-        blocks = [_blocks.get(self._key(n)) for n in range(offset // BLOCK, -(-(offset + count) // BLOCK))]
-        if any(block is None for block in blocks):
-            return None
-        start = offset % BLOCK
-        return b"".join(block for block in blocks if block is not None)[start : start + count]
-
-    def pread(self, count: int, offset: int) -> bytes:
-        """Return bytes at an offset, fewer at the end of the object."""
-        return self.preads([(offset, count)])[0]
-
-    def preads(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of several ranges, requesting uncached blocks concurrently."""
-        limits = [(offset, max(0, min(count, self.size - offset))) for offset, count in ranges]
-        wanted: set[int] = set()
-        for offset, count in limits:
-            if count:
-                first, last = offset // BLOCK, (offset + count - 1) // BLOCK
-                missing = [n for n in range(first, last + 1) if _blocks.get(self._key(n)) is None]
-                if missing:
-                    end = min(max(missing[-1], missing[0] + self._ahead - 1), (self.size - 1) // BLOCK)
-                    wanted.update(range(missing[0], end + 1))
-        blocks = self._fetched(sorted(wanted)) if wanted else {}
-        return [self._joined(offset, count, blocks) for offset, count in limits]
-
-    def _joined(self, offset: int, count: int, blocks: Mapping[int, bytes]) -> bytes:
-        if not count:
-            return b""
-        parts = []
-        for number in range(offset // BLOCK, (offset + count - 1) // BLOCK + 1):
-            block = blocks.get(number)
-            block = _blocks.get(self._key(number)) if block is None else block
-            parts.append(self._fetched([number])[number] if block is None else block)
-        start = offset % BLOCK
-        return b"".join(parts)[start : start + count]
-
-    def _fetched(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Fetch blocks, neighbouring ones in one request."""
-        runs: list[list[int]] = []
-        for number in numbers:
-            if runs and runs[-1][-1] + 1 == number:
-                runs[-1].append(number)
-            else:
-                runs.append([number])
-        found = {}
-        limits = [(run[0] * BLOCK, min((run[-1] + 1) * BLOCK, self.size)) for run in runs]
-        requests = [RangeRequest(self.uri, start, end - start, self.status.tag) for start, end in limits]
-        for run, request, data in zip(runs, requests, fetch(requests), strict=True):
-            data = checked_bytes(self.uri, request, data, self.size)
-            for place, number in enumerate(run):
-                block = data[place * BLOCK : (place + 1) * BLOCK]
-                found[number] = block
-                _blocks.keep(self._key(number), block)
-        return found
-
-
 def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
     """Return fetched bytes. FormatError if there are too few, or the error that they came as."""
     if isinstance(data, AggarrayError):
         raise with_state_forgotten(uri, data)
     if request.size is not None and len(data) != request.size:
-        _memory.lose(uri)
+        _states.discard((uri, current_access()))
         text = f"{len(data)} bytes come where {request.size} at offset {request.offset} of {there} are wanted"
         raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
     return data
@@ -281,67 +178,5 @@ def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, 
 def with_state_forgotten(uri: str, error: AggarrayError) -> AggarrayError:
     """Return an error of an object, after dropping the cached state of one that changed or vanished."""
     if isinstance(error, ChangedFileError | MissingFileError):
-        _memory.lose(uri)
+        _states.discard((uri, current_access()))
     return error
-
-
-def open_object(uri: str, ahead: int = 1) -> RemoteObject:
-    """Return the bytes of an object; ``ahead``: minimum number of blocks per read. MissingFileError or FormatError."""
-    found = status(uri)
-    if found.folder:
-        raise FormatError(f"{uri}: a folder; name the files in it, or a pattern such as {uri.rstrip('/')}/*.nc")
-    return RemoteObject(uri, found, ahead)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Suspend garbage collection: freeing h5py objects would wait for its lock, and the reader for the fetching thread.
-
-    The reader of such a file holds that lock, so there is one at a time.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-class ObjectFile(io.RawIOBase):
-    """A remote object as a Python file, for libraries."""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__()
-        self._content, self._at = open_object(uri, AHEAD), 0
-        #: Libraries recognise compressed tar archives by the suffix.
-        self.path = uri.partition("?")[0]
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Set the position."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read at the position."""
-        view = memoryview(buffer).cast("B")
-        with _uncollected():
-            data = self._content.pread(len(view), self._at)
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-read_archives_through(Objects(lambda uri: status(uri).state, ObjectFile))

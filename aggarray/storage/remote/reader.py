@@ -1,21 +1,31 @@
-"""Byte ranges of remote objects: neighbouring ranges are merged, and all are requested concurrently."""
+"""Byte ranges of remote objects: neighbouring ranges are merged, and all are requested concurrently.
 
-from collections.abc import MutableMapping, Sequence
+Blocks of metadata are cached, values are not.
+"""
+
+import gc
+import io
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.storage.ranges import Range, bytes_of, cut_span, merge_ranges
-from aggarray.storage.remote.conditional import changed
-from aggarray.storage.remote.objects import RemoteObject, checked_bytes, status, with_state_forgotten
+from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
+from aggarray.storage.remote import filesystems
+from aggarray.storage.remote.credentials import current_access
+from aggarray.storage.remote.objects import blocks, checked_bytes, status, with_state_forgotten
 from aggarray.storage.remote.requests import RangeRequest, fetch
-from aggarray.storage.state import FileState
+from aggarray.storage.state import FileState, changed
 
 #: Largest gap in bytes between ranges that are read by one request.
 GAP = 1 << 17
 #: Largest request in bytes; longer ranges are read by several.
 SPAN = 1 << 22
+#: Bytes of a cached block; blocks read ahead for libraries, and their bytes.
+BLOCK, AHEAD = 1 << 16, 16
+READY = AHEAD * BLOCK
 
 
 def read_pieces(
@@ -52,18 +62,22 @@ def read_pieces(
 
 
 class RemoteSource:
-    """An open remote object; see `byte_source.ByteSource`."""
+    """An open remote object, with the methods of `byte_source.LocalSource`.
 
-    __slots__ = ("_object", "_tags", "path", "size", "state")
+    ``ahead``: minimum number of blocks that `pread` fetches.
+    """
+
+    __slots__ = ("_ahead", "_tag", "_tags", "_version", "path", "size", "state")
 
     distant: ClassVar[bool] = True
 
-    def __init__(self, path: str) -> None:
-        known = status(path)
-        if known.folder:
-            raise FormatError("a folder, not a file", path=path, hint="name a file in it")
-        self.path, self.state, self.size, self._object = path, known.state, known.size, RemoteObject(path, known)
-        self._tags: dict[str, str] = {}
+    def __init__(self, path: str, ahead: int = 1) -> None:
+        found = status(path)
+        if found.folder:
+            hint = f"name the files in it, or a pattern such as {path.rstrip('/')}/*.nc"
+            raise FormatError("a folder, not a file", path=path, hint=hint)
+        self.path, self.state, self.size, self._tag, self._ahead = path, found.state, found.size, found.tag, ahead
+        self._version, self._tags = (path, found, current_access()), dict[str, str]()
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the object has a state; None: any."""
@@ -72,17 +86,37 @@ class RemoteSource:
 
     def pread(self, count: int, offset: int) -> bytes:
         """Return bytes at an offset, fewer at the end of the object; blocks around them are cached."""
-        return self._object.pread(count, offset)
+        return self.preads([(offset, count)])[0]
 
     def preads(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of several ranges (offset, count), each shorter at the end of the object."""
-        return self._object.preads(ranges)
+        """Return the bytes of several ranges (offset, count), each shorter at the end; uncached blocks come concurrently."""
+        limits = [(offset, min(offset + count, self.size)) for offset, count in ranges]
+        found = {n: blocks.get((self._version, n)) for limit in limits for n in _blocks_of(*limit)}
+        missing = {n for n, block in found.items() if block is None}
+        if missing:
+            missing.update(range(min(missing), min(min(missing) + self._ahead, -(-self.size // BLOCK))))
+            found |= self._fetched_blocks(sorted(missing))
+        joined = [b"".join(found[n] for n in _blocks_of(*limit)) for limit in limits]
+        return [data[start % BLOCK : start % BLOCK + end - start] for data, (start, end) in zip(joined, limits, strict=True)]
+
+    def _fetched_blocks(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Fetch blocks, neighbouring ones in one request."""
+        spans = merge_ranges([(n * BLOCK, min(BLOCK, self.size - n * BLOCK)) for n in numbers], 0, self.size)
+        requests = [RangeRequest(self.path, span.offset, span.size, self._tag) for span in spans]
+        found = {}
+        for request, data in zip(requests, fetch(requests), strict=True):
+            data = checked_bytes(self.path, request, data, self.size)
+            for start in range(0, len(data), BLOCK):
+                number = (request.offset + start) // BLOCK
+                found[number] = data[start : start + BLOCK]
+                blocks.keep((self._version, number), found[number])
+        return found
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Read merged ranges concurrently."""
         ranges = [(int(offset), int(size)) for offset, size in ranges]
         for offset, size in ranges:
-            self._check_range(offset, size)
+            check_range(self.path, offset, size, self.size)
         out = [memoryview(b"")] * len(ranges)
         spans = merge_ranges(ranges, GAP, SPAN)
         for span, data in zip(spans, self._fetched([(s.offset, s.size) for s in spans]), strict=True):
@@ -93,7 +127,7 @@ class RemoteSource:
         """Fill buffers one after the other."""
         views = [bytes_of(buffer) for buffer in buffers]
         offset, size = int(offset), sum(view.size for view in views)
-        self._check_range(offset, size)
+        check_range(self.path, offset, size, self.size)
         data = np.frombuffer(self._fetched([(offset, size)])[0], np.uint8) if size else np.empty(0, np.uint8)
         for view in views:
             view[...], data = data[: view.size], data[view.size :]
@@ -112,24 +146,84 @@ class RemoteSource:
     def __exit__(self, *error: Any) -> None:
         self.close()
 
-    def _check_range(self, offset: int, size: int) -> None:
-        if offset < 0 or size < 0:
-            what = f"{size} bytes at offset {offset}: no such range"
-            raise FormatError(what, path=self.path, hint="the file or its index is damaged")
-        if offset + size > self.size:
-            what = f"truncated: {size} bytes at offset {offset} are wanted of {self.size} bytes"
-            raise FormatError(what, path=self.path, hint="fetch or upload the file again")
-
     def _fetched(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of spans: cached ones, the others by requests of limited length, all at once."""
-        cached: list[Any] = [self._object.kept(*r) for r in ranges]
-        tag, requests, owners = self._object.status.tag, list[RangeRequest](), list[int]()
+        found, requests, owners = [self._cached(*r) for r in ranges], list[RangeRequest](), list[int]()
         for number, (offset, size) in enumerate(ranges):
-            if cached[number] is None:
+            if found[number] is None:
                 for start in range(offset, offset + size, SPAN):
-                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), tag, self._tags))
+                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), self._tag, self._tags))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
         for owner, request, data in zip(owners, requests, fetch(requests), strict=True):
             parts.setdefault(owner, []).append(checked_bytes(self.path, request, data, self.size))
-        return [memoryview(b"".join(parts[n]) if block is None else block) for n, block in enumerate(cached)]
+        return [memoryview(b"".join(parts[n]) if data is None else data) for n, data in enumerate(found)]
+
+    def _cached(self, offset: int, count: int) -> bytes | None:
+        """Return bytes if all their blocks are cached."""
+        found = [blocks.get((self._version, n)) for n in _blocks_of(offset, offset + count)]
+        return None if None in found else b"".join(found)[offset % BLOCK : offset % BLOCK + count]
+
+
+def _blocks_of(start: int, end: int) -> range:
+    """Return the numbers of the blocks between two offsets."""
+    return range(start // BLOCK, -(-end // BLOCK)) if end > start else range(0)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Suspend garbage collection: freeing h5py objects would wait for its lock, and the reader for the fetching thread.
+
+    The reader of such a file holds that lock, so there is one at a time.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+class ObjectFile(io.RawIOBase):
+    """A remote object as a Python file, for libraries."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._content, self._at = RemoteSource(uri, AHEAD), 0
+        #: Libraries recognise compressed tar archives by the suffix.
+        self.path = uri.partition("?")[0]
+
+    @property
+    def state(self) -> FileState:
+        """The state of the object when it was opened."""
+        return self._content.state
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Set the position."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._content.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read at the position."""
+        view = memoryview(buffer).cast("B")
+        with _uncollected():
+            data = self._content.pread(len(view), self._at)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+filesystems.open_archive = ObjectFile

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin
 
 from aggarray.errors import FormatError
-from aggarray.storage.remote.conditional import ANY, ExpectedVersion, changed, if_match, version_of
+from aggarray.storage.remote.conditional import ANY, ExpectedVersion, if_match, version_of
+from aggarray.storage.state import changed
 
 _T = TypeVar("_T")
 

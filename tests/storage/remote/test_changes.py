@@ -325,7 +325,7 @@ def test_archives_that_are_replaced(server: Server, tmp_path: Path, kind: str) -
     array = aa.open(f"zip://a.nc::{server.url}/a.zip", storage_options=server.options)["tas"]
     assert version_read(array[:4], slice(0, 4)) == 1
     server.put("a.zip", zipped(2))
-    objects._blocks.clear()
+    objects.blocks.clear()
     refused(array, slice(20, None))
     again = aa.open(f"zip://a.nc::{server.url}/a.zip", storage_options=server.options)["tas"]
     assert version_read(again[20:], slice(20, None)) == 2

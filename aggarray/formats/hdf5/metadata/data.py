@@ -6,8 +6,7 @@ from functools import cache
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS
-from aggarray.storage.byte_source import ByteSource
-from aggarray.storage.descriptors import GAP, SPAN
+from aggarray.storage.byte_source import GAP, SPAN, ByteSource
 from aggarray.storage.ranges import Range, merge_ranges
 
 #: Number of bytes that are read at the beginning of a file, which usually hold all metadata.
