@@ -26,6 +26,7 @@ from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
 from aggarray.scan.comparison import own_number
 from aggarray.scan.roles import Roles, VariableNames, roles_of, samplings_of
+from aggarray.storage.access import ANYWHERE, Access
 
 #: Attributes that are parameters of an array, not descriptions of it.
 PARAMETERS = frozenset(
@@ -36,13 +37,15 @@ PARAMETERS = frozenset(
 )
 
 
-def arrays_of(structure: Structure, rows: bool = True) -> tuple[list[MasterArray], list[tuple[str, str]]]:
+def arrays_of(
+    structure: Structure, access: Access = ANYWHERE, rows: bool = True
+) -> tuple[list[MasterArray], list[tuple[str, str]]]:
     """Return the data variables of a file as arrays of one partition.
 
     Coordinates are attached. Also returns (variable, reason) for each variable that cannot be used. ``rows``: variables along
     samples become ragged arrays.
     """
-    file = _FileVariables(structure)
+    file = _FileVariables(structure, access)
     roles, data = _roles(file)
     skipped = list(structure.skipped)
     arrays = []
@@ -136,8 +139,8 @@ def _describe(variable: Variable, structure: Structure, directions: Sequence[boo
 class _FileVariables:
     """The variables of one file by name, and the arrays made of them."""
 
-    def __init__(self, structure: Structure) -> None:
-        self.structure, self.names = structure, VariableNames(structure)
+    def __init__(self, structure: Structure, access: Access) -> None:
+        self.structure, self.names, self._access = structure, VariableNames(structure), access
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
         # The scanned state of the file, by which reads detect changes.
@@ -176,7 +179,7 @@ class _FileVariables:
             known = values, mask
         matrix = single(template, structure.uri, name, self._stamps, self._seen)
         parameters = template.encoding.dtype, template.units, template.calendar, fill
-        made = MasterArray(name, *parameters, matrix, attrs, self._file_attrs(variable), {}, known)
+        made = MasterArray(name, *parameters, matrix, attrs, self._file_attrs(variable), {}, known, self._access)
         return made if parent is None or parent.units is None else in_units_of(made, parent, self._parents[name])
 
     def _description(self, variable: Variable, directions: Sequence[bool]) -> _Description:

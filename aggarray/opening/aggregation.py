@@ -24,13 +24,13 @@ from aggarray.formats import given_path, local_path, state_path
 from aggarray.formats.base import Stamp
 from aggarray.index import CONVENTIONS, Opening
 from aggarray.index.uris import NOWHERE, check_roots, near
-from aggarray.opening.joining import ScannedSources, arrays_in, classify_structures, join_all, resolve_arrays, tables_of
-from aggarray.opening.persistence import RestoredAggregation, details_to_save
+from aggarray.opening.joining import Outcome, Sources, arrays_in, join_arrays, scan_sources, tables_of
+from aggarray.opening.persistence import details_to_save
 from aggarray.opening.provenance import Provenance, Selection
-from aggarray.opening.verification import assumption_problems, check_kept, resolve_array, scan_by, verified
+from aggarray.opening.verification import assumption_problems, check_kept, resolve_array, verified
 from aggarray.partition.stored_sizes import join_chunk_indexes
-from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
-from aggarray.scan.progress import checked_progress
+from aggarray.scan.discovery import Source, find_files, listed, named_files
+from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import stat_file
 
 
@@ -108,7 +108,7 @@ class Aggregation:
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
             sure = self._verified()
-            result = RestoredAggregation(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
+            result = Outcome(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
             return details_to_save(local_path(path), result, sure._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -138,12 +138,10 @@ class Aggregation:
         structures = verified(before.structures(), self.arrays)
         after = replace(before, structures=lambda: structures)
         skipped = [s for s in self.skipped if s.variable is None]
-        found = ScannedSources(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
-        made, odd = arrays_in(found, self.duplicates)
-        joined = join_all(made, after, self.duplicates)
-        kept = after.kept(joined.arrays)
-        check_kept(self.arrays, kept)
-        return Aggregation(kept, tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+        sources = Sources(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
+        outcome = join_arrays(*arrays_in(sources, after.access, self.duplicates), after, self.duplicates)
+        check_kept(self.arrays, outcome.arrays)
+        return Aggregation(*outcome, after)
 
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation extended by a source; equal to opening all files again.
@@ -163,11 +161,10 @@ class Aggregation:
             check_roots(named, before.access.roots, "the source")
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        scanned = resolve_arrays(scan_by(before.rules, paths, None, progress), before.access)
-        gone = [result for _, result in scanned if isinstance(result, MissingFileError)]
-        if gone and len(gone) == len(scanned):
+        new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), (None, progress))
+        gone = [error for error in new.errors if isinstance(error, MissingFileError)]
+        if gone and len(gone) == len(paths):
             raise gone[0]
-        new = classify_structures(scanned, named_files(items), Opening(before.access))
         fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
         anew = {*paths, *fresh}
         kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
@@ -175,12 +172,9 @@ class Aggregation:
         skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
         repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        found = ScannedSources(
-            structures, others, [*skipped, *new.skipped], tables=join_chunk_indexes(tables_of(self.arrays), new.tables)
-        )
-        arrays, odd = arrays_in(found, repeats)
-        joined = join_all(arrays, after, repeats)
-        return Aggregation(after.kept(joined.arrays), tuple(joined.refusals), tuple(odd), tuple(joined.duplicates), after)
+        tables = join_chunk_indexes(tables_of(self.arrays), new.tables)
+        sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
+        return Aggregation(*join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after)
 
     def check(self, checksum: bool = False) -> Report:
         """Report gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable files.

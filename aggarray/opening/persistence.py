@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from aggarray import index
@@ -14,20 +14,11 @@ from aggarray.errors import IndexFileError
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.index.columns import plain, unplain
 from aggarray.index.uris import real_path
+from aggarray.opening.joining import Outcome
 from aggarray.opening.provenance import Provenance, Selection
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredAggregation:
-    """The arrays, refusals, skipped files and duplicates that an index stores."""
-
-    arrays: tuple[MasterArray, ...]
-    refusals: tuple[Refusal, ...]
-    skipped: tuple[Skipped, ...]
-    duplicates: tuple[Duplicate, ...]
-
-
-def details_to_save(path: str, result: RestoredAggregation, provenance: Provenance, how: Mapping[str, Any]) -> Report:
+def details_to_save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:
     """Save an aggregation; ``how``: its convention, whether URIs are relative, and whether chunk tables are stored.
 
     Returns a report of the arrays that the convention cannot express. Raises IndexFileError.
@@ -47,7 +38,7 @@ def details_to_save(path: str, result: RestoredAggregation, provenance: Provenan
     return Report(not problems, tuple(problems))
 
 
-def _details(result: RestoredAggregation, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
+def _details(result: Outcome, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
     """Return rules, refusals and the like as JSON values; files become numbers, which are added to ``files``."""
 
     def code(uri: str) -> int:
@@ -64,13 +55,13 @@ def _details(result: RestoredAggregation, provenance: Provenance, files: dict[st
     }
 
 
-def restore(path: str, how: index.Opening) -> tuple[RestoredAggregation, Provenance]:
+def restore(path: str, how: index.Opening) -> tuple[Outcome, Provenance]:
     """Open an index written by aggarray. Raises IndexFileError if it is damaged or names files outside the roots."""
     loaded = index.load(path, how)
     details, files = loaded.details, loaded.files
     try:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
-        result = RestoredAggregation(
+        result = Outcome(
             tuple(map(_with_index_origin(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
             tuple(
                 Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)

@@ -71,7 +71,3 @@ class Provenance:
     def selected(self, selection: Selection) -> "Provenance":
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
-
-    def kept(self, arrays: Iterable[MasterArray]) -> tuple[MasterArray, ...]:
-        """Return the arrays that pass every selection."""
-        return tuple(a for a in arrays if all(s.fits(a) for s in self.selections))

@@ -3,24 +3,23 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray import index
-from aggarray.aggregate.rules import Rules, Skipped
+from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
-from aggarray.errors import AggarrayError, AggregationError, NotFoundError
+from aggarray.errors import AggregationError, NotFoundError
 from aggarray.formats import given_path
 from aggarray.index.uris import check_roots, checked_roots, near
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.joining import ScannedSources, arrays_in, classify_structures, join_all, resolve_arrays, tables_of
+from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
 from aggarray.opening.persistence import restore
 from aggarray.opening.provenance import DEFAULT_RULES, Provenance, Selection
-from aggarray.opening.verification import scan_by
-from aggarray.scan.discovery import Progress, Source, find_files, listed, named_files
-from aggarray.scan.progress import checked_progress
+from aggarray.scan.discovery import Source, find_files, listed, named_files
+from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.remote import StorageOptions
@@ -57,69 +56,60 @@ def open(
     _check_arguments(rules, variables, processes, missing)
     items, moved = listed(source), index.path_map(relocate)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), StorageOptions(storage_options))
-    options = _OpenOptions(rules, variables, processes, checked_progress(progress))
+    scan = processes, None if progress is None else checked_progress(progress)
     with access.reach():
         named = named_files(items)
         # A single file is opened once: to recognise an index, to identify the format and to scan.
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
-            return _opened(items, named, index.Opening(access, moved), options)
+            return _opened(items, named, index.Opening(access, moved), (rules, variables), scan)
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenOptions:
-    """Options of `open` that concern the files."""
-
-    rules: Rules
-    variables: Sequence[str] | None
-    processes: int | None
-    progress: Progress | None
-
-
-def _opened(items: Sequence[Any], named: Sequence[str], how: index.Opening, options: _OpenOptions) -> Aggregation:
-    rules, variables = options.rules, options.variables
+def _opened(
+    items: Sequence[Any],
+    named: Sequence[str],
+    how: index.Opening,
+    request: tuple[Rules, Sequence[str] | None],
+    scan: tuple[int | None, Progress | None],
+) -> Aggregation:
+    """Open the items of a source; ``request``: rules and names of variables; ``scan``: as in `scan_sources`."""
+    rules, variables = request
     if len(items) == len(named) == 1 and index.stored_generation(named[0]) is not None:
         return _restored(named[0], how, rules, variables)
-    paths = find_files(items)
-    if how.access.roots is not None:
+    paths, roots = find_files(items), how.access.roots
+    if roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
-        check_roots([p for p in paths if p not in named], how.access.roots, "the source")
-    scanned = resolve_arrays(scan_by(rules, paths, options.processes, options.progress), how.access)
-    found = classify_structures(scanned, named, how)
-    if how.access.roots is not None:
-        check_roots([s.uri for s in found.structures], how.access.roots, "the source")
-    arrays, skipped = arrays_in(found)
-    _check_found(scanned, arrays, variables)
+        check_roots([p for p in paths if p not in named], roots, "the source")
+    sources = scan_sources(paths, named, rules, how, scan)
+    if roots is not None:
+        check_roots([s.uri for s in sources.structures], roots, "the source")
+    arrays, skipped = arrays_in(sources, how.access)
+    if len(sources.errors) == len(paths):
+        raise sources.errors[0]
+    _check_variables(paths, arrays, variables)
     names = None if variables is None else tuple(variables)
-    provenance = Provenance(
-        rules, names, access=how.access, structures=lambda: found.structures, others=lambda: found.others, saved=found.saved
-    )
-    if found.others and not found.structures and len(scanned) == 1 and rules is DEFAULT_RULES:
+    structures, others = lambda: sources.structures, lambda: sources.others
+    provenance = Provenance(rules, names, (), how.access, structures, others, sources.saved)
+    if sources.others and not sources.structures and len(paths) == 1 and rules is DEFAULT_RULES:
         # Aggregations of other software are not joined again.
         return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
-    return _joined(arrays, skipped, provenance)
-
-
-def _joined(arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance) -> Aggregation:
-    joined = join_all(arrays, provenance)
-    outcome = provenance.kept(joined.arrays), tuple(joined.refusals), tuple(skipped), tuple(joined.duplicates)
-    return Aggregation(*outcome, provenance)
+    return Aggregation(*join_arrays(arrays, skipped, provenance), provenance)
 
 
 def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
     """Open an index written by aggarray; other rules join its arrays again without opening its files."""
-    result, provenance = restore(path, how)
-    made = Aggregation(result.arrays, result.refusals, result.skipped, result.duplicates, provenance)
+    outcome, provenance = restore(path, how)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
-        lost = [s for s in result.skipped if s.variable is None]
-        found = ScannedSources(*provenance.sources(result.arrays), lost, tables=tables_of(result.arrays))
-        arrays, skipped = arrays_in(found)
-        made = _joined(arrays, skipped, replace(provenance, rules=rules))
+        lost = [s for s in outcome.skipped if s.variable is None]
+        sources = Sources(*provenance.sources(outcome.arrays), lost, tables=tables_of(outcome.arrays))
+        provenance = replace(provenance, rules=rules)
+        outcome = join_arrays(*arrays_in(sources, how.access), provenance)
+    made = Aggregation(*outcome, provenance)
     if variables is None:
         return made
-    _check_found([(path, None)], made.arrays, variables)
+    _check_variables([path], made.arrays, variables)
     selection = Selection(tuple(variables))
     kept = tuple(a for a in made.arrays if selection.fits(a))
-    return replace(made, arrays=kept, _provenance=made._provenance.selected(selection))
+    return replace(made, arrays=kept, _provenance=provenance.selected(selection))
 
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
@@ -133,14 +123,11 @@ def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -
         raise AggregationError(f"processes={processes!r}", hint="give an integer of at least 1")
 
 
-def _check_found(scanned: Sequence[tuple[str, Any]], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
-    """Raise the first error if no file could be read, and NotFoundError for absent variables."""
-    errors = [found for _, found in scanned if isinstance(found, AggarrayError)]
-    if len(errors) == len(scanned):
-        raise errors[0]
+def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
+    """Raise NotFoundError for absent variables."""
     absent = [v for v in variables or () if v not in {a.name for a in arrays}]
     if absent:
         names = sorted({a.name or "" for a in arrays})
-        path, files = (scanned[0][0], "") if len(scanned) == 1 else (None, f" in {len(scanned)} files")
+        path, files = (paths[0], "") if len(paths) == 1 else (None, f" in {len(paths)} files")
         what = f"no data variable {', '.join(map(repr, absent))}{files}; there is {', '.join(names) or 'none'}"
         raise NotFoundError(what, path=path)

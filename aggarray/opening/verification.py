@@ -1,28 +1,17 @@
-"""Scanning with the trust that the rules set, and verification of assumed files."""
+"""Verification of assumed files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggarray import index
 from aggarray.aggregate.report import Problem
-from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.partition.matrix import used_rows
 from aggarray.scan.comparison import Mismatch, difference, other_variables
-from aggarray.scan.discovery import Progress, Scanned, scan_files
-from aggarray.scan.file_groups import IdentifyingAttributes, scan_trusting
 from aggarray.scan.resolution import resolve_references
-
-
-def scan_by(rules: Rules, paths: Sequence[str], processes: int | None, progress: Progress | None) -> list[Scanned]:
-    """Scan files in order: all of them, or with ``trust="assume"`` a sample of each group."""
-    if rules.trust == "verify":
-        return scan_files(paths, processes, progress)
-    identifying = IdentifyingAttributes(rules.identifying, lambda structure: index.find_convention(structure) is None)
-    return scan_trusting(paths, identifying, processes, progress)
+from aggarray.scan.workers import scan_files
 
 
 def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:

@@ -1,28 +1,20 @@
-"""Discovery and scanning of the files of a source.
-
-`find_files` expands paths, globs, folders and lists. `scan_files` reads the structure of each file once, in parallel.
-"""
+"""Discovery of the files of a source: paths, globs, folders and lists."""
 
 import functools
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
 from aggarray.formats import given_path, is_store
-from aggarray.formats.base import Structure, Variable
 from aggarray.formats.unsupported import unsupported_folder
-from aggarray.scan.pickling import Interner
-from aggarray.scan.workers import Result, Task, WorkerPool
 from aggarray.storage.files import absolute, is_file
 from aggarray.storage.remote import expand, has_magic, is_remote
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
-Progress = Callable[[int, int, str], None]
 
 
 def find_files(source: Source) -> list[str]:
@@ -146,78 +138,6 @@ def _inside_store(folder: str) -> bool:
             return True
         folder = os.path.dirname(folder)
     return False
-
-
-Scanned = tuple[str, Structure | AggarrayError]
-
-
-def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan every file, in the order given.
-
-    ``processes``: number of processes, this one included; None: one for few files and under MPI, otherwise one per core.
-    """
-    with Scan(len(paths), processes, progress) as running:
-        return running.scan_complete(paths)
-
-
-class Scan:
-    """A scan of many files in one or several rounds; a context manager that ends its workers.
-
-    ``total``: number of files, for the progress callable, which runs in this thread.
-    """
-
-    def __init__(self, total: int, processes: int | None = None, progress: Progress | None = None) -> None:
-        self._pool, self._arrays = WorkerPool(processes), ArrayInterner()
-        self._total, self._done, self._progress = total, 0, progress
-
-    def __enter__(self) -> "Scan":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._pool.__exit__(*error)
-
-    def scan_complete(self, paths: Sequence[str]) -> list[Scanned]:
-        """Scan complete files, in the order given; an unreadable file yields its error."""
-        results = self.run([(path, None) for path in paths])
-        return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
-
-    def run(self, tasks: Sequence[Task], again: bool = False) -> list[Result]:
-        """Run scan tasks, in the order given; ``again``: their files were already counted in the progress."""
-        results = self._pool.run(tasks) if again else self._pool.run(tasks, self._report)
-        return [self._arrays.shared(r) if isinstance(r, Structure) else r for r in results]
-
-    def _report(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, self._total, "scanning")
-
-
-class ArrayInterner:
-    """Shares equal coordinate arrays between structures."""
-
-    def __init__(self) -> None:
-        self._interner = Interner()
-        self._variables: dict[int, tuple[Variable, Variable]] = {}
-
-    def shared(self, structure: Structure) -> Structure:
-        """Return a structure whose arrays are those of earlier structures where equal."""
-        return replace(structure, variables=tuple(map(self._shared, structure.variables)))
-
-    def _shared(self, variable: Variable) -> Variable:
-        if variable.values is None:
-            return variable
-        # A variable sent twice by a worker is one object; holding it keeps its id unique.
-        shared = self._variables.get(id(variable))
-        if shared is None:
-            values = self._interner.array(variable.values)
-            same = variable if values is variable.values else replace(variable, values=values)
-            shared = self._variables[id(variable)] = (variable, same)
-        return shared[1]
-
-
-def sharing() -> Callable[[Structure], Structure]:
-    """Return a function that shares equal coordinate arrays between the structures passed to it."""
-    return ArrayInterner().shared
 
 
 def skipped_file(path: str, error: AggarrayError) -> str:

@@ -16,9 +16,9 @@ from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
-from aggarray.scan.discovery import Progress, Scan, Scanned
+from aggarray.scan.progress import Progress, step
 from aggarray.scan.roles import samplings_of
-from aggarray.scan.workers import Result
+from aggarray.scan.workers import Result, Scanned, WorkerPool
 
 #: Groups with fewer files are scanned completely.
 _FEW = 4
@@ -26,14 +26,6 @@ _FEW = 4
 _NUMBERS = 8
 
 _DIGITS = re.compile("([0-9]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class IdentifyingAttributes:
-    """``identifying``: global attributes that separate datasets; ``is_data``: returns whether a file is data, not an index."""
-
-    identifying: Sequence[str]
-    is_data: Callable[[Structure], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +42,34 @@ class FileGroup:
 
 
 def scan_trusting(
-    paths: Sequence[str], attributes: IdentifyingAttributes, processes: int | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    identifying: Sequence[str],
+    is_data: Callable[[Structure], bool],
+    processes: int | None = None,
+    progress: Progress | None = None,
 ) -> list[Scanned]:
     """Scan a sample of each group and return the structures of all files, in the order given.
 
+    ``identifying``: global attributes that separate datasets; ``is_data``: returns whether a file is data, not an index.
     Structures of files that were not scanned are marked as `assumed`. An unreadable file yields its error.
     """
     results: list[Structure | AggarrayError | None] = [None] * len(paths)
     groups = group_files(paths)
-    with Scan(len(paths), processes, progress) as scan:
+    report = step(progress, len(paths))
+    with WorkerPool(processes) as pool:
         probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
-        for number, (_, structure) in zip(probes, scan.scan_complete([paths[n] for n in probes]), strict=True):
-            results[number] = structure
+        for number, result in zip(probes, pool.run([(paths[n], None) for n in probes], report), strict=True):
+            results[number] = _structure_of(result, None)
         group_of: dict[int, FileGroup | None] = {}
         for group in groups:
             scanned = [r for n in group if isinstance(r := results[n], Structure)]
-            group_of |= dict.fromkeys((n for n in group if results[n] is None), find_group(scanned, attributes))
+            found = find_group(scanned, identifying) if all(map(is_data, scanned)) else None
+            group_of |= dict.fromkeys((n for n in group if results[n] is None), found)
         tasks = [(paths[n], None if group_ is None else group_.request) for n, group_ in group_of.items()]
-        for (number, group_), result in zip(group_of.items(), scan.run(tasks), strict=True):
+        for (number, group_), result in zip(group_of.items(), pool.run(tasks, report), strict=True):
             results[number] = _structure_of(result, group_)
         remaining = [n for n, r in enumerate(results) if r is None]
-        for number, result in zip(remaining, scan.run([(paths[n], None) for n in remaining], again=True), strict=True):
+        for number, result in zip(remaining, pool.run([(paths[n], None) for n in remaining]), strict=True):
             results[number] = _structure_of(result, None)
     return [(path, r) for path, r in zip(paths, results, strict=True) if r is not None]
 
@@ -102,9 +101,9 @@ def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
     return [numbers[n] for n in sorted(chosen)]
 
 
-def find_group(scanned: Sequence[Structure], attributes: IdentifyingAttributes) -> FileGroup | None:
+def find_group(scanned: Sequence[Structure], identifying: Sequence[str]) -> FileGroup | None:
     """Return what scanned files share and what to read of the others; None if they do not describe the others."""
-    if len(scanned) < 2 or not all(map(attributes.is_data, scanned)):
+    if len(scanned) < 2:
         return None
     model = scanned[0]
     if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in scanned):
@@ -121,16 +120,16 @@ def find_group(scanned: Sequence[Structure], attributes: IdentifyingAttributes) 
         scanned, read, along
     ):
         return None
-    if _identifying_differ(scanned, columns, attributes.identifying):
+    if _identifying_differ(scanned, columns, identifying):
         return None
-    facts = [signatures_of(s, attributes.identifying) for s in scanned]
+    facts = [signatures_of(s, identifying) for s in scanned]
     if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(scanned, facts, strict=True)):
         return None
-    stated = [identity_of(s.attrs, attributes.identifying) for s in scanned]
-    open_ = tuple(name for name in attributes.identifying if len({t[name] for t in stated}) > 1)
+    stated = [identity_of(s.attrs, identifying) for s in scanned]
+    open_ = tuple(name for name in identifying if len({t[name] for t in stated}) > 1)
     request = PartialScanRequest({name: len(columns[name][0].dimensions) for name in sorted(read)}, open_)
     fixed = {name: text for name, text in stated[0].items() if name not in open_}
-    groups = groups_of(model, attributes.identifying)
+    groups = groups_of(model, identifying)
     assumed = FileSignature(model.uri, model.format, facts[0], fixed, groups, open_, frozenset(read), along)
     return FileGroup(_common_structure(scanned, columns), request, assumed)
 

@@ -1,12 +1,15 @@
 """Progress display: none, a bar, or a callable."""
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aggarray.errors import AggregationError, printable
-from aggarray.scan.discovery import Progress
+
+#: Called with (done, total, what).
+Progress = Callable[[int, int, str], None]
 
 _WIDTH = 24
 #: Seconds between two updates of a bar, and from the start until a rate is shown.
@@ -20,6 +23,12 @@ def checked_progress(progress: bool | Progress | None, unit: str = "files") -> P
     if progress is not True and not callable(progress):
         raise AggregationError(f"progress={progress!r}", hint="give True, None or a callable (done, total, what)")
     return Bar(unit) if progress is True else progress
+
+
+def step(progress: Progress | None, total: int) -> Callable[[], None]:
+    """Return a function that reports one more of ``total`` scanned files."""
+    done = itertools.count(1)
+    return lambda: None if progress is None else progress(next(done), total, "scanning")
 
 
 @dataclass(slots=True)

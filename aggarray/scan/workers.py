@@ -25,7 +25,8 @@ from aggarray.formats import locate, scan, scan_partially
 from aggarray.formats.base import LIBRARY_ERRORS, Structure
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.options import get_options
-from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
+from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
+from aggarray.scan.progress import Progress, step
 from aggarray.storage.remote import in_threads, is_remote, prefetch_states
 
 #: Number of files per batch of a worker; smaller towards the end.
@@ -42,9 +43,24 @@ TIMEOUT = 10.0
 #: A file and what is requested of it; None: everything.
 Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
 Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
+#: A file and its structure or error.
+Scanned = tuple[str, Structure | AggarrayError]
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 #: Errors of unpickling a broken or foreign stream.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
+
+
+def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
+    """Scan every file, in the order given; an unreadable file yields its error.
+
+    ``processes``: number of processes, this one included; None: one for few files and under MPI, otherwise one per core.
+    """
+    if len(paths) == 1 and progress is None:
+        results = [scan_one((paths[0], None))]
+    else:
+        with WorkerPool(processes) as pool:
+            results = pool.run([(path, None) for path in paths], step(progress, len(paths)))
+    return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
 
 
 def scan_one(task: Task) -> Result:
@@ -115,7 +131,7 @@ class WorkerPool:
     """
 
     def __init__(self, processes: int | None = None) -> None:
-        self._processes = processes
+        self._processes, self._interner = processes, Interner()
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
         self._tasks: _TaskQueue | None = None
@@ -134,7 +150,14 @@ class WorkerPool:
             worker.thread.join(1.0)
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return the result of each task, in order; calls ``done`` after each, in this thread."""
+        """Return the result of each task, in order; calls ``done`` after each, in this thread.
+
+        Structures share equal coordinate arrays.
+        """
+        results = self._run(tasks, done)
+        return [self._interner.structure(r) if isinstance(r, Structure) else r for r in results]
+
+    def _run(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
         remote = [n for n, task in enumerate(tasks) if is_remote(task[0])]
         if not remote:
             return self._run_local(tasks, done)

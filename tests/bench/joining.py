@@ -36,9 +36,9 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
     from aggarray.aggregate.rules import Rules
     from aggarray.aggregate.variables import arrays_of
     from aggarray.formats.base import Structure, Variable
-    from aggarray.scan.discovery import sharing
+    from aggarray.scan.pickling import Interner
 
-    arrays, share = [], sharing()
+    arrays, interner = [], Interner()
     for number in np.random.default_rng(0).permutation(count).tolist():
         variables = [
             Variable(
@@ -52,7 +52,8 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
             for name, d, values, a in _variables(number, steps)
         ]
         attrs = {**{f"attribute_{n}": f"text {n}" for n in range(40)}, "tracking_id": str(number)}
-        arrays += arrays_of(share(Structure(f"/archive/tas_{number:06}.nc", "netCDF4", attrs, tuple(variables), {})))[0]
+        structure = Structure(f"/archive/tas_{number:06}.nc", "netCDF4", attrs, tuple(variables), {})
+        arrays += arrays_of(interner.structure(structure))[0]
     return SimpleNamespace(arrays=arrays, work=lambda: aggregate(arrays, Rules()).arrays[0])
 
 

@@ -23,7 +23,7 @@ from aggarray.display.report import write as write_page
 from aggarray.formats.base import Structure
 from aggarray.mpi.zarr_store import _run_in_thread
 from aggarray.scan import workers
-from aggarray.scan.discovery import scan_files
+from aggarray.scan.workers import scan_files
 from aggarray.storage.atomic import put_in_place
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
@@ -178,7 +178,7 @@ SCAN = """
 import sys
 from aggarray.scan import workers
 workers.ESTIMATE_SECONDS, workers.WORKER_SECONDS = 0.0, 0.0
-from aggarray.scan.discovery import scan_files
+from aggarray.scan.workers import scan_files
 from aggarray.formats.base import Structure
 look = workers.scan_one
 def slowly(task):

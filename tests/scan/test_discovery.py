@@ -14,7 +14,8 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
 from aggarray.formats.partial_scan import PartialScanRequest
 from aggarray.formats.templates import is_decreasing, text_attribute
-from aggarray.scan.discovery import Scan, find_files, scan_files, skipped_file
+from aggarray.scan.discovery import find_files, skipped_file
+from aggarray.scan.workers import WorkerPool, scan_files
 from tests.support.netcdf import cube, write
 
 
@@ -89,8 +90,8 @@ def test_a_file_is_opened_once_by_its_format(
     for home, name in ((netCDF4, "Dataset"), (h5py, "File"), (h5py.h5f, "open")):
         monkeypatch.setattr(home, name, counting(getattr(home, name), by_library))
     OPENED.clear()
-    with Scan(3, 1) as scan:
-        found = scan.run([(path, wanted) for path in paths])
+    with WorkerPool(1) as pool:
+        found = pool.run([(path, wanted) for path in paths])
     assert not any(isinstance(f, Exception) for f in found)
     assert sorted(p for p in OPENED if p in paths) == sorted(paths)
     assert not by_library

@@ -14,8 +14,7 @@ import pytest
 from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
-from aggarray.scan.discovery import Scan, scan_files
-from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _TaskQueue
+from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _TaskQueue, scan_files
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -169,9 +168,9 @@ def test_workers_run_several_rounds(paths: list[str], monkeypatch: pytest.Monkey
         return start(self)
 
     monkeypatch.setattr(workers._Worker, "_start", counted)
-    with Scan(3 * len(paths), 2) as scan:
+    with WorkerPool(2) as pool:
         for _ in range(3):
-            assert [s.uri for _, s in scan.scan_complete(paths) if isinstance(s, Structure)] == paths
+            assert [s.uri for s in pool.run([(path, None) for path in paths]) if isinstance(s, Structure)] == paths
     assert len(started) == 1
     assert len(seen) < 2 * len(paths)
 
@@ -242,7 +241,7 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
     script = f"""
     import sys, time
     from aggarray.scan import workers
-    from aggarray.scan.discovery import scan_files
+    from aggarray.scan.workers import scan_files
     look = workers.scan_one
     def slowly(task):
         print("working", flush=True)
@@ -279,7 +278,7 @@ def running(session: int) -> str:
 
 def test_killed_parent_leaves_no_workers(tmp_path: Path, paths: list[str]) -> None:
     (tmp_path / "script.py").write_text(
-        f"from aggarray.scan.discovery import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
+        f"from aggarray.scan.workers import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(

@@ -18,8 +18,7 @@ from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
 from aggarray.formats import local_path
 from aggarray.opening.verification import resolve_array
-from aggarray.scan.discovery import Progress
-from aggarray.scan.progress import checked_progress
+from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.locks import unlock
 
 _KINDS = {".zarr": zarr_store.KINDS, ".nc": netcdf_file.KINDS, ".nc4": netcdf_file.KINDS}
