@@ -59,8 +59,7 @@ def _by_name(candidates: Iterable[Any]) -> dict[str, Codec]:
 
 def _codec(name: str) -> Codec | None:
     """Return a codec by name, None if it is not installed."""
-    own = _own_codecs().get(name)
-    return _foreign_codecs().get(name) if own is None else own
+    return _own_codecs().get(name) or _foreign_codecs().get(name)
 
 
 def known(filters: Sequence[Filter]) -> bool:
@@ -103,7 +102,11 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
     >>> decode((Filter("shuffle", (2,)), Filter("deflate")), zlib.compress(bytes([1, 2, 3, 0, 0, 0])), 6).view("<i2").tolist()
     [1, 2, 3]
     """
-    current = _run_steps(_steps(tuple(filters), int(size), int(mask)), np.frombuffer(data, np.uint8), out)
+    return _decode_exactly(_steps(tuple(filters), int(size), int(mask)), data, size, out)
+
+
+def _decode_exactly(steps: "tuple[_Step, ...]", data: Any, size: int, out: np.ndarray | None) -> np.ndarray:
+    current = _run_steps(steps, np.frombuffer(data, np.uint8), out)
     if current.size != size:
         raise ValueError(f"{current.size} bytes stored, {size} expected")
     if out is None or current is out:
@@ -149,10 +152,7 @@ def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int |
     >>> most_decoded((Filter("shuffle", (4,)), Filter("deflate")), 10), most_decoded((), 10)
     (75856, 10)
     """
-    for i in reversed(range(len(filters))):
-        if mask >> i & 1:
-            continue
-        f = filters[i]
+    for f in reversed([f for i, f in enumerate(filters) if not mask >> i & 1]):
         codec = _codec(f.name)
         if codec is None:
             return None
@@ -181,62 +181,30 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     >>> out.view("<i2").tolist()
     [[1, 2], [3, 4]]
     """
+    filters = tuple(filters)
     count, size = out.shape
-    rest = before_shuffle(tuple(filters))
-    itemsize = filters[0].parameters[0] if rest is not None else 1
-    if rest is None or not isinstance(itemsize, int) or not 1 < itemsize <= MAX_ITEM or size % itemsize or not size:
-        _decode_rows(filters, parts, out)
-        return
-    if not known(filters):
-        raise ValueError(f"shuffle: no codec with parameters {filters[0].parameters} is installed")
-    frame = _frames.of(itemsize, size, count)
-    _decode_rows(rest, parts, frame.rows)
-    frame.undo(out)
-
-
-class _Frames(threading.local):
-    """The frame that a thread used last. Chunks of one variable have one size."""
-
-    def __init__(self) -> None:
-        self._last: tuple[tuple[int, int, int], Frame] | None = None
-
-    def of(self, itemsize: int, size: int, count: int) -> Frame:
-        """Return a frame of ``count`` chunks with rows to fill."""
-        key = (itemsize, size, count)
-        if self._last is None or self._last[0] != key:
-            frame = Frame(itemsize, BYTES, size, count)
-            if size * count > _MAX_REUSED_FRAME:
-                return frame
-            self._last = (key, frame)
-        return self._last[1]
-
-
-_frames = _Frames()
-
-
-def _decode_rows(filters: Sequence[Filter], parts: Sequence[Any], rows: np.ndarray) -> None:
-    size = rows.shape[1]
-    steps = _steps(tuple(filters), size, 0)
-    if not steps:
-        for part, row in zip(parts, rows, strict=True):
-            if len(part) != size:
-                raise ValueError(f"{len(part)} bytes stored, {size} expected")
-            row[...] = np.frombuffer(part, np.uint8)
-        return
-    if len(steps) != 1:
-        for part, row in zip(parts, rows, strict=True):
-            row[...] = decode(filters, part, size)
-        return
-    run, parameters = steps[0].codec.decode, steps[0].parameters
+    steps, rows, frame = _steps(filters, size, 0), out, None
+    itemsize = filters[0].parameters[0] if before_shuffle(filters) is not None else 1
+    if isinstance(itemsize, int) and 1 < itemsize <= MAX_ITEM and size and not size % itemsize:
+        frame = _frame(itemsize, size, count)
+        steps, rows = _steps(filters[1:], size, 0), frame.rows
     for part, row in zip(parts, rows, strict=True):
-        try:
-            decoded = run(np.frombuffer(part, np.uint8), size, parameters, row)
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{steps[0].codec.name}: {error}") from error
-        if decoded.size != size:
-            raise ValueError(f"{steps[0].codec.name}: {decoded.size} bytes decoded, {size} expected")
-        if decoded is not row:
-            row[...] = decoded
+        _decode_exactly(steps, part, size, row)
+    if frame is not None:
+        frame.undo(out)
+
+
+def _frame(itemsize: int, size: int, count: int) -> Frame:
+    """Return a frame of ``count`` chunks. A thread reuses its last frame: the chunks of a variable have one size."""
+    key, frame = getattr(_last_frame, "value", (None, None))
+    if frame is None or key != (itemsize, size, count):
+        frame = Frame(itemsize, BYTES, size, count)
+        if size * count <= _MAX_REUSED_FRAME:
+            _last_frame.value = ((itemsize, size, count), frame)
+    return frame
+
+
+_last_frame = threading.local()
 
 
 @dataclass(frozen=True, slots=True)

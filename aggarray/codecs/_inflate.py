@@ -7,30 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 
-#: Largest number of bytes that deflate decodes from one.
-RATIO = 1032
+#: Codes of the wrappers in zlib.
+_WRAPPERS = {"zlib": 15, "gzip": 31}
 
 
-class Inflate:
+class Inflate(Codec):
     """Codec of deflated streams. Parameters, such as the level, are ignored.
 
     ``wrapper``: "zlib" or "gzip". The members of a gzip stream are joined. Bytes after a zlib stream are ignored, as by zlib.
     """
 
-    ratio = RATIO
+    name = ""
+    ratio = 1032
 
     def __init__(self, name: str, wrapper: str) -> None:
         self.name, self._wrapper = name, wrapper
-
-    def usable(self, parameters: Parameters) -> bool:
-        """Return True: zlib is part of Python."""
-        return True
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Inflate and verify the checksum of the stream. Raises ValueError for damaged or longer data."""
@@ -57,24 +50,22 @@ def _library(wrapper: str) -> tuple[Callable[[np.ndarray, int], Any], type[Excep
 
 
 @functools.cache
-def _streaming() -> tuple[Callable[[int], Any], type[Exception], dict[str, int]]:
-    """Return the constructor of decompressors, its error and the codes of the wrappers."""
+def _zlib() -> Any:
+    """Return the fastest module with the interface of zlib."""
     try:
-        isal = importlib.import_module("isal.isal_zlib")
+        return importlib.import_module("isal.isal_zlib")
     except ImportError:
-        zlib = importlib.import_module("zlib")
-        return zlib.decompressobj, zlib.error, {"zlib": 15, "gzip": 31}
-    return isal.decompressobj, isal.error, {"zlib": 15, "gzip": 31}
+        return importlib.import_module("zlib")
 
 
 def stream(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
     """Inflate by ISA-L or zlib, which report the end of a stream."""
-    make, failure, wrappers = _streaming()
+    zlib = _zlib()
     parts: list[bytes] = []
     left, room = data.tobytes(), size
     try:
         while left or not parts:
-            decompressor = make(wrappers[wrapper])
+            decompressor = zlib.decompressobj(_WRAPPERS[wrapper])
             # One byte above the limit detects a longer stream. 0 would mean no limit.
             part = decompressor.decompress(left, room + 1)
             if not decompressor.eof:
@@ -84,7 +75,7 @@ def stream(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
             left = decompressor.unused_data
             if wrapper == "zlib" or not left.strip(b"\0"):
                 break
-    except failure as error:
+    except zlib.error as error:
         raise ValueError(f"damaged: {error}") from error
     if room < 0:
         raise ValueError(f"longer than {size} bytes")

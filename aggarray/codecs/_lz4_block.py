@@ -1,7 +1,4 @@
-"""Raw LZ4 blocks, decoded by numcodecs.
-
-numcodecs expects the decoded size in four bytes before the block.
-"""
+"""Blocks after their sizes (HDF5 filters 32004 and 32008), and raw LZ4 blocks, decoded by numcodecs."""
 
 import struct
 
@@ -14,6 +11,7 @@ def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
 
     if not data.size:
         raise ValueError("truncated")
+    # numcodecs expects the decoded size before the block.
     framed = np.empty(data.size + 4, np.uint8)
     framed[:4] = np.frombuffer(struct.pack("<I", out.size), np.uint8)
     framed[4:] = data
@@ -26,3 +24,18 @@ def number(data: np.ndarray, start: int, length: int) -> int:
     if len(part) < length:
         raise ValueError("truncated")
     return int.from_bytes(part, "big")
+
+
+def split_blocks(data: np.ndarray, count: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the bytes of ``count`` blocks, and the bytes after them. Raises ValueError for truncated data.
+
+    The blocks begin after 12 bytes, each with its size as a big-endian integer of four bytes.
+    """
+    blocks, end = [], 12
+    for _ in range(count):
+        start = end + 4
+        end = start + number(data, end, 4)
+        if end > data.size:
+            raise ValueError("truncated")
+        blocks.append(data[start:end])
+    return blocks, data[end:]

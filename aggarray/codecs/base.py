@@ -30,10 +30,12 @@ class Codec(Protocol):
         """Name of the codec in filters."""
 
     def usable(self, parameters: Parameters) -> bool:
-        """Return whether a filter can be decoded: its library is installed, the parameters are valid."""
+        """Return whether a filter can be decoded: its library is installed, the parameters are valid. Default: True."""
+        return True
 
     def grown(self, size: int, parameters: Parameters) -> int | None:
-        """Return the encoded size of ``size`` bytes, None if it depends on the data."""
+        """Return the encoded size of ``size`` bytes, None if it depends on the data, the default."""
+        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Return at most ``size`` decoded bytes, a buffer of uint8.
@@ -42,3 +44,13 @@ class Codec(Protocol):
         does not return ``out`` must not write to it. Raises ValueError or RuntimeError for damaged data. A codec allocates at
         most ``size`` bytes, whatever size the data declares.
         """
+
+
+def output_buffer(decoded: int, size: int, out: np.ndarray | None) -> np.ndarray:
+    """Return ``out`` if data decode to its size, else new memory. Raises ValueError if they decode to more than ``size`` bytes.
+
+    ``decoded``: the decoded size that the data declare.
+    """
+    if decoded > size:
+        raise ValueError(f"decodes to {decoded} bytes, {size} expected")
+    return out if out is not None and decoded == size else np.empty(decoded, np.uint8)

@@ -5,13 +5,11 @@ Compressed data begins with its decoded size (8 bytes) and the size of a block (
 with its stored size (4 bytes). Trailing elements that fill no group of eight are stored as they are.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from aggarray.codecs._blosc_frame import BITS, MAX_ITEM, Frame
-from aggarray.codecs._lz4_block import lz4_block, number
-from aggarray.codecs.base import Parameters
+from aggarray.codecs._lz4_block import lz4_block, number, split_blocks
+from aggarray.codecs.base import Codec, Parameters, output_buffer
 from aggarray.codecs.zstd import CODEC as ZSTD
 
 _LZ4, _ZSTD = 2, 3
@@ -19,10 +17,6 @@ _LZ4, _ZSTD = 2, 3
 _TARGET, _LEAST = 8192, 128
 #: Bytes that are unshuffled at a time.
 _PIECE = 1 << 18
-
-
-def _per_block(itemsize: int, stated: int) -> int:
-    return stated or max(_TARGET // itemsize // 8 * 8, _LEAST)
 
 
 def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.ndarray) -> None:
@@ -47,29 +41,12 @@ def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.nd
     out[end:] = planes[end:]
 
 
-def _expand(
-    data: np.ndarray, itemsize: int, undo: Callable[[np.ndarray, np.ndarray], None], planes: np.ndarray, block: int
-) -> None:
-    """Decompress each block of ``data`` into ``planes``."""
-    position, end = 12, planes.size // (8 * itemsize) * 8 * itemsize
-    for start in range(0, end, block):
-        stored = number(data, position, 4)
-        position += 4
-        if position + stored > data.size:
-            raise ValueError("truncated")
-        undo(data[position : position + stored], planes[start : min(start + block, end)])
-        position += stored
-    if data.size - position < planes.size - end:
-        raise ValueError("truncated")
-    planes[end:] = data[position : position + planes.size - end]
-
-
 def _zstd_block(data: np.ndarray, out: np.ndarray) -> None:
     if ZSTD.decode(data, out.size, (), out) is not out:
         raise ValueError(f"damaged: a block does not decode to {out.size} bytes")
 
 
-class Bitshuffle:
+class Bitshuffle(Codec):
     """Codec by the bit unshuffle of Blosc and the compressors of numcodecs."""
 
     name = "bitshuffle"
@@ -88,19 +65,24 @@ class Bitshuffle:
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress and unshuffle, into ``out`` if given."""
-        itemsize, stated, compressor = (int(p) for p in parameters)
-        per_block = _per_block(itemsize, stated)
-        planes = data
-        if compressor:
-            decoded, block = number(data, 0, 8), number(data, 8, 4)
-            if decoded > size:
-                raise ValueError(f"decodes to {decoded} bytes, {size} expected")
-            if not block or block % (8 * itemsize):
-                raise ValueError(f"damaged: blocks of {block} bytes")
-            planes, per_block = np.empty(decoded, np.uint8), block // itemsize
-            _expand(data, itemsize, lz4_block if compressor == _LZ4 else _zstd_block, planes, block)
-        result = out if out is not None and planes.size == size else np.empty(planes.size, np.uint8)
-        unshuffle_bits(planes, itemsize, per_block, result)
+        itemsize, per_block, compressor = (int(p) for p in parameters)
+        if not compressor:
+            result = output_buffer(data.size, size, out)
+            unshuffle_bits(data, itemsize, per_block or max(_TARGET // itemsize // 8 * 8, _LEAST), result)
+            return result
+        decoded, block = number(data, 0, 8), number(data, 8, 4)
+        result = output_buffer(decoded, size, out)
+        if not block or block % (8 * itemsize):
+            raise ValueError(f"damaged: blocks of {block} bytes")
+        planes, end = np.empty(decoded, np.uint8), decoded // (8 * itemsize) * 8 * itemsize
+        starts, decompress = range(0, end, block), lz4_block if compressor == _LZ4 else _zstd_block
+        blocks, rest = split_blocks(data, len(starts))
+        for start, stored in zip(starts, blocks, strict=True):
+            decompress(stored, planes[start : min(start + block, end)])
+        if rest.size < decoded - end:
+            raise ValueError("truncated")
+        planes[end:] = rest[: decoded - end]
+        unshuffle_bits(planes, itemsize, block // itemsize, result)
         return result
 
 

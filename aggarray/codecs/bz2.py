@@ -7,10 +7,10 @@ import importlib.util
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 
 
-class Bz2:
+class Bz2(Codec):
     """Codec by Python's bz2. The data of all streams are joined."""
 
     name = "bz2"
@@ -19,10 +19,6 @@ class Bz2:
     def usable(self, parameters: Parameters) -> bool:
         """Return whether Python was built with bzip2."""
         return importlib.util.find_spec("_bz2") is not None
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress at most ``size`` bytes and verify the checksums of the streams."""

@@ -5,28 +5,13 @@ Parameter: location of the checksum, "start" or "end".
 
 import zlib
 
-import numpy as np
-
-from aggarray.codecs._checksum32 import checked, usable
-from aggarray.codecs.base import Parameters
+from aggarray.codecs._checksum32 import Checksum32
 
 
-class Crc32:
-    """Codec that verifies and removes the checksum."""
+class Crc32(Checksum32):
+    """Codec by zlib, a part of Python."""
 
-    name = "crc32"
-
-    def usable(self, parameters: Parameters) -> bool:
-        """Return whether the parameter is a location. zlib is part of Python."""
-        return usable(parameters)
-
-    def grown(self, size: int, parameters: Parameters) -> int:
-        """Return ``size`` and the four bytes of the checksum."""
-        return size + 4
-
-    def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Verify the checksum and return the data without a copy."""
-        return checked(data, parameters[0], lambda body: zlib.crc32(body.data))
+    name, checksum = "crc32", staticmethod(zlib.crc32)
 
 
 CODEC = Crc32()

@@ -7,7 +7,7 @@ import importlib.util
 
 import numpy as np
 
-from aggarray.codecs._checksum32 import checked, usable
+from aggarray.codecs._checksum32 import Checksum32
 from aggarray.codecs.base import Parameters
 
 #: Bytes per call of the library, which holds the interpreter's lock. Other threads run between calls.
@@ -27,22 +27,14 @@ def crc32c(data: np.ndarray) -> int:
     return checksum
 
 
-class Crc32c:
-    """Codec that verifies and removes the checksum, by google-crc32c, a dependency of zarr."""
+class Crc32c(Checksum32):
+    """Codec by google-crc32c, a dependency of zarr."""
 
-    name = "crc32c"
+    name, checksum = "crc32c", staticmethod(crc32c)
 
     def usable(self, parameters: Parameters) -> bool:
         """Return whether google-crc32c is installed and the parameter, if any, is a location."""
-        return (not parameters or usable(parameters)) and importlib.util.find_spec("google_crc32c") is not None
-
-    def grown(self, size: int, parameters: Parameters) -> int:
-        """Return ``size`` and the four bytes of the checksum."""
-        return size + 4
-
-    def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Verify the checksum and return the data without a copy."""
-        return checked(data, parameters[0] if parameters else "end", crc32c)
+        return (not parameters or super().usable(parameters)) and importlib.util.find_spec("google_crc32c") is not None
 
 
 CODEC = Crc32c()

@@ -7,7 +7,7 @@ each sum; both forms are valid, as in HDF5.
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 
 _ROW = 1024
 #: Largest number of rows of 16-bit words whose column sums fit into 32 bits.
@@ -59,14 +59,10 @@ def _reduced(total: int) -> int:
     return (total - 1) % 65535 + 1 if total else 0
 
 
-class Fletcher32:
+class Fletcher32(Codec):
     """Codec that verifies and removes the checksum."""
 
     name = "fletcher32"
-
-    def usable(self, parameters: Parameters) -> bool:
-        """Return True: it needs no library."""
-        return True
 
     def grown(self, size: int, parameters: Parameters) -> int:
         """Return ``size`` and the four bytes of the checksum."""

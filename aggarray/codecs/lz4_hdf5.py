@@ -6,44 +6,29 @@ The data begin with the decoded size (8 bytes) and the size of a block (4 bytes)
 
 import numpy as np
 
-from aggarray.codecs._lz4_block import lz4_block, number
-from aggarray.codecs.base import Parameters
+from aggarray.codecs._lz4_block import lz4_block, number, split_blocks
+from aggarray.codecs.base import Codec, Parameters, output_buffer
 
 
-class Lz4Hdf5:
+class Lz4Hdf5(Codec):
     """Codec by numcodecs, block by block."""
 
     name = "lz4_hdf5"
     ratio = 256
 
-    def usable(self, parameters: Parameters) -> bool:
-        """Return True: numcodecs is a dependency."""
-        return True
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
-
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress block by block, into ``out`` if its size matches."""
         decoded, block = number(data, 0, 8), number(data, 8, 4)
-        if decoded > size:
-            raise ValueError(f"decodes to {decoded} bytes, {size} expected")
         if decoded and not block:
             raise ValueError("damaged: blocks of 0 bytes")
-        result = out if out is not None and decoded == size else np.empty(decoded, np.uint8)
-        position = 12
-        for start in range(0, decoded, block or 1):
+        result = output_buffer(decoded, size, out)
+        starts = range(0, decoded, block or 1)
+        for start, stored in zip(starts, split_blocks(data, len(starts))[0], strict=True):
             part = result[start : start + block]
-            stored = number(data, position, 4)
-            position += 4
-            if position + stored > data.size:
-                raise ValueError("truncated")
-            if stored == part.size:
-                part[...] = data[position : position + stored]
+            if stored.size == part.size:
+                part[...] = stored
             else:
-                lz4_block(data[position : position + stored], part)
-            position += stored
+                lz4_block(stored, part)
         return result
 
 

@@ -7,10 +7,10 @@ import importlib.util
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 
 
-class Lzf:
+class Lzf(Codec):
     """Codec by imagecodecs."""
 
     name = "lzf"
@@ -19,10 +19,6 @@ class Lzf:
     def usable(self, parameters: Parameters) -> bool:
         """Return whether imagecodecs is installed."""
         return importlib.util.find_spec("imagecodecs") is not None
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress at most ``size`` bytes."""

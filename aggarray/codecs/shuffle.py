@@ -7,7 +7,7 @@ fill no element are stored as they are.
 import numpy as np
 
 from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 
 #: Bytes that are unshuffled at a time: they stay in the processor's cache between two copies.
 _PIECE = 1 << 20
@@ -45,7 +45,7 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
         frame.undo(out[start * itemsize : (start + width) * itemsize])
 
 
-class Shuffle:
+class Shuffle(Codec):
     """Codec by `unshuffle_into`."""
 
     name = "shuffle"

@@ -12,7 +12,7 @@ import importlib.util
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters
 from aggarray.codecs.shuffle import unshuffle_into
 
 #: Largest numbers of pixels per block, blocks per scan line and pixels per scan line.
@@ -21,7 +21,7 @@ _BLOCK, _BLOCKS, _LINE = 32, 128, 4096
 _NARROW = 24
 
 
-class Szip:
+class Szip(Codec):
     """Codec by imagecodecs."""
 
     name = "szip"
@@ -34,10 +34,6 @@ class Szip:
         mask, block, bits, line = (int(p) for p in parameters)
         odd = mask >= 1 << 16 or block % 2 or not 0 < block <= _BLOCK or not block <= line <= min(_LINE, _BLOCKS * block)
         return not odd and (0 < bits <= _NARROW or bits in (32, 64)) and importlib.util.find_spec("imagecodecs") is not None
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress the declared number of bytes, at most ``size``."""

@@ -7,25 +7,17 @@ import re
 
 import numpy as np
 
-from aggarray.codecs.base import Parameters
+from aggarray.codecs.base import Codec, Parameters, output_buffer
 
 #: Error of numcodecs for a frame without a content size that decodes to less than the buffer.
 _EXACT = re.compile(r"expected to decompress \d+, got (\d+)")
 
 
-class Zstd:
+class Zstd(Codec):
     """Codec by numcodecs."""
 
     name = "zstd"
     ratio = 1 << 16
-
-    def usable(self, parameters: Parameters) -> bool:
-        """Return True: numcodecs is a dependency."""
-        return True
-
-    def grown(self, size: int, parameters: Parameters) -> None:
-        """Return None: the size depends on the data."""
-        return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress into ``out`` if its size matches. For a frame without a content size a part of it may be returned."""
@@ -33,9 +25,7 @@ class Zstd:
 
         stated = _content_size(data)
         decoded = size if stated is None else stated
-        if decoded > size:
-            raise ValueError(f"decodes to {decoded} bytes, {size} expected")
-        result = out if out is not None and decoded == size else np.empty(decoded, np.uint8)
+        result = output_buffer(decoded, size, out)
         if not decoded:
             return result
         try:

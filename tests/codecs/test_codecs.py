@@ -366,7 +366,7 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
         monkeypatch.setitem(sys.modules, name, None)
         if name == "isal":
             monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
-    for function in (inflating._library, inflating._streaming):
+    for function in (inflating._library, inflating._zlib):
         function.cache_clear()
     try:
         for name in ("deflate", "gzip"):
@@ -380,7 +380,7 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
         assert decode((Filter("gzip"),), twice, len(SMOOTH)).tobytes() == SMOOTH
         assert decode((Filter("deflate"),), zlib.compress(SMOOTH) + b"rest", len(SMOOTH)).tobytes() == SMOOTH
     finally:
-        for function in (inflating._library, inflating._streaming):
+        for function in (inflating._library, inflating._zlib):
             function.cache_clear()
 
 
