@@ -17,14 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats.base import ChunkIndex, Handle, Structure, Variable, naming_errors, needs_chunk_index, scan_values
+from aggarray.errors import FormatError
+from aggarray.formats.base import (
+    ChunkIndex,
+    Handle,
+    Structure,
+    Variable,
+    naming_errors,
+    needs_chunk_index,
+    scan_values,
+    with_values,
+)
 from aggarray.formats.kerchunk.json_references import JSONReferences
 from aggarray.formats.kerchunk.parquet_references import ParquetReferences
-from aggarray.formats.kerchunk.references import References, ReferenceTable, reference_error
+from aggarray.formats.kerchunk.references import References, ReferenceTable
 from aggarray.formats.zarr.chunk_index import build_chunk_index
 from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering
-from aggarray.formats.zarr.format import ZarrHandle, dtype_of, shape_of, structure_of
+from aggarray.formats.zarr.format import ZarrHandle, structure_of
 from aggarray.formats.zarr.nodes import Node
 from aggarray.storage.byte_source import shared_source
 
@@ -64,31 +73,24 @@ class _Referenced(ZarrHandle):
         self._tables: dict[str, tuple[Numbering, ReferenceTable]] = {}
         self._indexes: dict[str, ChunkIndex | None] = {}
 
-    def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
-        """Return the path of an array in the store, its metadata and its stored dtype."""
+    def _all_nodes(self) -> Mapping[str, Node]:
+        return self.references.nodes
+
+    def _find(self, variable: str) -> tuple[str, Node | None]:
         nodes = self.references.nodes
         single = variable == PurePath(self._path).stem and "" in nodes and nodes[""].meta is not None
-        node = nodes.get("" if single else variable)
-        if node is None or node.meta is None:
-            names = ", ".join(name for name, other in nodes.items() if other.meta is not None)
-            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=f"it holds {names}")
-        dtype = dtype_of(node)
-        if isinstance(dtype, str):
-            raise FormatError(dtype, path=self._path, variable=variable)
-        return "" if single else variable, node, dtype
+        return ("", nodes[""]) if single else (variable, nodes.get(variable))
 
     def table(self, variable: str) -> tuple[Numbering, ReferenceTable]:
         """Return the numbering of the chunks of a variable, and their references."""
         cached = self._tables.get(variable)
         if cached is None:
-            within, node, dtype = self._node(variable)
-            layout = ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype)
+            within, _, layout = self._layout(variable)
             numbers = numbering(layout)
             if numbers is None:
                 raise FormatError("unknown chunk grid or chunk key encoding", path=self._path, variable=variable)
-            self._check_chunk(variable, numbers, layout)
             table = self.references.table(within, numbers)
-            self._check_stored(variable, numbers, table, dtype)
+            self._check_sizes(variable, layout, numbers, table)
             cached = self._tables[variable] = (numbers, table)
         return cached
 
@@ -98,24 +100,22 @@ class _Referenced(ZarrHandle):
             numbers, table = self.table(variable.name)
             if not needs_chunk_index([max(numbers.grid)], len(table.numbers)):
                 what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
-                raise reference_error(self._path, f"{variable.name}/.zarray", what)
+                raise self.references.error(f"{variable.name}/.zarray", what)
 
-    def _check_stored(self, variable: str, numbers: Numbering, table: ReferenceTable, dtype: np.dtype[Any]) -> None:
-        """Raise FormatError for stored chunks that are larger than any encoding of them, an index of a shard included."""
-        most = _TIMES * math.prod(numbers.chunk) * dtype.itemsize + _SLACK
-        if dtype.kind in "biufc" and (table.sizes > most).any():
-            row = int((table.sizes > most).argmax())
-            what = f"chunk {table.numbers[row]} has {table.sizes[row]} bytes, at most {most} expected"
-            raise reference_error(self._path, variable, what)
-
-    def _check_chunk(self, variable: str, numbers: Numbering, layout: ArrayLayout) -> None:
-        """Raise FormatError for chunks whose decoded size is out of proportion to the array."""
+    def _check_sizes(self, variable: str, layout: ArrayLayout, numbers: Numbering, table: ReferenceTable) -> None:
+        """Raise FormatError for decoded chunks out of proportion to the array, or stored chunks larger than any encoding."""
         itemsize, built = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
         size, total = math.prod(numbers.chunk) * itemsize, math.prod(layout.shape) * itemsize
         # Chunks without a codec are read in part, whatever their size.
         encoded = built is None or bool(built[1].filters)
         if (encoded and size > _LARGEST) or size > max(_FREE, _TIMES * total):
-            raise reference_error(self._path, f"{variable}/.zarray", f"chunks of {size} bytes of an array of {total}")
+            raise self.references.error(f"{variable}/.zarray", f"chunks of {size} bytes of an array of {total}")
+        # A shard includes an index.
+        most = _TIMES * size + _SLACK
+        if layout.dtype.kind in "biufc" and (table.sizes > most).any():
+            row = int((table.sizes > most).argmax())
+            what = f"chunk {table.numbers[row]} has {table.sizes[row]} bytes, at most {most} expected"
+            raise self.references.error(variable, what)
 
     def _stored(self, within: str, node: Node) -> Any:
         """Return the store from which zarr-python reads an array."""
@@ -131,8 +131,7 @@ class _Referenced(ZarrHandle):
         return self._indexes[variable]
 
     def _index(self, variable: str) -> ChunkIndex | None:
-        _, node, dtype = self._node(variable)
-        built = build_chunk_index(ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
+        built = build_chunk_index(self._layout(variable)[2])
         if built is None or built[1].shards:
             return None
         chunks, (_, table) = built[0], self.table(variable)
@@ -151,11 +150,6 @@ class _Referenced(ZarrHandle):
         """Return the files that hold the values of a variable."""
         with naming_errors(self._path, variable):
             return self.table(variable)[1].paths
-
-    def is_inline(self, variable: Variable) -> bool:
-        """Return whether the references themselves hold all values of a variable."""
-        with naming_errors(self._path, variable.name):
-            return not self.table(variable.name)[1].paths
 
 
 def _load(path: str) -> References:
@@ -185,13 +179,12 @@ class _Kerchunk:
     def scan(self, path: str) -> Structure:
         """Read the metadata and the inline coordinates."""
         store = _Referenced(path)
-        nodes: Mapping[str, Node] = store.references.nodes
-        variables = structure_of(path, self.name, nodes, store.whole, ()).variables
-        for variable in variables:
+        structure = structure_of(path, self.name, store.references.nodes)
+        for variable in structure.variables:
             store.check_shape(variable)
-        coordinates = scan_values(variables)
-        inline = {v.name for v in variables if v.name in coordinates and store.is_inline(v)}
-        return replace(structure_of(path, self.name, nodes, store.whole, inline), has_external_coordinates=True)
+        inline = {name for name in scan_values(structure.variables) if not store.external_files(name)}
+        variables = with_values(structure.variables, store.whole, inline)
+        return replace(structure, variables=variables, has_external_coordinates=True)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

@@ -3,80 +3,66 @@
 The folder holds the metadata, and a subfolder of tables per array.
 """
 
+import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.kerchunk.references import (
-    FileNames,
-    ReferenceTable,
-    base_folder,
-    build_table,
-    check_ranges,
-    decode_inline,
-    reference_error,
-    resolve_name,
-)
+from aggarray.formats.kerchunk.references import MOST_BYTES, Reference, References, ReferenceTable, build_table
 from aggarray.formats.zarr.chunk_keys import Numbering
-from aggarray.formats.zarr.nodes import Node, json_in, nodes_in
+from aggarray.formats.zarr.nodes import json_in, nodes_in
 
 #: Largest numbers of rows and of decoded bytes of a table.
 _ROWS, _BYTES = 10_000_000, 1 << 30
 _TABLE = re.compile(r"refs\.(\d{1,18})\.parq")
 
 
-class ParquetReferences:
+class ParquetReferences(References):
     """References in a folder of Parquet files, read array by array. Raises FormatError for invalid references."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._names = path, FileNames(base_folder(path))
+        super().__init__(path)
         metadata = json_in(path, ".zmetadata") or {}
         size, entries = metadata.get("record_size"), metadata.get("metadata")
         if type(size) is not int or not 0 < size <= _ROWS or not isinstance(entries, dict):
             what = f"damaged .zmetadata: record_size {size!r:.20} or its metadata"
             raise FormatError(what, path=path, hint="write the references again")
         self._size = size
-        self.nodes: Mapping[str, Node] = nodes_in(entries, path)
+        self.nodes = nodes_in(entries, path)
 
     def table(self, name: str, numbering: Numbering) -> ReferenceTable:
         """Return the references of an array."""
         if {"", ".", ".."} & set(name.split("/")):
-            raise reference_error(self._path, name, "not a name of an array")
-        return build_table(row for table in self._tables(name) for row in self._rows(name, *table, numbering))
+            raise self.error(name, "not a name of an array")
+        folder, count = os.path.join(self.path, *name.split("/")), math.prod(numbering.grid)
+        matches = map(_TABLE.fullmatch, sorted(os.listdir(folder)) if os.path.isdir(folder) else ())
+        tables = [(int(match[1]) * self._size, os.path.join(folder, match[0])) for match in matches if match is not None]
+        return build_table(row for first, path in tables if first < count for row in self._rows(name, path, first, count))
 
-    def _tables(self, name: str) -> Iterator[tuple[int, str]]:
-        """Yield the number and path of each table of an array."""
-        folder = os.path.join(self._path, *name.split("/"))
-        try:
-            names = sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        for file in names:
-            match = _TABLE.fullmatch(file)
-            if match is not None:
-                yield int(match[1]), os.path.join(folder, file)
-
-    def _rows(self, name: str, record: int, path: str, numbering: Numbering) -> Iterator[tuple[int, Any]]:
-        """Yield chunk numbers and references of one table."""
-        first, count = record * self._size, int(np.prod(numbering.grid, dtype=object))
-        if first >= count:
-            return
+    def _rows(self, array: str, path: str, first: int, count: int) -> Iterator[tuple[int, Reference]]:
+        """Yield chunk numbers and references of one table. ``first``: number of its first chunk; ``count``: of all chunks."""
         columns = self._columns(path)
         most = min(self._size, count - first)
         offsets, sizes = (_numbers(columns.get(column), most) for column in ("offset", "size"))
-        check_ranges(path, name, offsets, sizes)
-        raws, paths = (_items(columns.get(column), most) for column in ("raw", "path"))
-        for i in range(most):
-            key = f"{name}/{first + i}"
-            if raws[i] is not None:
-                raw = raws[i]
-                yield first + i, decode_inline(path, key, raw.encode() if isinstance(raw, str) else raw)
-            elif paths[i] is not None:
-                yield first + i, (resolve_name(path, key, paths[i], self._names), int(offsets[i]), int(sizes[i]))
+        raws, names = (_items(columns.get(column), most) for column in ("raw", "path"))
+        bad = (offsets < 0) | (sizes < 0) | (offsets > MOST_BYTES - np.maximum(sizes, 0))
+        try:
+            if bad.any():
+                row = int(bad.argmax())
+                raise self.error(array, f"{sizes[row]} bytes at offset {offsets[row]} are not a byte range")
+            for i in range(most):
+                key, raw, name = f"{array}/{first + i}", raws[i], names[i]
+                if raw is not None:
+                    yield first + i, self.decode_inline(key, raw.encode() if isinstance(raw, str) else raw)
+                elif name is not None:
+                    yield first + i, (self.resolve_name(key, name), int(offsets[i]), int(sizes[i]))
+        except FormatError as error:
+            error.path = path
+            raise
 
     def _columns(self, path: str) -> dict[str, Any]:
         """Return the columns of a table. Its size is checked before memory is allocated."""

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 from urllib.parse import unquote
 
 import numpy as np
@@ -22,10 +21,9 @@ from aggarray.formats.zarr.nodes import Node
 #: Bytes of a chunk, or path, offset and size. Offset 0 with size 0 is the entire file.
 Reference = bytes | tuple[str, int, int]
 
-_METADATA = (".zarray", ".zgroup", ".zattrs", "zarr.json", ".zmetadata")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 #: Largest offset and size, of 64 bits.
-_MOST = 2**63 - 1
+MOST_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,22 +51,41 @@ class ReferenceTable:
         return self.paths[int(self.files[row])], int(self.offsets[row]), int(self.sizes[row])
 
 
-class References(Protocol):
+class References:
     """A set of references. ``nodes``: arrays and groups by path in the store; the path of the root is empty."""
 
     nodes: Mapping[str, Node]
 
+    def __init__(self, path: str) -> None:
+        if "://" in path:
+            folder = path.rstrip("/").rpartition("/")[0]
+        else:
+            folder = os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path)
+        self.path, self._names = path, FileNames(folder)
+
     def table(self, name: str, numbering: Numbering) -> ReferenceTable:
         """Return the references of an array. Raises FormatError, which names the key, for invalid references."""
+        raise NotImplementedError(name)
 
+    def error(self, key: str, what: str) -> FormatError:
+        """Return the error of an invalid reference."""
+        return FormatError(f"key {key!r:.80}: {what}", path=self.path, hint="write the references again")
 
-def is_metadata(key: str) -> bool:
-    """Return whether a key is one of metadata.
+    def resolve_name(self, key: str, name: str) -> str:
+        """Return the path or URL of a file name. Raises FormatError, which names the key, for an invalid name."""
+        try:
+            return self._names[name]
+        except ValueError as error:
+            raise self.error(key, str(error)) from error
 
-    >>> is_metadata("tas/.zarray"), is_metadata("tas/0.0")
-    (True, False)
-    """
-    return key.rpartition("/")[2] in _METADATA
+    def decode_inline(self, key: str, data: bytes) -> bytes:
+        """Return the bytes of an inline reference: text as it is, or base64 after the prefix ``base64:``."""
+        if not data.startswith(b"base64:"):
+            return data
+        try:
+            return base64.b64decode(data[7:], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.error(key, f"damaged base64 ({error})") from error
 
 
 def build_table(rows: Iterable[tuple[int, Reference]]) -> ReferenceTable:
@@ -86,42 +103,6 @@ def build_table(rows: Iterable[tuple[int, Reference]]) -> ReferenceTable:
             columns[:, i] = number, paths.setdefault(path, len(paths)), offset, size
     numbers, files, offsets, sizes = columns
     return ReferenceTable(numbers, files.astype(np.int32), offsets, sizes, tuple(paths), inline)
-
-
-def parse_reference(path: str, key: str, reference: Any, names: "FileNames") -> Reference:
-    """Return a reference of JSON. Raises FormatError, which names file and key, for an invalid one."""
-    if isinstance(reference, str):
-        return decode_inline(path, key, reference.encode("utf-8", "surrogateescape"))
-    if not isinstance(reference, list) or len(reference) not in (1, 3) or not isinstance(reference[0], str):
-        what = f"{reference!r:.80} is not a reference (text, [file] or [file, offset, size])"
-        raise reference_error(path, key, what)
-    name, offset, size = reference if len(reference) == 3 else (reference[0], 0, 0)
-    if type(offset) is not int or type(size) is not int or not (0 <= offset <= _MOST and 0 <= size <= _MOST - offset):
-        raise reference_error(path, key, f"{size!r:.30} bytes at offset {offset!r:.30} are not a byte range")
-    return resolve_name(path, key, name, names), offset, size
-
-
-def resolve_name(path: str, key: str, name: str, names: "FileNames") -> str:
-    """Return the path or URL of a file name. Raises FormatError, which names the key, for an invalid name."""
-    try:
-        return names[name]
-    except ValueError as error:
-        raise reference_error(path, key, str(error)) from error
-
-
-def reference_error(path: str, key: str, what: str) -> FormatError:
-    """Return the error of an invalid reference in the file ``path``."""
-    return FormatError(f"key {key!r:.80}: {what}", path=path, hint="write the references again")
-
-
-def decode_inline(path: str, key: str, data: bytes) -> bytes:
-    """Return the bytes of an inline reference: text as it is, or base64 after the prefix ``base64:``."""
-    if not data.startswith(b"base64:"):
-        return data
-    try:
-        return base64.b64decode(data[7:], validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise reference_error(path, key, f"damaged base64 ({error})") from error
 
 
 class FileNames(dict[str, str]):
@@ -153,35 +134,3 @@ class FileNames(dict[str, str]):
         if "%" not in plain or plain == name or os.path.exists(literal):
             return literal
         return os.path.normpath(os.path.join(self._folder, unquote(plain, errors="surrogateescape")))
-
-
-def base_folder(path: str) -> str:
-    """Return the folder of a file, where its relative names start. A link is resolved first."""
-    if "://" in path:
-        return path.rstrip("/").rpartition("/")[0]
-    return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else path)
-
-
-def group_by_array(keys: Iterable[str], arrays: Iterable[str]) -> dict[str, list[str]]:
-    """Group keys of chunks by the innermost array that contains them. Keys outside all arrays are dropped.
-
-    >>> group_by_array(["a/0.0", "a/c/0", "x/0", "b/0"], ["a", "b"])
-    {'a': ['a/0.0', 'a/c/0'], 'b': ['b/0']}
-    """
-    groups: dict[str, list[str]] = {name: [] for name in arrays}
-    for key in keys:
-        name = key
-        while name:
-            name = name.rpartition("/")[0]
-            if name in groups:
-                groups[name].append(key)
-                break
-    return groups
-
-
-def check_ranges(path: str, name: str, offsets: np.ndarray, sizes: np.ndarray) -> None:
-    """Raise FormatError for offsets and sizes of an array that are out of range."""
-    bad = (offsets < 0) | (sizes < 0) | (offsets > _MOST - np.maximum(sizes, 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise reference_error(path, name, f"{sizes[row]} bytes at offset {offsets[row]} are not a byte range")

@@ -6,7 +6,7 @@ read. The chunks of a shard share a file, at the offsets of its index. Unknown c
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,12 @@ from aggarray.formats.zarr.chunk_keys import (
     MOST,
     ArrayLayout,
     Paths,
-    check_chunk_shape,
+    codec_steps,
     key_encoding,
     outer_chunk,
     parse_named_configuration,
 )
-from aggarray.formats.zarr.shards import Codecs, shard_chunk_index
+from aggarray.formats.zarr.shards import Codecs, ShardIndex, shard_chunk_index, shard_index
 
 #: Codecs that decode without parameters, by their names in both versions.
 PLAIN = {
@@ -55,16 +55,14 @@ def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex |
     return replace(chunks, offsets=offsets, sizes=sizes, names=Paths(within, keys, chunks.grid, (1,) * len(chunks.chunk)))
 
 
-def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, "Codecs"] | None:
+def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, Codecs] | None:
     """Return an index of the chunks, or shards, without offsets and sizes, and their codecs."""
     if layout.dtype.kind not in "biufc":
         return None
-    fill = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("="))
-    codecs = _codecs_v2(layout) if layout.version == 2 else _codecs_v3(layout)
+    fill, codecs = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("=")), _codecs(layout)
     if fill is None or codecs is None:
         return None
-    outer = check_chunk_shape(outer_chunk(layout), layout.shape)
-    return ChunkIndex(layout.shape, outer, codecs.dtype, codecs.filters, fill, *_constant_columns(0)), codecs
+    return ChunkIndex(layout.shape, outer_chunk(layout), codecs.dtype, codecs.filters, fill, *_constant_columns(0)), codecs
 
 
 def _constant_columns(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -72,43 +70,29 @@ def _constant_columns(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray
     return np.broadcast_to(np.int64(0), (count,)), np.broadcast_to(np.int64(size), (count,))
 
 
-# Metadata
-
-
-def _codecs_v2(layout: ArrayLayout) -> Codecs | None:
-    meta = layout.meta
-    if meta.get("order", "C") != "C" and len(layout.shape) > 1:
-        return None
-    stated = [*(meta.get("filters") or ()), *([meta["compressor"]] if meta.get("compressor") else [])]
-    steps = [filter_of(f"numcodecs.{step.get('id')}", step) for step in stated]
-    filters = tuple(step for step in steps if step is not None)
-    return Codecs(layout.dtype, filters) if len(filters) == len(steps) else None
-
-
-def _codecs_v3(layout: ArrayLayout) -> Codecs | None:
-    meta = layout.meta
-    if parse_named_configuration(meta.get("chunk_grid"))[0] != "regular" or meta.get("storage_transformers"):
-        return None
-    stated = [parse_named_configuration(step) for step in meta.get("codecs") or ()]
-    shards = []
-    while len(stated) == 1 and stated[0][0] == "sharding_indexed":
-        settings = stated[0][1]
-        shards.append((check_chunk_shape(settings.get("chunk_shape"), layout.shape), settings))
-        stated = [parse_named_configuration(step) for step in settings.get("codecs") or ()]
-    codecs = _bytes_codecs(stated, layout.dtype)
-    return None if codecs is None else replace(codecs, shards=tuple(shards))
-
-
-def _bytes_codecs(stated: Sequence[tuple[str, Mapping[str, Any]]], dtype: np.dtype[Any]) -> Codecs | None:
-    """Return codecs of version 3 that begin with ``bytes``, None for an unknown codec."""
-    if not stated or stated[0][0] != "bytes":
-        return None
-    endian = stated[0][1].get("endian") or "little"
-    if endian not in ("little", "big"):
-        return None
-    steps = [filter_of(name, settings) for name, settings in stated[1:]]
-    filters = tuple(step for step in steps if step is not None)
-    return Codecs(dtype.newbyteorder("<" if endian == "little" else ">"), filters) if len(filters) == len(steps) else None
+def _codecs(layout: ArrayLayout) -> Codecs | None:
+    """Return the codecs of an array, None for unknown codecs and settings."""
+    meta, steps, dtype = layout.meta, codec_steps(layout), layout.dtype
+    shards: list[ShardIndex] = []
+    if layout.version == 2:
+        if meta.get("order", "C") != "C" and len(layout.shape) > 1:
+            return None
+    else:
+        if parse_named_configuration(meta.get("chunk_grid"))[0] != "regular" or meta.get("storage_transformers"):
+            return None
+        while len(steps) == 1 and steps[0][0] == "sharding_indexed":
+            index = shard_index(steps[0][1], shards[-1].chunk if shards else outer_chunk(layout))
+            if index is None:
+                return None
+            shards.append(index)
+            steps = index.steps
+        # The codecs of version 3 begin with the conversion to bytes.
+        endian = steps[0][1].get("endian") or "little" if steps and steps[0][0] == "bytes" else None
+        if endian not in ("little", "big"):
+            return None
+        dtype, steps = dtype.newbyteorder("<" if endian == "little" else ">"), steps[1:]
+    filters = tuple(f for step in steps if (f := filter_of(*step)) is not None)
+    return Codecs(dtype, filters, tuple(shards)) if len(filters) == len(steps) else None
 
 
 def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:

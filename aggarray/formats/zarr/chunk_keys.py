@@ -38,11 +38,11 @@ def parse_named_configuration(stated: Any) -> tuple[str, Mapping[str, Any]]:
     return name, settings or {}
 
 
-def outer_chunk(layout: ArrayLayout) -> Any:
-    """Return the shape of a chunk, or of a shard, as the metadata state it."""
+def outer_chunk(layout: ArrayLayout) -> tuple[int, ...]:
+    """Return the shape of a chunk, or of a shard. Raises ValueError for an invalid one."""
     if layout.version == 2:
-        return layout.meta.get("chunks")
-    return parse_named_configuration(layout.meta.get("chunk_grid"))[1].get("chunk_shape")
+        return check_chunk_shape(layout.meta.get("chunks"), layout.shape)
+    return check_chunk_shape(parse_named_configuration(layout.meta.get("chunk_grid"))[1].get("chunk_shape"), layout.shape)
 
 
 def check_chunk_shape(stated: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -50,6 +50,14 @@ def check_chunk_shape(stated: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     if not isinstance(stated, list) or len(stated) != len(shape) or not all(type(n) is int and n > 0 for n in stated):
         raise ValueError(f"damaged metadata: chunks {stated!r:.60} of shape {shape}")
     return tuple(stated)
+
+
+def codec_steps(layout: ArrayLayout) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the names in version 3 and the settings of an array's codecs, in the order of encoding."""
+    if layout.version == 3:
+        return [parse_named_configuration(step) for step in layout.meta.get("codecs") or ()]
+    stated = [*(layout.meta.get("filters") or ()), layout.meta.get("compressor")]
+    return [(f"numcodecs.{step.get('id')}", step) for step in stated if step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ def numbering(layout: ArrayLayout) -> Numbering | None:
         return None
     if layout.version == 3 and parse_named_configuration(layout.meta.get("chunk_grid"))[0] != "regular":
         return None
-    chunk = check_chunk_shape(outer_chunk(layout), layout.shape)
+    chunk = outer_chunk(layout)
     grid = grid_of(layout.shape, chunk)
     return Numbering(keys, grid, chunk) if math.prod(grid) <= MOST else None
 

@@ -11,7 +11,7 @@ import lzma
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,13 @@ from aggarray.formats.zarr.chunk_keys import (
     ArrayLayout,
     Numbering,
     check_chunk_shape,
+    codec_steps,
     numbering,
     outer_chunk,
     parse_dtype,
     parse_named_configuration,
 )
-from aggarray.formats.zarr.shards import chunks_in_shard, is_index
+from aggarray.formats.zarr.shards import ShardIndex, shard_index
 from aggarray.storage.files import stat_file
 from aggarray.storage.state import changed, check_version
 
@@ -50,7 +51,7 @@ class Bounds:
     """Limits of the decoded size of a chunk.
 
     ``filters``: in the order of decoding; ``most``: largest decoded size in bytes; ``text``: the chunk holds at most ``count``
-    texts after their number. For a shard of shape ``outer`` with ``settings``, ``inner`` has the limits of its chunks.
+    texts after their number. For a shard with an ``index`` of known encoding, ``inner`` has the limits of its chunks.
     """
 
     filters: tuple[Filter, ...]
@@ -58,8 +59,7 @@ class Bounds:
     count: int
     text: bool
     inner: "Bounds | None" = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    outer: tuple[int, ...] = ()
+    index: ShardIndex | None = None
 
     def check(self, path: str, data: Any) -> None:
         """Raise ValueError or FormatError for a chunk that decodes to more."""
@@ -70,8 +70,8 @@ class Bounds:
         # promise: zarr-text-count
         if self.text and int.from_bytes(decoded[:4].tobytes(), "little") > self.count:
             raise ValueError(f"damaged: more than {self.count} texts in a chunk")
-        if self.inner is not None:
-            for offset, size in chunks_in_shard(path, decoded, self.settings, self.outer):
+        if self.inner is not None and self.index is not None:
+            for offset, size in self.index.chunks(path, decoded):
                 # promise: zarr-shard-chunk-sizes
                 self.inner.check(path, decoded[offset : offset + size])
 
@@ -80,7 +80,8 @@ class Bounds:
 
         Raises ValueError or FormatError for a chunk that decodes to more.
         """
-        if self.inner is not None and not is_index(start, data, self.settings, self.outer):
+        is_index = start is None if self.index is None else self.index.covers(start, data)
+        if self.inner is not None and not is_index:
             self.inner.check(path, data)
 
 
@@ -96,13 +97,7 @@ def _decode(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
 
 def bounds_of(layout: ArrayLayout) -> Bounds:
     """Return the limits of the chunks of an array. Raises ValueError for damaged metadata."""
-    meta = layout.meta
-    if layout.version == 2:
-        stated = [*(meta.get("filters") or ()), *([meta["compressor"]] if meta.get("compressor") else [])]
-        steps = [(f"numcodecs.{step.get('id')}", step) for step in stated]
-    else:
-        steps = [parse_named_configuration(step) for step in meta.get("codecs") or ()]
-    return _bounds(steps, check_chunk_shape(outer_chunk(layout), layout.shape), layout.dtype)
+    return _bounds(codec_steps(layout), outer_chunk(layout), layout.dtype)
 
 
 def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
@@ -134,7 +129,7 @@ def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any])
     inner = _bounds([parse_named_configuration(step) for step in settings.get("codecs") or ()], inner_chunk, dtype)
     # Each chunk has at most the bytes of its limits, and an entry in the index.
     most = math.prod(grid_of(chunk, inner_chunk)) * (inner.most + inner.most // 8 + _SLACK)
-    return Bounds(tuple(filters), most, count, False, inner, settings, chunk)
+    return Bounds(tuple(filters), most, count, False, inner, shard_index(settings, chunk))
 
 
 def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import base64
 import os
 import struct
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -38,7 +38,7 @@ from aggarray.formats.limits import is_scannable
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.formats.zarr.chunk_index import chunk_index_of
 from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
-from aggarray.formats.zarr.nodes import Node, files_of, load, lost_arrays, nodes_of
+from aggarray.formats.zarr.nodes import Node, files_of, load_all, lost_arrays, nodes_of
 from aggarray.storage.files import store_mark
 from aggarray.storage.remote import carrier, is_remote, join
 from aggarray.storage.state import one_version
@@ -214,43 +214,42 @@ class ZarrHandle:
         self._nodes = dict(nodes or {})
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
-    def _node(self, variable: str) -> tuple[str, Node, np.dtype[Any]]:
-        """Return the folder of an array in the store, its metadata and its stored dtype."""
-        parts = variable.split("/")
-        within = "" if (self._load("", variable) or NO_NODE).meta is not None else "/".join(parts)
-        # promise: zarr-path-escape
-        node = None if {"", ".", ".."} & set(parts) else self._load(within)
+    def _layout(self, variable: str) -> tuple[str, Node, ArrayLayout]:
+        """Return the folder of an array in the store, its metadata and its layout."""
+        within, node = self._find(variable)
         if node is None or node.meta is None:
-            arrays = [name or _stem(self._path) for name, other in nodes_of(self._path).items() if other.meta is not None]
+            arrays = [name or _stem(self._path) for name, other in self._all_nodes().items() if other.meta is not None]
             raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=f"it holds {', '.join(arrays)}")
         dtype = dtype_of(node)
         if isinstance(dtype, str):
             raise FormatError(dtype, path=self._path, variable=variable)
-        return within, node, dtype
+        return within, node, ArrayLayout(node.version, node.meta, shape_of(node), dtype)
+
+    def _all_nodes(self) -> Mapping[str, Node]:
+        return nodes_of(self._path)
+
+    def _find(self, variable: str) -> tuple[str, Node | None]:
+        """Return the folder of a variable in the store and its node. A single array is at the root."""
+        within = "" if (self._load("", variable) or NO_NODE).meta is not None else variable
+        # promise: zarr-path-escape
+        node = None if {"", ".", ".."} & set(variable.split("/")) else self._load(within)
+        return within, node
 
     def _load(self, within: str, prefetch: str = "") -> Node | None:
         """Return the node of a folder in the store. ``prefetch``: another folder to fetch with it from a remote store."""
         if not is_remote(self._path):
-            return load(join(self._path, *within.split("/")))
+            return load_all([join(self._path, *within.split("/"))])[0]
         if not {within, prefetch} <= set(self._nodes):
             self._nodes |= nodes_of(self._path, [name for name in (within, prefetch) if name])
         return self._nodes.get(within)
 
-    def _array(self, variable: str) -> tuple[Any, Mapping[str, Any]]:
-        """Return the array and the attributes of a variable."""
-        cached = self._arrays.get(variable)
-        if cached is None:
-            self._arrays[variable] = cached = self._open_array(variable)
-        return cached
-
     def _open_array(self, variable: str, as_bytes: bool = False) -> tuple[Any, Mapping[str, Any]]:
-        """Open the array of a variable. ``as_bytes``: do not decode variable-length text."""
+        """Return the array of a variable and its attributes. ``as_bytes``: do not decode variable-length text."""
         import zarr
 
         from aggarray.formats.zarr.decoded_sizes import BytesOfText, checked_store
 
-        within, node, dtype = self._node(variable)
-        layout = ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype)
+        within, node, layout = self._layout(variable)
         # promise: zarr-chunk-decoded-size
         store = checked_store(self._stored(within, node), self._path, layout)
         if not as_bytes:
@@ -264,14 +263,16 @@ class ZarrHandle:
         import zarr
 
         if is_remote(self._path):
-            from aggarray.formats.zarr.remote_store import RemoteStore
+            from aggarray.formats.zarr.stores import RemoteStore
 
             return RemoteStore(join(self._path, *within.split("/")), files_of(node))
         return zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
 
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box. Errors are not converted to `FormatError`."""
-        array, attrs = self._array(variable)
+        if variable not in self._arrays:
+            self._arrays[variable] = self._open_array(variable)
+        array, attrs = self._arrays[variable]
         joined = len(box) < array.ndim
         if joined:
             box = (*box, slice(0, array.shape[-1], 1))
@@ -285,10 +286,9 @@ class ZarrHandle:
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None if a scan does not read this number of bytes."""
         with naming_errors(self._path, variable.name):
-            _, node, dtype = self._node(variable.name)
-            if not is_scannable(shape_of(node), dtype.itemsize):
-                return None
-            return self.values(variable.name, full_box(variable.shape))
+            layout = self._layout(variable.name)[2]
+            scannable = is_scannable(layout.shape, layout.dtype.itemsize)
+            return self.values(variable.name, full_box(variable.shape)) if scannable else None
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
@@ -302,15 +302,15 @@ class ZarrHandle:
     def chunks(self, variable: str) -> ChunkIndex | None:
         """Return the chunk index of a variable, None for text, times and unknown codecs."""
         with naming_errors(self._path, variable):
-            within, node, dtype = self._node(variable)
-            return chunk_index_of(self._path, within, ArrayLayout(node.version, node.meta or {}, shape_of(node), dtype))
+            within, _, layout = self._layout(variable)
+            return chunk_index_of(self._path, within, layout)
 
     def external_files(self, variable: str) -> Sequence[str]:
         """Return the targets of links in the folder of a variable."""
         if is_remote(self._path):
             return ()
         with naming_errors(self._path, variable):
-            folder = os.path.join(self._path, self._node(variable)[0])
+            folder = os.path.join(self._path, self._layout(variable)[0])
             entries = (os.path.join(at, name) for at, folders, files in os.walk(folder) for name in (*folders, *files))
             return [os.path.realpath(p) for p in (folder, *entries) if os.path.islink(p)]
 
@@ -330,17 +330,8 @@ def _stem(path: str) -> str:
     return PurePath(path).stem
 
 
-def structure_of(
-    path: str,
-    name: str,
-    nodes: Mapping[str, Node],
-    read: Callable[[Variable], np.ndarray | None],
-    value_names: Collection[str] | None = None,
-) -> Structure:
-    """Return the structure in metadata. ``read``: function that reads coordinates; ``name``: that of the format.
-
-    ``value_names``: variables whose values are read, None for the default of a scan.
-    """
+def structure_of(path: str, format_name: str, nodes: Mapping[str, Node]) -> Structure:
+    """Return the structure in the metadata of a store, without values."""
     root = nodes.get("", NO_NODE)
     arrays = {name or _stem(path): node for name, node in nodes.items() if node.meta is not None}
     spans: dict[str, list[str | None]] = {}
@@ -357,7 +348,7 @@ def structure_of(
                 variables.append(_variable(variable, node, stored, spans))
     groups = {name: _attributes(node.attrs) for name, node in nodes.items() if name and node.meta is None}
     attrs = _attributes(root.attrs) if root.meta is None else {}
-    return Structure(path, name, attrs, with_values(variables, read, value_names), groups, tuple(skipped))
+    return Structure(path, format_name, attrs, tuple(variables), groups, tuple(skipped))
 
 
 class _Zarr:
@@ -373,10 +364,11 @@ class _Zarr:
         """Read the metadata and the coordinates. A store of one array is a variable named like its folder."""
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
-        structure = structure_of(path, f"{self.name}{version}", nodes, ZarrHandle(path, nodes).whole)
+        structure = structure_of(path, f"{self.name}{version}", nodes)
+        variables = with_values(structure.variables, ZarrHandle(path, nodes).whole)
         reason = "chunks without metadata (.zarray, zarr.json); restore the metadata"
         lost = [(name, reason) for name in lost_arrays(path, nodes)]
-        return replace(structure, skipped=(*structure.skipped, *lost)) if lost else structure
+        return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
 
     def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
         """Read the metadata of the root, and metadata and values of the requested coordinates."""

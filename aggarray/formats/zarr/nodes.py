@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import basename
 from aggarray.storage.files import contents, folders_in
 from aggarray.storage.remote import is_remote, join
 
@@ -38,21 +37,15 @@ def json_in(folder: str, name: str) -> dict[str, Any] | None:
 
 def _parsed(path: str, data: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(data)
+        return _object(json.loads(data), path)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"damaged JSON ({error})", path=path, hint=_HINT) from error
-    return _object(parsed, path)
 
 
 def _object(value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError(f"damaged JSON ({value!r:.40} is not an object)", path=path, hint=_HINT)
     return value
-
-
-def load(folder: str) -> Node | None:
-    """Return the node in a folder, None if there is none."""
-    return load_all([folder])[0]
 
 
 def load_all(folders: Sequence[str], version: int | None = None) -> list[Node | None]:
@@ -104,7 +97,7 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
         return {"": _node_v3(root, path), **{name: _node_v3(member, path) for name, member in members.items()}}
     consolidated = None if root is not None else json_in(path, ".zmetadata")
     if consolidated is not None:
-        return _nodes_v2(_object(consolidated.get("metadata"), path), path)
+        return nodes_in(_object(consolidated.get("metadata"), path), path)
     if names is None:
         return dict(_walk([path], [""]))
     requested = ("", *names)
@@ -114,17 +107,14 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
 
 def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
     """Return the nodes in metadata of either version. ``entries``: objects by the names of their files."""
-    nodes_v3 = {key.rpartition("/")[0]: _node_v3(value, path) for key, value in entries.items() if basename(key) == "zarr.json"}
-    return {**_nodes_v2(entries, path), **nodes_v3}
-
-
-def _nodes_v2(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
-    nodes = {}
+    nodes: dict[str, Node] = {}
     for key, value in entries.items():
         name, _, file = key.rpartition("/")
-        if file in (".zarray", ".zgroup"):
+        if file == "zarr.json":
+            nodes[name] = _node_v3(value, path)
+        elif file in (".zarray", ".zgroup"):
             attrs = _object(entries.get(f"{name}/.zattrs" if name else ".zattrs") or {}, path)
-            nodes[name] = Node(2, _object(value, path) if file == ".zarray" else None, attrs)
+            nodes.setdefault(name, Node(2, _object(value, path) if file == ".zarray" else None, attrs))
     return nodes
 
 

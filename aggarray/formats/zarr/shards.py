@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.codecs import Filter, known
+from aggarray.codecs.crc32c import crc32c
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
-from aggarray.formats.zarr.chunk_keys import Keys, Paths, list_files, parse_named_configuration
+from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration
 from aggarray.storage import remote
 from aggarray.storage.byte_source import version_source
 from aggarray.storage.files import stat_file
@@ -32,37 +33,102 @@ _HINT = "write the store again"
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """Codecs of an array. ``dtype`` includes the byte order.
-
-    ``shards``: shape of the chunks in a shard, and the settings of its codec; then the same for the next inner level.
-    """
+    """Codecs of an array. ``dtype`` includes the byte order; ``shards``: index of a shard, then of the shards in it."""
 
     dtype: np.dtype[Any]
     filters: tuple[Filter, ...]
-    shards: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = ()
+    shards: "tuple[ShardIndex, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _IndexFormat:
-    """Encoding of the index of a shard: at its start (``first``) or end, with a checksum or without, and dtype."""
+class ShardIndex:
+    """Encoding of the index of a shard, which gives the offset and size of each chunk.
+
+    ``first``: the index is at the start of the shard, not the end; ``checked``: it has a checksum; ``dtype``: of its numbers;
+    ``chunk``: shape of a chunk; ``grid``: chunks of a shard along each dimension; ``steps``: names and settings of the codecs
+    of the chunks.
+    """
 
     first: bool
     checked: bool
     dtype: str
+    chunk: tuple[int, ...]
+    grid: tuple[int, ...]
+    steps: list[tuple[str, Mapping[str, Any]]]
 
-    def size(self, count: int) -> int:
-        """Return the bytes of an index of ``count`` chunks."""
-        return 16 * count + 4 * self.checked
+    @property
+    def size(self) -> int:
+        """Bytes of the index."""
+        return 16 * math.prod(self.grid) + 4 * self.checked
+
+    def entries(self, path: str, length: int, data: Any) -> np.ndarray:
+        """Return offsets (-1: not stored) and sizes of the chunks of a shard of ``length`` bytes, shape (2, *grid).
+
+        ``data``: the bytes of the index. Raises FormatError for a damaged index.
+        """
+        # promise: shard-index-checksum
+        if self.checked and crc32c(np.frombuffer(data, np.uint8)[:-4]) != int.from_bytes(bytes(data[-4:]), "little"):
+            raise FormatError("damaged: checksum mismatch in the index of a shard", path=path, hint=_HINT)
+        pairs = np.frombuffer(data, self.dtype, 2 * math.prod(self.grid)).reshape(-1, 2)
+        absent = (pairs == _ABSENT).all(axis=1)
+        wrong = ~absent & (
+            (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))
+        )
+        if wrong.any():
+            offset, size = pairs[wrong][0].tolist()
+            what = f"damaged: a chunk of {size} bytes at offset {offset} in a shard of {length} bytes"
+            raise FormatError(what, path=path, hint=_HINT)
+        entries = pairs.T.astype(np.int64)
+        entries[0, absent], entries[1, absent] = -1, 0
+        return entries.reshape(2, *self.grid)
+
+    def chunks(self, path: str, data: Any) -> list[tuple[int, int]]:
+        """Return the distinct offsets and sizes of chunks in the bytes of a shard. Raises FormatError for a damaged index."""
+        start = self.start(path, len(data))
+        entries = self.entries(path, len(data), data[start : start + self.size])
+        distinct = np.unique(entries.reshape(2, -1), axis=1)
+        offsets, sizes = distinct[:, distinct[0] >= 0].tolist()
+        # promise: shard-overlapping-chunks
+        if sum(sizes) > len(data):
+            raise FormatError("damaged: overlapping chunks in a shard", path=path, hint=_HINT)
+        return list(zip(offsets, sizes, strict=True))
+
+    def start(self, path: str, length: int) -> int:
+        """Return the offset of the index in a shard of ``length`` bytes. Raises FormatError for a truncated shard."""
+        if self.size > length:
+            what = f"truncated: the index of a shard has {self.size} bytes, the shard {length}"
+            raise FormatError(what, path=path, hint=_HINT)
+        return 0 if self.first else length - self.size
+
+    def covers(self, start: int | None, data: Any) -> bool:
+        """Return whether a part of a shard is its index. ``start``: offset of the part, None for the end of the shard.
+
+        Raises ValueError for a chunk that overlaps an index at the start.
+        """
+        if start is None or not self.first:
+            return start is None
+        if start or len(data) != self.size:
+            return False
+        pairs = np.frombuffer(data, self.dtype, 2 * math.prod(self.grid)).reshape(-1, 2)
+        # promise: shard-index-overlap
+        if (pairs[:, 0] < len(data)).any():
+            raise ValueError(f"damaged: a chunk overlaps the index of its shard; {_HINT}")
+        return True
 
 
-def _index_format(settings: Mapping[str, Any]) -> _IndexFormat | None:
-    steps = [parse_named_configuration(step) for step in settings.get("index_codecs") or ()]
+def shard_index(settings: Mapping[str, Any], shard: tuple[int, ...]) -> ShardIndex | None:
+    """Return the index of shards of a shape, None for an unknown encoding. Raises ValueError for damaged metadata."""
+    chunk = check_chunk_shape(settings.get("chunk_shape"), shard)
+    stated = [parse_named_configuration(step) for step in settings.get("index_codecs") or ()]
     location = settings.get("index_location", "end")
-    names = [name for name, _ in steps]
+    names = [name for name, _ in stated]
     if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
         return None
-    dtype = {"little": "<u8", "big": ">u8"}.get(steps[0][1].get("endian") or "little")
-    return None if dtype is None else _IndexFormat(location == "start", len(names) == 2, dtype)
+    dtype = {"little": "<u8", "big": ">u8"}.get(stated[0][1].get("endian") or "little")
+    steps = [parse_named_configuration(step) for step in settings.get("codecs") or ()]
+    return (
+        None if dtype is None else ShardIndex(location == "start", len(names) == 2, dtype, chunk, grid_of(shard, chunk), steps)
+    )
 
 
 class _ChunkLocations(NamedTuple):
@@ -76,11 +142,14 @@ class _ChunkLocations(NamedTuple):
 
 def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: Codecs) -> ChunkIndex | None:
     """Return the chunk index of the innermost chunks, None for an unknown encoding of the shards' indexes."""
-    levels = [(chunk, _index_format(settings)) for chunk, settings in codecs.shards]
     folder = join(store, *within.split("/"))
-    present = _remote_names(shards.grid, keys) if is_remote(folder) else list_files(folder, keys)
-    if any(index is None or (index.checked and not known((Filter("crc32c"),))) for _, index in levels):
+    if any(index.checked for index in codecs.shards) and not known((Filter("crc32c"),)):
         return None
+    if is_remote(folder):
+        # Any shard may exist. An array of many shards would need a request for each.
+        present = set(map(keys.name, np.ndindex(shards.grid))) if math.prod(shards.grid) <= _MOST_REMOTE else None
+    else:
+        present = list_files(folder, keys)
     if present is None or not shards.shape or not needs_chunk_index(shards.grid, len(present)):
         return None
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
@@ -89,15 +158,14 @@ def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, c
     sizes = np.array([lengths.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
     located = _ChunkLocations(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
     most = sum(lengths.values())
-    for chunk, index in levels:
+    for index in codecs.shards:
         paths = Paths(folder, keys, located.grid, grid_of(shards.chunk, located.chunk))
         # A stored shard contains its index, and the indexes of its inner shards: this bounds the number of chunks.
-        if index is None or not needs_chunk_index(grid_of(shards.shape, chunk), most // 16):
+        if not needs_chunk_index(grid_of(shards.shape, index.chunk), most // 16):
             return None
-        indexes = int((located.offsets >= 0).sum()) * index.size(math.prod(grid_of(located.chunk, chunk)))
-        if located.grid != shards.grid and indexes > most:
+        if located.grid != shards.grid and int((located.offsets >= 0).sum()) * index.size > most:
             return None
-        located = _inner_locations(shards.shape, located, (chunk, index), paths, versions)
+        located = _inner_locations(shards.shape, located, index, paths, versions)
     raw = math.prod(located.chunk) * shards.dtype.itemsize
     odd = (located.offsets >= 0) & (located.sizes != raw)
     if not codecs.filters and odd.any():
@@ -109,77 +177,26 @@ def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, c
 
 
 def _inner_locations(
-    shape: tuple[int, ...],
-    shards: _ChunkLocations,
-    level: tuple[tuple[int, ...], _IndexFormat],
-    paths: Paths,
-    versions: Versions,
+    shape: tuple[int, ...], shards: _ChunkLocations, index: ShardIndex, paths: Paths, versions: Versions
 ) -> _ChunkLocations:
-    """Return the locations of the chunks in shards.
-
-    ``level``: shape of the chunks, encoding of the index of a shard; ``paths``: file of each shard; ``versions``: file states.
-    """
-    chunk, index = level
-    if any(outer % side for outer, side in zip(shards.chunk, chunk, strict=True)):
-        raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {chunk}")
-    grid, per = grid_of(shape, chunk), grid_of(shards.chunk, chunk)
+    """Return the locations of the chunks in shards. ``paths``: file of each shard; ``versions``: file states."""
+    if any(outer % side for outer, side in zip(shards.chunk, index.chunk, strict=True)):
+        raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {index.chunk}")
+    grid = grid_of(shape, index.chunk)
     offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
     numbers = np.flatnonzero(shards.offsets >= 0)
     positions = zip(*np.unravel_index(numbers, shards.grid), strict=True)
     columns = (shards.offsets.ravel()[numbers].tolist(), shards.sizes.ravel()[numbers].tolist())
     stored = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
-    indexes = _read_indexes(stored, index, index.size(math.prod(per)), versions)
+    indexes = _read_indexes(stored, index, versions)
     for position, (path, start, length), data in zip(positions, stored, indexes, strict=True):
-        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(position, per, grid, strict=True)]
+        ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(position, index.grid, grid, strict=True)]
         box: Box = tuple(slice(first, last) for first, last in ends)
         part: Box = tuple(slice(0, last - first) for first, last in ends)
-        entries = _parse_index(path, (length, data), index, per)
+        entries = index.entries(path, length, data)
         own = entries[0][part]
         offsets[box], sizes[box] = np.where(own < 0, -1, own + start), entries[1][part]
-    return _ChunkLocations(grid, chunk, offsets, sizes)
-
-
-def chunks_in_shard(path: str, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the distinct offsets and sizes of chunks in the bytes of a shard, none for an unknown encoding of the index.
-
-    ``settings``: configuration of the codec; ``outer``: shape of the shard. Raises FormatError for a damaged index.
-    """
-    index, per = _index_format(settings), grid_of(outer, settings["chunk_shape"])
-    if index is None:
-        return []
-    size = index.size(math.prod(per))
-    if size > len(data):
-        what = f"truncated: the index of a shard has {size} bytes, the shard {len(data)}"
-        raise FormatError(what, path=path, hint=_HINT)
-    entries = _parse_index(path, (len(data), data[:size] if index.first else data[len(data) - size :]), index, per)
-    distinct = np.unique(entries.reshape(2, -1), axis=1)
-    offsets, sizes = distinct[:, distinct[0] >= 0].tolist()
-    # promise: shard-overlapping-chunks
-    if sum(sizes) > len(data):
-        raise FormatError("damaged: overlapping chunks in a shard", path=path, hint=_HINT)
-    return list(zip(offsets, sizes, strict=True))
-
-
-def is_index(start: int | None, data: Any, settings: Mapping[str, Any], outer: Sequence[int]) -> bool:
-    """Return whether a part of a shard is its index. ``start``: offset of the part, None for the end of the shard.
-
-    Raises ValueError for a chunk that overlaps an index at the start.
-    """
-    index, per = _index_format(settings), grid_of(outer, settings["chunk_shape"])
-    if index is None or start is None or not index.first:
-        return start is None
-    if start or len(data) != index.size(math.prod(per)):
-        return False
-    pairs = np.frombuffer(data, index.dtype, 2 * math.prod(per)).reshape(-1, 2)
-    # promise: shard-index-overlap
-    if (pairs[:, 0] < len(data)).any():
-        raise ValueError(f"damaged: a chunk overlaps the index of its shard; {_HINT}")
-    return True
-
-
-def _remote_names(grid: tuple[int, ...], keys: Keys) -> list[str] | None:
-    """Return the possible names of shards of a remote array, None if there are too many for a request each."""
-    return [keys.name(position) for position in np.ndindex(grid)] if math.prod(grid) <= _MOST_REMOTE else None
+    return _ChunkLocations(grid, index.chunk, offsets, sizes)
 
 
 def _versions(paths: Sequence[str]) -> Versions:
@@ -195,16 +212,9 @@ def _versions(paths: Sequence[str]) -> Versions:
     return versions
 
 
-def _read_indexes(
-    shards: Sequence[tuple[str, int, int]], index: _IndexFormat, size: int, versions: Versions
-) -> Sequence[bytes]:
+def _read_indexes(shards: Sequence[tuple[str, int, int]], index: ShardIndex, versions: Versions) -> Sequence[bytes]:
     """Return the bytes of the index of each shard. ``shards``: path, offset in the file and size of each."""
-    ranges = []
-    for path, offset, length in shards:
-        if size > length:
-            what = f"truncated: the index of a shard has {size} bytes, the shard {length}"
-            raise FormatError(what, path=path, hint=_HINT)
-        ranges.append((path, offset if index.first else offset + length - size, size))
+    ranges = [(path, offset + index.start(path, length), index.size) for path, offset, length in shards]
     if any(is_remote(path) for path, *_ in ranges):
         paths, starts, sizes = (list(column) for column in zip(*ranges, strict=True))
         pieces = remote.read_pieces(paths, starts, sizes, versions.tags)
@@ -217,30 +227,3 @@ def _read_indexes(
         with version_source(path, versions) as source:
             indexes += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
     return indexes
-
-
-def _parse_index(path: str, shard: tuple[int, bytes], index: _IndexFormat, per: tuple[int, ...]) -> np.ndarray:
-    """Return offsets (-1: not stored) and sizes of the chunks of a shard, shape (2, *per). FormatError for a damaged index."""
-    count, (length, data) = math.prod(per), shard
-    # promise: shard-index-checksum
-    if index.checked and not _checksum_matches(data):
-        raise FormatError("damaged: checksum mismatch in the index of a shard", path=path, hint=_HINT)
-    pairs = np.frombuffer(data, index.dtype, 2 * count).reshape(count, 2)
-    absent = (pairs == _ABSENT).all(axis=1)
-    wrong = ~absent & (
-        (pairs[:, 1] == 0) | (pairs > length).any(axis=1) | (pairs[:, 0] > length - np.minimum(pairs[:, 1], length))
-    )
-    if wrong.any():
-        offset, size = pairs[wrong][0].tolist()
-        what = f"damaged: a chunk of {size} bytes at offset {offset} in a shard of {length} bytes"
-        raise FormatError(what, path=path, hint=_HINT)
-    entries = pairs.T.astype(np.int64)
-    entries[0, absent], entries[1, absent] = -1, 0
-    return entries.reshape(2, *per)
-
-
-def _checksum_matches(data: bytes) -> bool:
-    """Return whether the last four bytes are the CRC-32C of the bytes before."""
-    import google_crc32c
-
-    return int(google_crc32c.value(data[:-4])) == int.from_bytes(data[-4:], "little")
