@@ -27,7 +27,7 @@ def flat_name(variable: str, width: int) -> str:
 
 def is_flat(name: str) -> bool:
     """Return whether a name refers to flat values."""
-    return "//" in name and _FLAT.fullmatch(name) is not None
+    return stored_name(name) != name
 
 
 def stored_name(name: str) -> str:

@@ -64,11 +64,11 @@ def select_partial(
     attrs: Attributes,
     variables: Iterable[Variable],
     request: PartialScanRequest,
-    read: Callable[[Variable], np.ndarray | None],
+    read: Callable[[Variable], np.ndarray | None] | None = None,
 ) -> PartialScan | None:
     """Select the requested items from the metadata of a file; None if a coordinate is missing or has another form.
 
-    ``variables`` of other names are ignored; ``read`` returns the stored values of a variable.
+    ``variables`` of other names are ignored; ``read`` returns the stored values of a variable, None: the variables have them.
     """
     selected = []
     for variable in variables:
@@ -78,13 +78,8 @@ def select_partial(
         if not 0 < math.prod(variable.shape) <= SCAN_ELEMENTS:
             continue
         attributes = {name: variable.attrs[name] for name in COORDINATE_ATTRIBUTES if name in variable.attrs}
-        values = read(variable) if variable.values is None else variable.values
+        values = variable.values if read is None else read(variable)
         selected.append(replace(variable, attrs=attributes, values=values))
     if len(selected) != len(request.coordinates):
         return None
     return PartialScan(path, {name: attrs[name] for name in request.attributes if name in attrs}, tuple(selected))
-
-
-def unread(variable: Variable) -> np.ndarray:
-    """Raise LookupError: the ``read`` of `select_partial` for variables that all have values."""
-    raise LookupError(variable.name)

@@ -39,31 +39,6 @@ _SPAN = 1 << 22
 _LONGEST_TEXT = 1 << 24
 
 
-def _chunk_index(location: VariableLocation) -> ChunkIndex | None:
-    """Return the index of a variable: one chunk, or one chunk per record. None for text."""
-    shape, dtype = location.shape, location.stored
-    fill = dtype.newbyteorder("=").type(0)
-    if dtype.kind == "S":
-        return None
-    size = math.prod(shape[1:]) * dtype.itemsize
-    if 0 in shape or not shape or location.strides[0] == size:
-        return one_chunk(shape, dtype, fill, location.begin)
-    # A sparse file may declare any number of records.
-    if not needs_chunk_index(shape[:1], 0):
-        return None
-    offsets = location.begin + np.arange(shape[0], dtype=np.int64) * location.strides[0]
-    return ChunkIndex(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
-
-
-def _read_box(file: ByteSource, location: VariableLocation, box: Box) -> np.ndarray:
-    """Return the values of a box in native byte order and stored shape."""
-    out = np.empty(counts(box), location.stored.newbyteorder("="))
-    if out.size:
-        for part, target in _split_box(location, box, out):
-            _read_span(file, location, part, target)
-    return out
-
-
 def _split_box(location: VariableLocation, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.ndarray]]:
     """Split a sparse box into boxes of short spans, each with its part of ``out``."""
     span = span_of(location, out.shape, [s.step or 1 for s in box])
@@ -126,15 +101,17 @@ class _NetCDF3File:
         text = full_box(location.shape[len(box) :])
         if text and text[0].stop > _LONGEST_TEXT:
             raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file again")
-        values = _read_box(self._file, location, (*box, *text))
-        return stored_values(values, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
+        box = (*box, *text)
+        out = np.empty(counts(box), location.stored.newbyteorder("="))
+        for part, target in _split_box(location, box, out) if out.size else ():
+            _read_span(self._file, location, part, target)
+        return stored_values(out, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None if a scan does not read this number of bytes."""
         location = self._location(variable.name)
-        if not is_scannable(location.shape, location.stored.itemsize):
-            return None
-        return self.values(variable.name, full_box(variable.shape))
+        scannable = is_scannable(location.shape, location.stored.itemsize)
+        return self.values(variable.name, full_box(variable.shape)) if scannable else None
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
@@ -154,9 +131,20 @@ class _NetCDF3File:
             return mapped(self._path, location.begin, location.stored, location.shape, location.strides).numpy()
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable, None for text. Records without gaps are one chunk."""
-        with naming_errors(self._path, variable):
-            return _chunk_index(self._location(variable))
+        """Return the chunk index of a variable: one chunk, or one per record if there are gaps between them. None for text."""
+        location = self._location(variable)
+        shape, dtype, begin = location.shape, location.stored, location.begin
+        if dtype.kind == "S":
+            return None
+        fill = dtype.newbyteorder("=").type(0)
+        size = math.prod(shape[1:]) * dtype.itemsize
+        if 0 in shape or not shape or location.strides[0] == size:
+            return one_chunk(shape, dtype, fill, begin)
+        # A sparse file may declare any number of records.
+        if not needs_chunk_index(shape[:1], 0):
+            return None
+        offsets = begin + np.arange(shape[0], dtype=np.int64) * location.strides[0]
+        return ChunkIndex(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
 
     def close(self) -> None:
         """Close the file."""
@@ -178,11 +166,11 @@ class _NetCDF3:
             variables = with_values([location.variable for location in file.header.locations], file.whole)
             return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
 
-    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
+    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
         """Read the header and the requested coordinates."""
         with closing(_NetCDF3File(path)) as file:
             variables = [location.variable for location in file.header.locations]
-            return select_partial(path, file.header.attrs, variables, wanted, file.whole)
+            return select_partial(path, file.header.attrs, variables, request, file.whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

@@ -3,7 +3,6 @@
 Counts, lengths and offsets are compared with the size of the file before they are used.
 """
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,8 @@ from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
 from aggarray.storage.byte_source import ByteSource
 
-_TYPES = {
-    **{1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8"},
-    **{7: ">u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8"},
-}
+#: Types by code. The first six exist in all versions of the format.
+_TYPES = dict(enumerate(map(np.dtype, (">i1", "S1", ">i2", ">i4", ">f4", ">f8", ">u1", ">u2", ">u4", ">i8", ">u8")), 1))
 _CLASSIC_TYPES = 6
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 0x0A, 0x0B, 0x0C
 _STREAMING = {1: 0xFFFFFFFF, 2: 0xFFFFFFFF, 5: 0xFFFFFFFFFFFFFFFF}
@@ -41,6 +38,7 @@ class VariableLocation:
     shape: tuple[int, ...]
     begin: int
     strides: tuple[int, ...]
+    is_record: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,7 @@ class _Raw:
     dimensions: tuple[int, ...]
     attrs: dict[str, Any]
     begin: int
+    is_record: bool
 
 
 class _Cursor:
@@ -119,7 +118,7 @@ class _Cursor:
         code = self.integer(4)
         if code not in _TYPES or (code > _CLASSIC_TYPES and self.version != 5):
             raise self.damaged(f"unknown type {code}")
-        return _dtype(code)
+        return _TYPES[code]
 
     def attributes(self) -> dict[str, Any]:
         """Return the next list of attributes. Values are text, scalars or arrays of several numbers."""
@@ -140,11 +139,6 @@ class _Cursor:
         return FormatError(f"{where}: {what}", path=self.path, hint="fetch it again")
 
 
-@functools.cache
-def _dtype(code: int) -> np.dtype[Any]:
-    return np.dtype(_TYPES[code])
-
-
 def header_of(path: str, file: ByteSource) -> Header:
     """Parse a header and compare every location with the size of the file. Raises FormatError."""
     cursor = _Cursor(path, file)
@@ -155,16 +149,16 @@ def header_of(path: str, file: ByteSource) -> Header:
     for what, names in (("dimensions", [name for name, _ in dimensions]), ("variables", [v.name for v in raw])):
         if len(set(names)) < len(names):
             raise cursor.damaged(f"several {what} are named {Counter(names).most_common(1)[0][0]!r}")
-    record_size = _record_size(raw, dimensions)
+    sizes = [math.prod(dimensions[d][1] for d in v.dimensions[1:]) * v.stored.itemsize for v in raw if v.is_record]
+    # A single record variable is not padded to a multiple of four.
+    record_size = sizes[0] if len(sizes) == 1 else sum(size + -size % 4 for size in sizes)
     if records == _STREAMING[cursor.version]:
         # The number of records of a streamed file follows from its size.
-        begins = [v.begin for v in raw if _is_record(v, dimensions)]
+        begins = [v.begin for v in raw if v.is_record]
         records = max(cursor.size - min(begins), 0) // record_size if begins and record_size else 0
     spans = {v.name: tuple(dimensions[d][0] for d in v.dimensions) for v in raw}
     locations = tuple(_location(v, dimensions, (records, record_size), spans) for v in raw)
-    for location in locations:
-        _check_size(path, location, cursor.size)
-    _check_overlaps(cursor, raw, dimensions, locations)
+    _check_extents(cursor, locations)
     return Header(attrs, locations, {name: size or records for name, size in dimensions})
 
 
@@ -183,18 +177,8 @@ def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Ra
     attrs, dtype = cursor.attributes(), cursor.dtype()
     # Some writers cap the stated size at 4 GiB: it is computed from the shape instead.
     cursor.count()
-    return _Raw(name, dtype, ids, attrs, cursor.integer(cursor.offset_width))
-
-
-def _is_record(raw: _Raw, dimensions: Sequence[tuple[str, int]]) -> bool:
-    return bool(raw.dimensions) and dimensions[raw.dimensions[0]][1] == 0
-
-
-def _record_size(variables: Sequence[_Raw], dimensions: Sequence[tuple[str, int]]) -> int:
-    """Return the bytes of one record. A single record variable is not padded to a multiple of four."""
-    records = [v for v in variables if _is_record(v, dimensions)]
-    sizes = [math.prod(dimensions[d][1] for d in v.dimensions[1:]) * v.stored.itemsize for v in records]
-    return sizes[0] if len(sizes) == 1 else sum(size + -size % 4 for size in sizes)
+    is_record = bool(ids) and dimensions[ids[0]][1] == 0
+    return _Raw(name, dtype, ids, attrs, cursor.integer(cursor.offset_width), is_record)
 
 
 def _location(
@@ -206,39 +190,30 @@ def _location(
     strides = [raw.stored.itemsize]
     for n in shape[:0:-1]:
         strides.insert(0, strides[0] * n)
-    if _is_record(raw, dimensions):
+    if raw.is_record:
         strides[0] = record_size
     names = spans[raw.name]
     # The record dimension and a dimension with a coordinate are not lengths of text.
     real = bool(names) and (dimensions[raw.dimensions[-1]][1] == 0 or has_coordinate(raw.name, names[-1], spans))
     variable = stored_variable(raw.name, raw.stored, shape, names, raw.attrs, joined=not real)
-    return VariableLocation(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]))
+    return VariableLocation(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]), raw.is_record)
 
 
-def _check_size(path: str, location: VariableLocation, size: int) -> None:
-    if 0 in location.shape:
-        return
-    end = location.begin + span_of(location, location.shape)
-    # promise: netcdf3-truncated
-    if end > size:
-        what = f"truncated: its values end at byte {end}, the file has {size} bytes"
-        raise FormatError(what, path=path, variable=location.variable.name, hint="fetch or write it again")
-
-
-def _check_overlaps(
-    cursor: _Cursor, raw: Sequence[_Raw], dimensions: Sequence[tuple[str, int]], locations: Sequence[VariableLocation]
-) -> None:
-    """Raise FormatError if the values of a variable overlap the header or another variable."""
-    fixed: list[tuple[int, int, str]] = []
-    records: list[tuple[int, int, str]] = []
-    for variable, location in zip(raw, locations, strict=True):
+def _check_extents(cursor: _Cursor, locations: Sequence[VariableLocation]) -> None:
+    """Raise FormatError for values beyond the end of the file, or that overlap the header or another variable."""
+    extents: list[tuple[bool, int, int, str]] = []
+    for location in locations:
         if 0 in location.shape:
             continue
-        record = _is_record(variable, dimensions)
-        span = span_of(location, (1, *location.shape[1:]) if record else location.shape)
-        (records if record else fixed).append((location.begin, location.begin + span, variable.name))
+        name, end = location.variable.name, location.begin + span_of(location, location.shape)
+        # promise: netcdf3-truncated
+        if end > cursor.size:
+            what = f"truncated: its values end at byte {end}, the file has {cursor.size} bytes"
+            raise FormatError(what, path=cursor.path, variable=name, hint="fetch or write it again")
+        first = (1, *location.shape[1:]) if location.is_record else location.shape
+        extents.append((location.is_record, location.begin, location.begin + span_of(location, first), name))
     end, before = cursor.position, "the header"
-    for begin, stop, name in [*sorted(fixed), *sorted(records)]:
+    for _, begin, stop, name in sorted(extents):
         # promise: netcdf3-offsets
         if begin < end:
             raise cursor.damaged(f"the values of {name!r} begin at byte {begin}, before the end of {before}")

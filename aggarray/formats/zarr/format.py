@@ -370,17 +370,17 @@ class _Zarr:
         lost = [(name, reason) for name in lost_arrays(path, nodes)]
         return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
 
-    def scan_partially(self, path: str, wanted: PartialScanRequest) -> PartialScan | None:
+    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
         """Read the metadata of the root, and metadata and values of the requested coordinates."""
-        nodes, variables = nodes_of(path, list(wanted.coordinates)), []
+        nodes, variables = nodes_of(path, list(request.coordinates)), []
         root = nodes.get("", NO_NODE)
-        for name in wanted.coordinates if root.meta is None else ():
+        for name in request.coordinates if root.meta is None else ():
             node = nodes.get(name, NO_NODE)
             stored = dtype_of(node) if node.meta is not None else ""
             if not isinstance(stored, str):
                 with naming_errors(path, name):
                     variables.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
-        return select_partial(path, _attributes(root.attrs), variables, wanted, ZarrHandle(path, nodes).whole)
+        return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
         """Open for reading values."""

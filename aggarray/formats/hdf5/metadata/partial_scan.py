@@ -11,7 +11,7 @@ from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
 from aggarray.formats.hdf5.metadata.values import values_of
-from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial, unread
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
@@ -19,7 +19,7 @@ def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None
     file = H5File(path)
     try:
         attrs = _attributes(file, file.root, request.attributes) if request.attributes else {}
-        return select_partial(path, attrs, [_variable(file, name) for name in request.coordinates], request, unread)
+        return select_partial(path, attrs, [_variable(file, name) for name in request.coordinates], request)
     finally:
         file.close()
 
