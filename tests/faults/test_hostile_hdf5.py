@@ -14,7 +14,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats.hdf5.decoded_sizes import check_decoded_sizes
+from aggarray.formats.hdf5.library import check_decoded_sizes
 from tests.faults.hostile import ROOT, looked_at, unborne
 from tests.support.netcdf import cube, write
 

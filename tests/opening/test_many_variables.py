@@ -20,9 +20,10 @@ import zarr
 import aggarray as aa
 from aggarray import formats
 from aggarray.formats import open_file
-from aggarray.formats.hdf5.metadata import data, links
+from aggarray.formats.hdf5.metadata import data
 from aggarray.formats.hdf5.metadata import lookup as h5_file
 from aggarray.formats.hdf5.metadata import validation as survey_module
+from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.storage.lru_cache import LRUCache
 
@@ -134,13 +135,13 @@ def test_a_group_of_many_links_is_read_once(libver: str, tmp_path: Path, monkeyp
         told = {name.encode(): h5py.h5o.get_info(file.id, name.encode()).addr for name in file}
     validate(str(path))
     parsed = []
-    real = links.links_of
-    monkeypatch.setattr(links, "links_of", lambda *given: parsed.append(1) or real(*given))
+    real = h5_file.links_of
+    monkeypatch.setattr(h5_file, "links_of", lambda *given: parsed.append(1) or real(*given))
     for _ in range(3):
         with contextlib.closing(h5_file.H5File(str(path))) as direct:
             assert direct.has(f"a dataset of number {count - 1:06d}")
     assert len(parsed) == 1
-    assert direct._links[""] == told
+    assert direct._groups[""] == told
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -154,7 +155,7 @@ def test_attributes_in_a_multi_level_heap_are_read(dense: bool, tmp_path: Path) 
         told = {name: value.tolist() for name, value in file.attrs.items()}
     validate(str(path))
     with contextlib.closing(h5_file.H5File(str(path))) as direct:
-        found = direct.facts(direct.root).shown
+        found = attributes_at(direct.data, direct.root).shown
     assert {name: value.tolist() for name, value in found.items()} == told
 
 

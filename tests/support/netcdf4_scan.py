@@ -16,7 +16,7 @@ from aggarray.formats.base import (
     stored_variable,
     with_values,
 )
-from aggarray.formats.hdf5.h5py_files import opened
+from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.refusals import refusal
 from aggarray.formats.limits import is_scannable
 
@@ -85,7 +85,7 @@ def _unseen(path: str, groups: Mapping[str, Any]) -> bool:
         if info.type == h5py.h5o.TYPE_DATASET:
             names.append(name.decode("utf-8", "replace"))
 
-    with opened(path) as file:
+    with open_file(path) as file:
         h5py.h5o.visit(file.id, note, info=True)
     return not {name.replace(NOT_COORDINATE, "") for name in names} <= seen
 

@@ -17,7 +17,6 @@ from aggarray.formats.hdf5.format import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
-from aggarray.storage.byte_source import open_source
 from tests.support import netcdf4_scan
 
 
@@ -49,8 +48,7 @@ def partial_scan_without_library(path: Any, request: PartialScanRequest) -> Part
 
 def direct(path: Any) -> Structure:
     """Return the scan without the library; raises the error of an unsupported file."""
-    with open_source(os.fspath(path)) as file:
-        return scan._structure(os.fspath(path), file)
+    return scan.scan(os.fspath(path))
 
 
 def same(one: Any, other: Any) -> bool:

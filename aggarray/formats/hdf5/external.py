@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
-from aggarray.formats.hdf5.h5py_files import opened
-from aggarray.formats.hdf5.links import leads_outside
+from aggarray.formats.hdf5.h5py_files import leads_outside, open_file
 
 #: Greatest number of source datasets.
 _MOST = 1 << 16
@@ -74,7 +73,7 @@ def _sources_in(source: Source) -> list[Source]:
     if source.dataset is None or not os.path.isfile(source.path):
         return []
     try:
-        with LIBRARY_LOCK, opened(source.path) as file:
+        with LIBRARY_LOCK, open_file(source.path) as file:
             if leads_outside(file, source.dataset):
                 hint = "open that file instead"
                 raise FormatError("a link into another file", path=source.path, variable=source.dataset, hint=hint)

@@ -5,6 +5,8 @@ an isolated process (`isolated`), where a crash is an error. Chunk indexes come 
 of datasets without a chunk index (`handle`). Every call into the library holds `LIBRARY_LOCK`.
 """
 
+from contextlib import ExitStack, closing, suppress
+
 import numpy as np
 
 from aggarray.formats.base import Handle, Structure, Variable, full_box
@@ -13,11 +15,8 @@ from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import partial_scan
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
-from aggarray.formats.hdf5.metadata.data import UNREADABLE, Data, refuse
-from aggarray.formats.hdf5.metadata.groups import links_of
-from aggarray.formats.hdf5.metadata.headers import header_at
+from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.remote import is_remote
@@ -52,11 +51,8 @@ class _HDF5:
 
         def by_library(variable: Variable) -> np.ndarray:
             """Return the values of a coordinate that only the HDF5 library can decode."""
-            handle = HDF5File(path)
-            try:
+            with closing(HDF5File(path)) as handle:
                 return handle.read(variable.name, full_box(variable.shape))
-            finally:
-                handle.close()
 
         try:
             return metadata_scan.scan(path, by_library)
@@ -89,12 +85,12 @@ def metadata_of(path: str, group: str) -> H5File | None:
         # A device has no size and may have no end: reading it could block.
         if not source.size or not FORMAT.recognises(path, source.pread(len(_SIGNATURE), 0)):
             return None
-        try:
-            data = Data(source)
-            links = links_of(data, header_at(data, root_address(data)))
-            return H5File(path) if any(link.name == group.encode() for link in links) else None
-        except UNREADABLE:
-            return None
+        with suppress(*UNREADABLE), ExitStack() as stack:
+            file = stack.enter_context(closing(H5File(path)))
+            if group.encode() in [link.name for link in file.links_at(file.address, file.root)]:
+                stack.pop_all()
+                return file
+    return None
 
 
 FORMAT = _HDF5()

@@ -1,12 +1,20 @@
-"""HDF5 files opened by h5py."""
+"""HDF5 files opened by h5py: links out of a file, dimension scales, external storage.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+A link is followed without opening its target: opening a pipe or a device has side effects.
+"""
+
 from typing import Any
 
 from aggarray.formats.base import h5py_file
+from aggarray.formats.hdf5.metadata.groups import parts
+from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.files import for_library
 from aggarray.storage.remote import is_remote
+
+#: Value of the attribute CLASS of a dimension scale.
+_SCALE = b"DIMENSION_SCALE\0"
+#: Beginning of the attribute NAME of a netCDF-4 dimension without a variable.
+_PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
 def open_file(path: str) -> Any:
@@ -21,11 +29,68 @@ def open_file(path: str) -> Any:
         return h5py_file(path, "r")
 
 
-@contextmanager
-def opened(path: str) -> Iterator[Any]:
-    """Open a file with h5py for the duration of a block; the lock must be held."""
-    file = open_file(path)
+def leads_outside(file: Any, path: str | bytes) -> str:
+    """Return the reason why an absolute path is not followed: it leaves the file or has a cycle of links; otherwise "".
+
+    ``file``: an h5py file or its ``FileID``. The result is "" for a path that does not exist.
+    """
+    import h5py
+
+    root = h5py.h5g.open(file.id if isinstance(file, h5py.File) else file, b"/")
+    remaining = parts(path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path)
+    resolved: list[bytes] = []
+    followed = 0
+    while remaining:
+        resolved.append(remaining.pop())
+        link_type = _link_type(root, b"/".join(resolved))
+        if link_type == h5py.h5l.TYPE_SOFT:
+            followed += 1
+            target = root.links.get_val(b"/".join(resolved))
+            resolved = [] if target.startswith(b"/") else resolved[:-1]
+            remaining += parts(target)
+        elif link_type is None:
+            return ""
+        if link_type not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
+            return OUTSIDE
+        if followed > MOST_FOLLOWED:
+            return DANGLING
+    return ""
+
+
+def _link_type(group: Any, path: bytes) -> int | None:
+    """Return the type of the last link of a path whose other links are hard links; None if it does not exist."""
     try:
-        yield file
-    finally:
-        file.close()
+        return int(group.links.get_info(path).type)
+    except (KeyError, RuntimeError, ValueError):
+        return None
+
+
+def is_scale(dataset: Any) -> bool:
+    """Return whether an h5py dataset is a dimension scale.
+
+    ``H5DSis_scale`` is not called: HDF5 2.0 frees memory twice for another class name of the same length.
+    """
+    import h5py
+
+    if not h5py.h5a.exists(dataset.id, b"CLASS"):
+        return False
+    datatype = h5py.h5a.open(dataset.id, b"CLASS").get_type()
+    if not isinstance(datatype, h5py.h5t.TypeStringID) or datatype.is_variable_str() or datatype.get_size() != len(_SCALE):
+        return False
+    return datatype.get_strpad() == h5py.h5t.STR_NULLTERM and bytes(dataset.attrs["CLASS"]) == _SCALE.rstrip(b"\0")
+
+
+def is_pure_dimension(dataset: Any) -> bool:
+    """Return whether a dataset is a netCDF-4 dimension without a variable."""
+    if not is_scale(dataset) or "NAME" not in dataset.attrs:
+        return False
+    name = dataset.attrs["NAME"]
+    return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
+
+
+def is_external(dataset: Any) -> bool:
+    """Return whether values of a dataset (h5py's ``DatasetID``) may lie in other files."""
+    import h5py
+
+    properties = dataset.get_create_plist()
+    return bool(properties.get_external_count()) or properties.get_layout() == h5py.h5d.VIRTUAL

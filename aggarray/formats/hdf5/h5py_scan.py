@@ -21,8 +21,8 @@ from aggarray.formats.base import (
     stored_variable,
     with_values,
 )
-from aggarray.formats.hdf5.links import is_external, is_pure_dimension, is_scale, leads_outside
-from aggarray.formats.hdf5.metadata.conventions import INTERNAL
+from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside
+from aggarray.formats.hdf5.metadata.attributes import INTERNAL
 from aggarray.formats.hdf5.metadata.dimensions import nearest_scope
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of

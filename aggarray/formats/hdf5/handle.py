@@ -165,7 +165,7 @@ class HDF5File:
         """Return the complete variable as a read-only view of the mapped file, or None if it is not contiguous."""
         if is_remote(self._path):
             return None
-        contiguous = self._query(lambda file: contiguous_of(file, variable), H5pyFile.contiguous, variable)
+        contiguous = self._query(lambda file: contiguous_of(file, variable), H5pyFile.check, variable)
         if contiguous is None:
             return None
         dtype, offset, shape = contiguous
@@ -176,7 +176,7 @@ class HDF5File:
 
     def chunks(self, variable: str) -> ChunkIndex | None:
         """Return the chunk index of a variable, or None if `ChunkIndex` cannot describe its storage."""
-        return self._query(lambda file: chunk_index_of(file, variable), H5pyFile.chunks, variable)
+        return self._query(lambda file: chunk_index_of(file, variable), H5pyFile.check, variable)
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the files of external and virtual storage, and the files that these refer to, each before it is opened."""

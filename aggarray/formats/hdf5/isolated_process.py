@@ -13,7 +13,7 @@ from typing import Any
 
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, naming_errors
-from aggarray.formats.hdf5.h5py_files import opened
+from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.isolated import ROOM, packed
 from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
 
@@ -61,7 +61,7 @@ def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, 
     try:
         if method == "scan":
             return "value", scan_by_library(path)
-        with LIBRARY_LOCK, naming_errors(path, variable), opened(path) as file:
+        with LIBRARY_LOCK, naming_errors(path, variable), open_file(path) as file:
             names = () if variable is None else (variable,)
             return "value", None if method == "open" else getattr(H5pyFile(path, file), method)(*names, *arguments)
     except AggarrayError as error:

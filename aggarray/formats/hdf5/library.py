@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.codecs import Filter, decode, decode_at_most, known, most_decoded
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import (
     LIBRARY_LOCK,
     Box,
-    ChunkIndex,
     Structure,
     Variable,
     counts,
@@ -17,16 +17,19 @@ from aggarray.formats.base import (
     naming_errors,
     stored_values,
 )
-from aggarray.formats.hdf5.chunk_index import chunk_index_through_h5py, has_numpy_layout, is_contiguous, offset_of
-from aggarray.formats.hdf5.decoded_sizes import check_decoded_sizes
 from aggarray.formats.hdf5.external import Source, sources_of
-from aggarray.formats.hdf5.h5py_files import opened
+from aggarray.formats.hdf5.h5py_files import is_external, leads_outside, open_file
 from aggarray.formats.hdf5.h5py_scan import NOT_COORDINATE, plain_dtype, scan_structure
-from aggarray.formats.hdf5.links import is_external, leads_outside
+from aggarray.formats.hdf5.metadata.messages import filter_of
 from aggarray.formats.hdf5.rows import read_samples, rows_of, samples_dtype, select_sizes, sizes_of
-from aggarray.formats.limits import is_plausible, is_scannable
+from aggarray.formats.limits import MOST_INFLATED, is_plausible, is_scannable
 from aggarray.memory.rows import offsets_of
 from aggarray.storage.files import make_ready, refuse_remote
+
+#: Decoded size up to which a chunk is not checked: bytes, and multiples of the expected size.
+_FREE, _TIMES = 1 << 26, 64
+#: Bound on the size of a chunk encoded by unknown filters: multiples of the raw size, and additional bytes.
+_ENCODED, _SLACK = 8, 1 << 16
 
 
 class H5pyFile:
@@ -105,23 +108,9 @@ class H5pyFile:
             return read_samples(dataset, dtype, offsets, box).astype(dtype.newbyteorder("="), copy=False)
         return select_sizes(np.diff(offsets), box[0])
 
-    def contiguous(self, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
-        """Return dtype, offset and shape of a contiguous variable without filters, None for other variables."""
-        dataset, dtype, _ = self.dataset(variable)
-        if (
-            not dataset.size
-            or samples_dtype(dataset) is not None
-            or not is_contiguous(dataset)
-            or not has_numpy_layout(dataset, dtype)
-        ):
-            return None
-        offset = offset_of(dataset)
-        return None if offset is None else (dtype, offset, dataset.shape)
-
-    def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable, or None if `ChunkIndex` cannot describe its storage."""
-        dataset, dtype, _ = self.dataset(variable)
-        return None if samples_dtype(dataset) is not None else chunk_index_through_h5py(self._path, dataset, dtype)
+    def check(self, variable: str) -> None:
+        """Raise NotFoundError or FormatError for a variable that does not exist or cannot be read."""
+        self.dataset(variable)
 
     def external_files(self, variable: str) -> list[Source]:
         """Return the sources of external and virtual storage, resolved as HDF5 does: against the folder of this file."""
@@ -156,9 +145,53 @@ def _read_box(dataset: Any, box: Box) -> np.ndarray:
     return out
 
 
+def check_decoded_sizes(dataset: Any) -> None:
+    """Raise ValueError if a chunk of a dataset (h5py's ``DatasetID``) decodes to an unexpected size."""
+    import h5py
+
+    properties = dataset.get_create_plist()
+    if properties.get_layout() != h5py.h5d.CHUNKED or not properties.get_nfilters():
+        return
+    steps = [properties.get_filter(n) for n in range(properties.get_nfilters())]
+    filters = [filter_of(code, tuple(int(v) for v in values)) for code, _, values, _ in steps]
+    first = _first_known(filters)
+    known_filters = tuple(f for f in filters[first:] if f is not None)
+    if not known_filters:
+        return
+    raw = math.prod(properties.get_chunk()) * dataset.get_type().get_size()
+    ratios = [most_decoded(known_filters, stored) for stored in (0, 1)]
+    growth = MOST_INFLATED ** len(known_filters) if ratios[0] is None or ratios[1] is None else ratios[1] - ratios[0]
+    least = max(_FREE, _TIMES * raw) // min(growth, MOST_INFLATED ** len(known_filters))
+    suspect: list[tuple[int, ...]] = []
+
+    def note(chunk: Any) -> None:
+        """Record a chunk that is large enough to need a check."""
+        if chunk.size > least:
+            suspect.append(chunk.chunk_offset)
+
+    # promise: hdf5-chunk-decoded-size
+    dataset.chunk_iter(note)
+    for start in suspect:
+        mask, packed = dataset.read_direct_chunk(start)
+        if first and mask & ((1 << first) - 1) != (1 << first) - 1:
+            # promise: hdf5-known-filter-prefix
+            decode_at_most(known_filters, packed, _ENCODED * raw + _SLACK, mask >> first)
+        else:
+            decode(known_filters, packed, raw, mask >> first)
+
+
+def _first_known(filters: list[Filter | None]) -> int:
+    """Return the position of the first filter after the last unknown one; decoding starts with these known filters."""
+    for number in reversed(range(len(filters))):
+        step = filters[number]
+        if step is None or not known((step,)):
+            return number + 1
+    return 0
+
+
 def scan_by_library(path: str) -> Structure:
     """Return the structure of a file, scanned by h5py."""
     make_ready(path)
-    with LIBRARY_LOCK, naming_errors(path), opened(path) as file:
+    with LIBRARY_LOCK, naming_errors(path), open_file(path) as file:
         label = "netCDF4" if "_NCProperties" in file.attrs else "HDF5"
         return scan_structure(path, file, label, H5pyFile(path, file).scanned)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, error_text, h5py_file
-from aggarray.formats.hdf5.links import is_external
+from aggarray.formats.hdf5.h5py_files import is_external
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refused_rows, stored_rows

@@ -1,5 +1,6 @@
 """Scans without the library equal those of netCDF4, or are refused, for files of h5py and related packages."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,20 +131,17 @@ def test_every_type_of_chunk_index(tmp_path: Path, write: Callable[[h5py.File], 
 
 
 def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
-    from aggarray.formats.hdf5.metadata import groups, headers, heaps, superblock
-    from aggarray.formats.hdf5.metadata.data import Data
+    from aggarray.formats.hdf5.metadata.headers import header_at
+    from aggarray.formats.hdf5.metadata.lookup import H5File
     from aggarray.formats.hdf5.metadata.values import values_of
-    from aggarray.storage.byte_source import open_source
 
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="latest") as file:
         tree(file)
-    with open_source(str(path)) as raw, h5py.File(path) as file:
-        data = Data(raw)
-        root = headers.header_at(data, superblock.root_address(data))
-        for link in groups.links_of(data, root):
+    with contextlib.closing(H5File(str(path))) as own, h5py.File(path) as file:
+        for link in own.links_at(own.address, own.root):
             wanted = file[link.name.decode()][...]
-            found = values_of(data, heaps.GlobalHeap(data), headers.header_at(data, link.address), wanted.shape)
+            found = values_of(own.data, header_at(own.data, link.address), wanted.shape)
             np.testing.assert_array_equal(found, wanted)
 
 

@@ -1,18 +1,20 @@
 """Chunk indexes of variables, and contiguous variables.
 
-The results equal those of `aggarray.formats.hdf5.chunk_index.chunk_index_through_h5py`.
+A chunk index describes a dataset exactly. HDF5 reads the values of other datasets: those with unknown filters, an undefined
+fill value, or edge chunks that may be stored without their filters.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, ChunkIndex, one_chunk, stored_values
-from aggarray.formats.hdf5.chunk_index import build_chunk_index, empty_chunk_index, filters_of
-from aggarray.formats.hdf5.metadata.chunks import check_index, stored_chunks
-from aggarray.formats.hdf5.metadata.conventions import shown_attributes
+from aggarray.formats.base import SCAN_ELEMENTS, ChunkIndex, grid_of, needs_chunk_index, one_chunk, stored_values
+from aggarray.formats.hdf5.metadata.attributes import shown_attributes
+from aggarray.formats.hdf5.metadata.chunks import StoredChunks, check_index, stored_chunks
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require
+from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, CONTIGUOUS, DataLayout, FillValue
@@ -56,8 +58,8 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
     shape = file.shape(header)
     if math.prod(shape) > SCAN_ELEMENTS:
         return None
-    attrs = shown_attributes(file.facts(header), file.heap)
-    return stored_values(values_of(file.data, file.heap, header, shape), attrs, False, f"{path}, variable {variable!r}")
+    attrs = shown_attributes(attributes_at(file.data, header), file.data)
+    return stored_values(values_of(file.data, header, shape), attrs, False, f"{path}, variable {variable!r}")
 
 
 def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
@@ -111,10 +113,47 @@ def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> C
     dtype, space, layout = _plain(header)
     *chunk, element = layout.chunk
     require(layout.form == CHUNKED and len(chunk) == len(shape) and element == dtype.itemsize, "malformed chunk shape")
-    filters = filters_of((step.code, step.values) for step in header.filters)
-    if filters is None:
+    filters = tuple([f for f in header.filters if f is not None])
+    if len(filters) < len(header.filters):
         return None
     stored = stored_chunks(data, layout, space, bool(header.filters))
     if data.base:
         stored = stored._replace(offsets=stored.offsets + data.base)
-    return build_chunk_index(empty_chunk_index(shape, tuple(chunk), dtype, filters, fill), stored)
+    empty = np.empty(0, np.int64)
+    return fill_chunk_index(ChunkIndex(shape, tuple(chunk), dtype, filters, fill, empty, empty), stored)
+
+
+def fill_chunk_index(empty: ChunkIndex, stored: StoredChunks) -> ChunkIndex | None:
+    """Return the chunk index with the stored chunks, None if it would be inexact or too large."""
+    grid = grid_of(empty.shape, empty.chunk)
+    if not needs_chunk_index(grid, len(stored.offsets)):
+        return None
+    columns: tuple[np.ndarray, ...] = stored[1:]
+    cells = stored.starts // np.asarray(empty.chunk, np.int64)
+    inside = (cells < np.asarray(grid, np.int64)).all(axis=1)
+    if not inside.all():
+        cells, columns = cells[inside], tuple(column[inside] for column in columns)
+    if not _all_filtered(empty, cells, columns[1], columns[2]):
+        return None
+    positions = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
+    count = math.prod(grid)
+    dense = []
+    for column, absent in zip(columns, (-1, 0, 0), strict=True):
+        out = np.full(count, absent, column.dtype)
+        out[positions] = column
+        dense.append(out)
+    offsets, sizes, masks = dense
+    return replace(empty, offsets=offsets, sizes=sizes, masks=masks if masks.any() else None)
+
+
+def _all_filtered(index: ChunkIndex, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
+    """Return whether all filters that the masks do not skip were certainly applied to the chunks."""
+    raw = index.dtype.itemsize * math.prod(index.chunk)
+    if not index.filters:
+        return bool((sizes == raw).all())
+    # A dataset can store partial edge chunks without filters, which only their size shows.
+    uncertain = (masks == 0) & (sizes == raw)
+    if not uncertain.any():
+        return True
+    partial = (cells + 1) * np.asarray(index.chunk, np.int64) > np.asarray(index.shape, np.int64)
+    return not (partial.any(axis=1) & uncertain).any()

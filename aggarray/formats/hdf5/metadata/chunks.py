@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggarray.formats.hdf5.chunk_index import StoredChunks
 from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
 from aggarray.formats.hdf5.metadata.chunk_arrays import Packed, extensible_array, fixed_array
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported, require_valid
@@ -20,6 +19,15 @@ _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 _FEW_ROWS, _FEW_CHUNKS = 4, 32
 #: With more chunks than this, validation checks only the beginning of the index.
 _MANY = 1 << 12
+
+
+class StoredChunks(NamedTuple):
+    """Stored chunks: first elements in the dataset (n, dimensions), offsets, sizes and filter masks."""
+
+    starts: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray
 
 
 class Chunk(NamedTuple):
@@ -96,7 +104,7 @@ def _read_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool
     if layout.index == TREE_2:
         return _tree_2(data, layout, filtered)
     grid = _grid(layout, space)
-    require((grid[0] == 0) == (layout.index == EXTENSIBLE_ARRAY), "malformed chunk index")
+    require((0 in grid) == (layout.index == EXTENSIBLE_ARRAY), "malformed chunk index")
     if layout.index == SINGLE:
         require(bool(layout.parameters) == filtered and math.prod(grid) == 1, "malformed chunk index")
         return [Chunk((0,) * len(grid), layout.address, *(layout.parameters or (math.prod(layout.chunk), 0)))]
@@ -171,22 +179,24 @@ def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.nda
 
 
 def _grid(layout: DataLayout, space: Dataspace) -> tuple[int, ...]:
-    """Return the greatest number of chunks along each dimension, 0 for unlimited; only the first may be unlimited."""
-    require_supported(bool(space.most) and all(n > 0 for n in space.most[1:]), "unsupported order of chunks")
+    """Return the greatest number of chunks along each dimension, 0 for unlimited."""
+    require_supported(bool(space.most) and 0 not in space.most and space.most.count(-1) <= 1, "unsupported order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
 def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool) -> StoredChunks:
-    """Return the chunks of an index that numbers them in C order of the grid of the greatest shape."""
+    """Return the chunks of an index that numbers them in C order of the greatest grid, with the unlimited dimension first."""
     *chunk, _ = layout.chunk
     numbers, columns = _in_order(data, layout, grid, filtered)
     stored = columns[0] != -1
     if not stored.all():
         numbers, columns = numbers[stored], tuple(column[stored] for column in columns)
     most = int(numbers.max()) + 1 if len(numbers) else 1
-    per_row = math.prod(grid[1:])
-    cells = np.unravel_index(numbers, (-(-most // per_row), *grid[1:]))
-    return StoredChunks(np.stack(cells, axis=1) * np.array(chunk, np.int64), *columns)
+    axes = sorted(range(len(grid)), key=lambda axis: grid[axis] > 0)
+    rows = [grid[axis] for axis in axes[1:]]
+    cells = np.empty((len(numbers), len(grid)), np.int64)
+    cells[:, axes] = np.stack(np.unravel_index(numbers, (-(-most // math.prod(rows)), *rows)), axis=1)
+    return StoredChunks(cells * np.array(chunk, np.int64), *columns)
 
 
 def _in_order(

@@ -62,14 +62,15 @@ class Data:
     """Bytes of an open file by address, with a cache of the latest pages.
 
     ``base``: offset in the file from which addresses count; ``size``: number of bytes from there on; ``half``: half the number
-    of entries of a full node of a B-tree of version 1.
+    of entries of a full node of a B-tree of version 1; ``collections``: collections of the global heap that were read.
     """
 
-    __slots__ = ("_file", "_head", "_left", "_pages", "base", "half", "size")
+    __slots__ = ("_file", "_head", "_left", "_pages", "base", "collections", "half", "size")
 
     def __init__(self, file: ByteSource):
         self._file = file
         self._pages: deque[tuple[int, bytes]] = deque(maxlen=_LATEST)
+        self.collections: dict[int, dict[int, bytes]] = {}
         # promise: hdf5-metadata-bound
         self._left = max(MOST, _TIMES * file.size)
         self.base = 0
@@ -104,10 +105,6 @@ class Data:
         count = min(count, self.size - address)
         end = address + count
         return self._head[address:end] if address >= 0 and end <= len(self._head) else self._read(address, count, count)
-
-    def read_up_to(self, address: int, count: int) -> bytes:
-        """Return up to ``count`` bytes at an address, fewer at the end of the file."""
-        return self.at(address, min(count, self.size - address))
 
     def ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of ranges (address, size), which are not cached; adjacent ranges are read together."""

@@ -19,7 +19,7 @@ from aggarray.formats.base import (
     scan_values,
     stored_variable,
 )
-from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes
+from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype
 from aggarray.formats.hdf5.refusals import attribute_refusal, refusal

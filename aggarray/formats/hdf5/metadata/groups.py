@@ -5,10 +5,10 @@ import struct
 from functools import lru_cache
 from operator import attrgetter
 
-from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
+from aggarray.formats.hdf5.metadata.attributes import Attribute, ObjectAttributes, attribute_of, object_attributes, with_type
 from aggarray.formats.hdf5.metadata.btrees import GROUP, leaves, records
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, little_endian, require, require_supported
-from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import FractalHeap, local_heap
 from aggarray.formats.hdf5.metadata.messages import Link, link_of
 
@@ -65,6 +65,28 @@ def _symbol_table(data: Data, tree: int, heap: int) -> tuple[Link, ...]:
 def _name(names: bytes, offset: int) -> bytes:
     require(offset < len(names), "malformed group")
     return names[offset : names.index(0, offset)]
+
+
+def parts(path: bytes) -> list[bytes]:
+    """Return the names in a path in reverse order."""
+    return [name for name in reversed(path.split(b"/")) if name not in (b"", b".")]
+
+
+def attributes_at(data: Data, header: Header) -> ObjectAttributes:
+    """Return the attributes of an object, and what they define."""
+    attributes = attributes_of(data, header)
+    result = object_attributes(attributes)
+    return object_attributes(tuple([_typed(data, a) for a in attributes])) if result.untyped else result
+
+
+def _typed(data: Data, attribute: Attribute) -> Attribute:
+    """Return an attribute with its committed datatype."""
+    if attribute.committed is None:
+        return attribute
+    datatype = header_at(data, attribute.committed, lenient=True).datatype
+    if datatype is None:
+        raise UnsupportedError("missing datatype")
+    return with_type(attribute, datatype)
 
 
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:

@@ -1,4 +1,4 @@
-"""Object headers of groups and datasets.
+"""Superblock, and object headers of groups and datasets.
 
 An object header is a chain of blocks of messages. Blocks with equal bytes are parsed once for all files.
 """
@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from aggarray.codecs import Filter
 from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.data import (
     KEPT_BYTES,
+    UNDEFINED,
     Data,
     UnsupportedError,
     is_invalid,
@@ -24,7 +26,6 @@ from aggarray.formats.hdf5.metadata.data import (
 from aggarray.formats.hdf5.metadata.messages import (
     DataLayout,
     FillValue,
-    FilterStep,
     Link,
     LinkIndex,
     attribute_index_of,
@@ -40,6 +41,14 @@ from aggarray.formats.hdf5.metadata.messages import (
     virtual_at,
 )
 from aggarray.formats.hdf5.metadata.types import Dataspace, Datatype, dataspace_of, datatype_of
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: The longest superblock.
+_LENGTH = 104
+
+_OLD = struct.Struct("<8sBBBxBBBxHHI")
+_OLD_ADDRESSES = struct.Struct("<QQQQQQII16x")
+_NEW = struct.Struct("<8sBBBBQQQQI")
 
 #: Greatest number of blocks of a header.
 _BLOCKS = 256
@@ -97,7 +106,7 @@ class Header:
     datatype: Datatype | None = None
     fill: FillValue | None = None
     layout: DataLayout | None = None
-    filters: tuple[FilterStep, ...] = ()
+    filters: tuple[Filter | None, ...] = ()
     link_index: LinkIndex | None = None
     attribute_index: LinkIndex | None = None
     symbols: tuple[int, int] | None = None
@@ -145,47 +154,32 @@ def header_at(data: Data, address: int, lenient: bool = False) -> Header:
 
 
 def _header(data: Data, address: int, lenient: bool) -> Header:
-    prefix = data.read_up_to(address, 16)
+    prefix = data.at(address, min(16, data.size - address))
+    count: int | None = None
     if prefix[:4] == b"OHDR":
         flags = little_endian(prefix, 5, 1)
         require(prefix[4] == 2 and flags < 64, "unsupported object header")
-        start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0)
         width = 1 << (flags & 3)
-        start += width
-        size = little_endian(data.at(address, start), start - width, width)
+        start = 6 + (16 if flags & _TIMES else 0) + (4 if flags & _LIMITS else 0) + width
+        size = start + little_endian(data.at(address, start), start - width, width) + 4
         form = _Form(bool(flags & _NUMBERED), True, lenient)
-        block = _parse(data.at(address, start + size + 4), start, form)
-        return _gather(data, block, lambda a, n: _parse(_continuation(data, a, n), 4, form))
-    version, reserved, count, _, size = struct.unpack_from("<BBHII", prefix)
-    require((version, reserved) == (1, 0), "unsupported object header")
-    form = _Form(False, False, lenient)
-    block = _parse(data.at(address + 16, size), 0, form)
-    return _gather(data, block, lambda a, n: _parse(data.at(a, n), 0, form), count)
-
-
-def _continuation(data: Data, address: int, size: int) -> bytes:
-    block = data.at(address, size)
-    require(block[:4] == b"OCHK" and size >= 8, "unsupported object header")
-    return block
-
-
-def _gather(data: Data, first: _Block, follow: Callable[[int, int], _Block], count: int | None = None) -> Header:
-    """Read all continuation blocks and return the header; ``count``: the expected number of messages."""
-    if not first.more:
-        require(count is None or count == first.count, "wrong number of messages")
-        return _assemble((first,))
-    blocks, waiting = [first], list(first.more)
+    else:
+        version, reserved, count, _, size = struct.unpack_from("<BBHII", prefix)
+        require((version, reserved) == (1, 0), "unsupported object header")
+        address, start, form = address + 16, 0, _Form(False, False, lenient)
+    blocks: list[_Block] = []
+    waiting = [(address, size)]
     while waiting:
         address, size = waiting.pop(0)
-        blocks.append(follow(address, size))
+        block = data.at(address, size)
+        if blocks and form.newer:
+            require(block[:4] == b"OCHK" and size >= 8, "unsupported object header")
+            start = 4
+        blocks.append((_parse_cached if size <= KEPT_BYTES else _parse_messages)(block, start, form))
         waiting += blocks[-1].more
         require(len(blocks) <= _BLOCKS, "too many object header blocks")
-    require(count is None or count == sum(block.count for block in blocks), "wrong number of messages")
+    require(count is None or count == sum([block.count for block in blocks]), "wrong number of messages")
     return _assemble(tuple(blocks))
-
-
-def _parse(block: bytes, start: int, form: _Form) -> _Block:
-    return (_parse_cached if len(block) <= KEPT_BYTES else _parse_messages)(block, start, form)
 
 
 def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
@@ -270,3 +264,64 @@ def _assemble(blocks: tuple[_Block, ...]) -> Header:
         once.get(_EXTERNAL, False),
         once.get(_HALVES, 0),
     )
+
+
+# Superblock
+
+
+class _Root(NamedTuple):
+    """Base address, end of the file, root group, superblock extension, half the number of entries of a B-tree node."""
+
+    base: int
+    end: int
+    address: int
+    extension: int = UNDEFINED
+    half: int = 0
+
+
+def root_address(data: Data) -> int:
+    """Find the superblock, set the base of addresses, and return the address of the root group's object header."""
+    # After a user block the signature lies at byte 512, 1024, 2048, ...
+    start = 0
+    while data.at(start, min(len(SIGNATURE), data.size - start)) != SIGNATURE:
+        start = start * 2 or 512
+        require_supported(start + len(SIGNATURE) <= data.size, "not an HDF5 file")
+    if start:
+        data.rebase(start)
+    block = data.at(0, min(_LENGTH, data.size))
+    version = block[8]
+    if version in (0, 1):
+        root = _parse_old(block, version)
+    elif version in (2, 3):
+        root = _parse_new(block)
+    else:
+        raise UnsupportedError(f"superblock version {version}")
+    require(root.base == start and start < root.end <= start + data.size, "moved or truncated file")
+    data.truncate(root.end - start)
+    extension = 0 if root.extension == UNDEFINED else header_at(data, root.extension).halves
+    data.half = max(data.half, root.half, extension)
+    return root.address
+
+
+def _parse_old(block: bytes, version: int) -> _Root:
+    """Return the fields of a superblock of version 0 or 1."""
+    _, _, _, _, _, offsets, lengths, _, inner, _ = _OLD.unpack_from(block)
+    require_supported((offsets, lengths) == (8, 8), "unsupported address size")
+    at, half = _OLD.size, inner
+    if version == 1:
+        half = max(inner, little_endian(block, at, 2))
+        at += 4
+    base, _, end, driver, _, address, cache_type, _ = _OLD_ADDRESSES.unpack_from(block, at)
+    require_supported(driver == UNDEFINED and cache_type <= 1, "file of several parts")
+    return _Root(base, end, address, half=half)
+
+
+def _parse_new(block: bytes) -> _Root:
+    """Return the fields of a superblock of version 2 or 3."""
+    # Addresses may be shorter or longer than eight bytes. The checksum follows four addresses.
+    verify(block[: 16 + 4 * block[9]])
+    require_supported(block[9] == 8, "unsupported superblock")
+    _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
+    # Nonzero flags: a writer has the file open, or crashed.
+    require_supported((offsets, lengths, flags) == (8, 8, 0), "unsupported superblock")
+    return _Root(base, end, root, extension)

@@ -219,23 +219,22 @@ class FractalHeap:
         return self._data.at(*huge[number])
 
 
-class GlobalHeap:
-    """Global heap of variable-length elements, by collection."""
+def heap_object(data: Data, address: int, number: int) -> bytes:
+    """Return an object of a collection of the global heap; collections are cached."""
+    objects = data.collections.get(address)
+    if objects is None:
+        objects = data.collections[address] = objects_of(data.at(address, collection_size(data.at(address, 16))))
+    require(number in objects, "unknown heap object")
+    return objects[number]
 
-    def __init__(self, data: Data):
-        self._data = data
-        self._collections: dict[int, dict[int, bytes]] = {}
 
-    def get(self, address: int, number: int) -> bytes:
-        """Return an object of a collection."""
-        objects = self._collections.get(address)
-        if objects is None:
-            objects = self._collections[address] = self._collection(address)
-        require(number in objects, "unknown heap object")
-        return objects[number]
-
-    def _collection(self, address: int) -> dict[int, bytes]:
-        return objects_of(self._data.at(address, collection_size(self._data.at(address, 16))))
+def text_at(data: Data, count: int, address: int, number: int) -> bytes:
+    """Return a variable-length text, up to the first NUL."""
+    if not count and not address:
+        return b""
+    text = heap_object(data, address, number)
+    require(len(text) == count, "wrong length of a text")
+    return text.partition(b"\0")[0]
 
 
 def collection_size(head: bytes | memoryview) -> int:

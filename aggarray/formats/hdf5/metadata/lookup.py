@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at, shown_attributes
+from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes, shown_attributes
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
-from aggarray.formats.hdf5.metadata.headers import Header, header_at
-from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
-from aggarray.formats.hdf5.metadata.links import Links
-from aggarray.formats.hdf5.metadata.superblock import root_address
+from aggarray.formats.hdf5.metadata.groups import attributes_at, links_of, parts
+from aggarray.formats.hdf5.metadata.headers import Header, header_at, root_address
+from aggarray.formats.hdf5.metadata.heaps import heap_object
+from aggarray.formats.hdf5.metadata.messages import Link
+from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.lru_cache import LRUCache
 
@@ -28,23 +29,58 @@ _lengths = LRUCache(lambda: _CACHE_SIZE, lambda _: 1)
 class H5File:
     """Open file. Its constructor and methods raise one of `data.UNREADABLE` if only the library can read it.
 
-    A file is opened for each variable that is read, so the links of its groups are cached until it changes.
+    A file is opened for each variable that is read, so the names in its groups are cached until it changes. ``address``: of the
+    root group.
     """
 
-    __slots__ = ("_at", "_file", "_links", "data", "heap", "root")
+    __slots__ = ("_file", "_groups", "_links", "_names", "address", "data", "root")
 
     def __init__(self, path: str):
         self._file = open_source(path)
+        self._links: dict[int, tuple[Link, ...]] = {}
+        self._names: dict[int, dict[bytes, Link]] = {}
+        self._groups: dict[str, dict[bytes, int]] = {}
         try:
             self.data = Data(self._file)
-            self.heap = GlobalHeap(self.data)
-            self._at = root_address(self.data)
-            self.root = header_at(self.data, self._at)
-            self._links: dict[str, dict[bytes, int]] = {}
-            self._group("")
+            self.address = root_address(self.data)
+            self.root = header_at(self.data, self.address)
         except BaseException:
             self.close()
             raise
+
+    def links_at(self, address: int, header: Header) -> tuple[Link, ...]:
+        """Return the links of the group at an address in order; each group is read once."""
+        links = self._links.get(address)
+        if links is None:
+            links = self._links[address] = links_of(self.data, header)
+        return links
+
+    def resolve(self, group: int, path: bytes) -> int | str:
+        """Return the address of the object at a path relative to a group, or the reason why there is none."""
+        address, remaining, followed = group, parts(path), 0
+        while remaining:
+            link = self._links_by_name(address).get(remaining.pop())
+            if link is None or followed > MOST_FOLLOWED:
+                return DANGLING
+            if link.target is not None:
+                followed += 1
+                target = link.target.rstrip(b"\0")
+                address = self.address if target.startswith(b"/") else address
+                remaining += parts(target)
+            elif link.address == UNDEFINED:
+                return OUTSIDE
+            else:
+                address = link.address
+        return address
+
+    def _links_by_name(self, address: int) -> dict[bytes, Link]:
+        """Return the links of the object at an address by name, none if it is not a group."""
+        by_name = self._names.get(address)
+        if by_name is None:
+            header = header_at(self.data, address)
+            links = self.links_at(address, header) if header.is_group else ()
+            by_name = self._names[address] = {link.name: link for link in links}
+        return by_name
 
     def has(self, path: str) -> bool:
         """Return whether a path exists, perhaps under its stored name for a variable that is not a coordinate."""
@@ -70,9 +106,9 @@ class H5File:
 
     def _group(self, path: str) -> dict[bytes, int]:
         """Return the addresses of the objects in a group by name."""
-        addresses = self._links.get(path)
+        addresses = self._groups.get(path)
         if addresses is None:
-            addresses = self._links[path] = self._cached(_groups, path, partial(self._read_group, path))
+            addresses = self._groups[path] = self._cached(_groups, path, partial(self._read_group, path))
         return addresses
 
     def _cached(self, cache: LRUCache, item: str | int, read: Callable[[], _T]) -> _T:
@@ -91,15 +127,15 @@ class H5File:
         return cached[0]
 
     def _read_group(self, path: str) -> dict[bytes, int]:
-        at, header = self._at, self.root
+        at, header = self.address, self.root
         if path:
             prefix, _, name = path.rpartition("/")
             address = self._group(prefix).get(name.encode()) if name not in ("", ".") else None
             require_supported(address is not None, "no such group")
             at, header = address or 0, header_at(self.data, address or 0)
-        links, addresses = Links(self.data, self._at), {}
-        for link in links.of(at, header):
-            target = link.address if link.target is None else links.resolve(at, link.name)
+        addresses = {}
+        for link in self.links_at(at, header):
+            target = link.address if link.target is None else self.resolve(at, link.name)
             if isinstance(target, int) and target != UNDEFINED:
                 addresses[link.name] = target
         return addresses
@@ -108,11 +144,7 @@ class H5File:
         """Return the attributes of a group at the root."""
         address = self._group("").get(group.encode())
         require(address is not None, "no such group in the file itself")
-        return shown_attributes(self.facts(header_at(self.data, address or 0)), self.heap)
-
-    def facts(self, header: Header) -> ObjectAttributes:
-        """Return the attributes of an object."""
-        return attributes_at(self.data, header)
+        return shown_attributes(attributes_at(self.data, header_at(self.data, address or 0)), self.data)
 
     def shape(self, header: Header) -> tuple[int, ...]:
         """Return the shape of a variable: the length of an unlimited dimension is that of its longest variable.
@@ -125,7 +157,7 @@ class H5File:
         unlimited = [axis for axis, most in enumerate(space.most) if most == -1]
         if not unlimited:
             return space.shape
-        facts, shape = self.facts(header), list(space.shape)
+        facts, shape = attributes_at(self.data, header), list(space.shape)
         if facts.listed is None:
             if facts.scale:
                 require_supported(unlimited == [0], "dimension scale with another unlimited dimension")
@@ -136,7 +168,7 @@ class H5File:
         require(len(facts.listed) == len(shape), "malformed list of dimension scales")
         for axis in unlimited:
             count, address, number = facts.listed[axis]
-            packed = self.heap.get(address, number) if count else b""
+            packed = heap_object(self.data, address, number) if count else b""
             require(len(packed) == 8 * count and packed[:8] != bytes(8), "malformed reference")
             if count:
                 scale = int.from_bytes(packed[:8], "little")
@@ -145,7 +177,7 @@ class H5File:
 
     def _scale_length(self, address: int) -> int:
         header = header_at(self.data, address)
-        return self._longest(header, self.facts(header))
+        return self._longest(header, attributes_at(self.data, header))
 
     def _longest(self, scale: Header, facts: ObjectAttributes) -> int:
         """Return the length of the unlimited dimension of a scale: that of the longest variable along it."""

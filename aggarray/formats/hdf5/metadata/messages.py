@@ -4,14 +4,16 @@ import math
 import struct
 from dataclasses import dataclass
 
+from aggarray.codecs import Filter
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require, require_supported
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
 #: Link type of a soft link.
 _SOFT = 1
-#: Filter whose parameter, the level, HDF5 validates.
-_DEFLATE = 1
+#: Filters that decode without parameters, by HDF5's filter number.
+_PLAIN = {1: "deflate", 3: "fletcher32", 307: "bz2", 32000: "lzf", 32001: "blosc", 32004: "lz4_hdf5", 32015: "zstd"}
+_DEFLATE, _SHUFFLE, _SZIP, _BITSHUFFLE = 1, 2, 4, 32008
 #: Type of a chunk index: B-tree of version 1. The numbers of the other types are those of layout versions 4 and 5.
 TREE_1 = 0
 SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, TREE_2 = 1, 2, 3, 4, 5
@@ -43,14 +45,6 @@ class FillValue:
 
     defined: bool
     value: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class FilterStep:
-    """Filter: HDF5's number and the stored parameters."""
-
-    code: int
-    values: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +174,12 @@ def halves_of(message: bytes) -> int:
     return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
 
 
-def filters_of(message: bytes) -> tuple[FilterStep, ...]:
-    """Return a filter pipeline (type 0x000B), in the order of encoding."""
+def filters_of(message: bytes) -> tuple[Filter | None, ...]:
+    """Return a filter pipeline (type 0x000B) in the order of encoding, None for an unknown filter."""
     version, count = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require_supported(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
-    filters = []
+    filters: list[Filter | None] = []
     for _ in range(count):
         code = little_endian(message, at, 2)
         at += 2
@@ -197,10 +191,30 @@ def filters_of(message: bytes) -> tuple[FilterStep, ...]:
         at += 4 + (-(-name_length // 8) * 8 if version == 1 else name_length)
         require(at + 4 * number <= len(message), "truncated filter")
         values = struct.unpack_from(f"<{number}I", message, at)
+        # HDF5 validates the level.
         require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "malformed filter")
-        filters.append(FilterStep(code, values))
+        filters.append(filter_of(code, values))
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
     return tuple(filters)
+
+
+def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
+    """Return a filter, None for an unknown one; ``values``: its parameters in the file.
+
+    >>> filter_of(2, (4,)), filter_of(6, ()), filter_of(32008, (0, 4, 8, 0, 2))
+    (Filter(name='shuffle', parameters=(4,)), None, Filter(name='bitshuffle', parameters=(8, 0, 2)))
+    """
+    if code in _PLAIN:
+        return Filter(_PLAIN[code])
+    if code == _SHUFFLE and len(values) == 1:
+        return Filter("shuffle", values)
+    if code == _SZIP and len(values) == 4:
+        # Options, pixels per block, bits per pixel, pixels per scanline.
+        return Filter("szip", values)
+    if code == _BITSHUFFLE and len(values) >= 3:
+        # Two numbers of the version, then element size, elements per block, and 0 none, 2 lz4, 3 zstd.
+        return Filter("bitshuffle", (*values[2:5], 0, 0)[:3])
+    return None
 
 
 def link_index_of(message: bytes) -> LinkIndex:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggarray.formats.base import SCAN_ELEMENTS, Variable, stored_values
-from aggarray.formats.hdf5.metadata.conventions import shown_attributes
+from aggarray.formats.hdf5.metadata.attributes import shown_attributes
 from aggarray.formats.hdf5.metadata.data import UnsupportedError
+from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
@@ -26,7 +27,7 @@ def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None
 
 def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping[str, Any]:
     """Return the attributes of these names that exist."""
-    shown = shown_attributes(file.facts(header), file.heap)
+    shown = shown_attributes(attributes_at(file.data, header), file.data)
     return {name: shown[name] for name in names if name in shown}
 
 
@@ -39,8 +40,8 @@ def _variable(file: H5File, name: str) -> Variable:
     if math.prod(shape) > SCAN_ELEMENTS:
         raise UnsupportedError("too large for a scan")
     attrs = _attributes(file, header, COORDINATE_ATTRIBUTES)
-    if not attrs and file.facts(header).pure:
+    if not attrs and attributes_at(file.data, header).pure:
         raise UnsupportedError("dimension without a coordinate")
-    values = stored_values(values_of(file.data, file.heap, header, shape), {})
+    values = stored_values(values_of(file.data, header, shape), {})
     # The dimension names come from the file group.
     return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

@@ -5,16 +5,16 @@ reference. In plain HDF5 a dimension without a scale has no name. Items without 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
-from aggarray.formats.hdf5.metadata.conventions import ObjectAttributes, attributes_at, shown_attributes
+from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes, shown_attributes
 from aggarray.formats.hdf5.metadata.data import (
     UNDEFINED,
     UNREADABLE,
-    Data,
     UnsupportedError,
     is_invalid,
     require,
@@ -28,16 +28,15 @@ from aggarray.formats.hdf5.metadata.dimensions import (
     skipped_attributes,
     variables_of,
 )
+from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
-from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
-from aggarray.formats.hdf5.metadata.links import Links
+from aggarray.formats.hdf5.metadata.heaps import heap_object
+from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refuse_rows, stored_rows
-from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
 from aggarray.formats.hdf5.rows import ragged_variables, select_sizes
-from aggarray.storage.byte_source import ByteSource, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,7 @@ class _Walk:
     ``visited``: addresses of the visited groups; ``soft_links``: (prefix, name, address), processed after all hard links.
     """
 
-    data: Data
-    heap: GlobalHeap
-    links: Links
+    file: H5File
     groups: dict[str, ObjectAttributes] = field(default_factory=dict)
     datasets: list[_Dataset] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -73,24 +70,23 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
 
     ``by_library`` reads the values of coordinates that only the HDF5 library decodes.
     """
-    with open_source(path) as file:
-        return _structure(path, file, by_library)
-
-
-def _structure(path: str, file: ByteSource, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
-    data = Data(file)
-    root = root_address(data)
-    walk = _Walk(data, GlobalHeap(data), Links(data, root))
-    _walk(walk, root, header_at(data, root), "")
-    for prefix, name, address in walk.soft_links:
-        header = header_at(data, address)
-        if not header.is_group:
-            _note_dataset(walk, prefix, name, address, header)
-    items = _items(walk)
-    contents = contents_of(items)
-    is_netcdf = not contents.nameless and (bool(contents.sizes) or walk.groups[""].stamped)
-    filled = _filled(walk, items, contents, by_library)
-    attrs = {prefix[:-1]: shown_attributes(facts, walk.heap) for prefix, facts in walk.groups.items()}
+    with closing(H5File(path)) as file:
+        walk = _Walk(file)
+        _walk(walk, file.address, file.root, "")
+        for prefix, name, address in walk.soft_links:
+            header = header_at(file.data, address)
+            if not header.is_group:
+                _note_dataset(walk, prefix, name, address, header)
+        positions: dict[int, int] = {}
+        for position, dataset in enumerate(walk.datasets):
+            if dataset.facts.scale:
+                positions.setdefault(dataset.address, position)
+        # Items have no addresses, so that files with equal datasets share the results.
+        items = tuple([_item(walk, dataset, positions, n) for n, dataset in enumerate(walk.datasets)])
+        contents = contents_of(items)
+        is_netcdf = not contents.nameless and (bool(contents.sizes) or walk.groups[""].stamped)
+        filled = _filled(walk, items, contents, by_library)
+        attrs = {prefix[:-1]: shown_attributes(facts, file.data) for prefix, facts in walk.groups.items()}
     return Structure(
         path,
         "netCDF4" if is_netcdf else "HDF5",
@@ -107,7 +103,13 @@ def _filled(
     walk: _Walk, items: tuple[DatasetItem, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
 ) -> tuple[Variable, ...]:
     """Return the variables, with the values that a scan reads."""
-    variables, names = _variables(walk, items)
+    data = walk.file.data
+    # Names of the variables whose values a scan reads.
+    names: frozenset[str] | None
+    if all([item.facts.shareable for item in items]):
+        variables, names = shared_variables(items)
+    else:
+        variables, names = variables_of(items, [shown_attributes(item.facts, data) for item in items])
     sizes_of_rows: dict[str, np.ndarray] = {}
     if contents.rows:
         (variables, sizes_of_rows), names = _with_rows(walk, items, variables), None
@@ -123,7 +125,7 @@ def _filled(
         if items[description.number].space.empty:
             return np.empty(0, variable.dtype)
         try:
-            values = values_of(walk.data, walk.heap, walk.datasets[description.number].header, description.lengths)
+            values = values_of(data, walk.datasets[description.number].header, description.lengths)
         except UnsupportedError as error:
             if by_library is None or is_invalid(error):
                 raise
@@ -136,23 +138,23 @@ def _filled(
 def _walk(walk: _Walk, address: int, header: Header, prefix: str) -> None:
     """Collect the datasets of a group, then the contents of its child groups, as netCDF-C does."""
     walk.visited.add(address)
-    attributes = walk.groups[prefix] = attributes_at(walk.data, header)
+    attributes = walk.groups[prefix] = attributes_at(walk.file.data, header)
     if attributes.left:
         walk.skipped += skipped_attributes(prefix[:-1], attributes)
     children = []
-    for link in walk.links.of(address, header):
+    for link in walk.file.links_at(address, header):
         try:
             name = link.name.decode("utf-8")
         except UnicodeDecodeError:
             escaped = link.name.decode("utf-8", "backslashreplace")
             walk.skipped.append((f"{prefix}{escaped}", NOT_UTF8))
             continue
-        target = link.address if link.target is None else walk.links.resolve(address, link.name)
+        target = link.address if link.target is None else walk.file.resolve(address, link.name)
         if isinstance(target, str) or target == UNDEFINED:
             walk.skipped.append((f"{prefix}{name}", target if isinstance(target, str) else OUTSIDE))
         elif link.target is not None:
             walk.soft_links.append((prefix, name, target))
-        elif (item := header_at(walk.data, target)).is_group:
+        elif (item := header_at(walk.file.data, target)).is_group:
             children.append((target, item, f"{prefix}{name}"))
         else:
             _note_dataset(walk, prefix, name, target, item)
@@ -168,16 +170,7 @@ def _walk(walk: _Walk, address: int, header: Header, prefix: str) -> None:
 def _note_dataset(walk: _Walk, prefix: str, name: str, address: int, header: Header) -> None:
     if header.layout is None and header.virtual is None and header.space is None and header.datatype is not None:
         return  # a committed datatype
-    walk.datasets.append(_Dataset(prefix, name, address, header, attributes_at(walk.data, header)))
-
-
-def _items(walk: _Walk) -> tuple[DatasetItem, ...]:
-    """Return the datasets without their addresses, so that files with equal datasets share the results."""
-    positions: dict[int, int] = {}
-    for position, dataset in enumerate(walk.datasets):
-        if dataset.facts.scale:
-            positions.setdefault(dataset.address, position)
-    return tuple([_item(walk, dataset, positions, n) for n, dataset in enumerate(walk.datasets)])
+    walk.datasets.append(_Dataset(prefix, name, address, header, attributes_at(walk.file.data, header)))
 
 
 def _item(walk: _Walk, dataset: _Dataset, positions: Mapping[int, int], number: int) -> DatasetItem:
@@ -190,15 +183,15 @@ def _item(walk: _Walk, dataset: _Dataset, positions: Mapping[int, int], number: 
         # The length of an unlimited virtual dataset depends on its source files.
         require_supported(-1 not in space.most, "virtual dataset with an unlimited dimension")
     elif not header.external:
-        check_storage(walk.data, layout, datatype.size * space.count)
-    scales: tuple[int | None, ...] | None = None
+        check_storage(walk.file.data, layout, datatype.size * space.count)
+    addresses = facts.scales
     if facts.scale and positions[dataset.address] != number:
-        scales = (positions[dataset.address],)
+        addresses = (dataset.address,)
     elif facts.listed is not None and facts.numbers is None and not facts.scale:
-        addresses = [_referenced(walk, *element) for element in facts.listed]
+        addresses = tuple([_referenced(walk, *element) for element in facts.listed])
+    scales: tuple[int | None, ...] | None = None
+    if addresses is not None:
         scales = tuple([positions[a] if a in positions else _without_scale(walk, dataset, a) for a in addresses])
-    elif facts.scales is not None:
-        scales = tuple([positions[a] if a in positions else _without_scale(walk, dataset, a) for a in facts.scales])
     return DatasetItem(dataset.prefix, dataset.name, space, datatype, facts, scales, layout is None or header.external)
 
 
@@ -206,7 +199,7 @@ def _without_scale(walk: _Walk, dataset: _Dataset, address: int) -> int | None:
     """Return None for an address without a dimension scale; record a missing object, such as a deleted scale."""
     if address not in (0, UNDEFINED):
         try:
-            header_at(walk.data, address, lenient=True)
+            header_at(walk.file.data, address, lenient=True)
         except UNREADABLE:
             walk.skipped.append((f"{dataset.prefix}{dataset.name}:DIMENSION_LIST", NO_SCALE))
     return None
@@ -216,16 +209,9 @@ def _referenced(walk: _Walk, count: int, address: int, number: int) -> int:
     """Return the address of the first scale of a dimension, `data.UNDEFINED` if it has none."""
     if not count:
         return UNDEFINED
-    packed = walk.heap.get(address, number)
+    packed = heap_object(walk.file.data, address, number)
     require(len(packed) == 8 * count, "malformed reference")
     return int.from_bytes(packed[:8], "little")
-
-
-def _variables(walk: _Walk, items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str] | None]:
-    """Return the variables, and the names of those whose values a scan reads, None if they are not known yet."""
-    if all(item.facts.shareable for item in items):
-        return shared_variables(items)
-    return variables_of(items, [shown_attributes(item.facts, walk.heap) for item in items])
 
 
 def _with_rows(
@@ -241,10 +227,10 @@ def _with_rows(
         if header.datatype is None or header.datatype.category != ROWS:
             expanded.append(variable)
         # promise: hdf5-rows-memory
-        elif reason := refuse_rows(walk.data, header):
+        elif reason := refuse_rows(walk.file.data, header):
             walk.skipped.append((variable.name, reason))
         else:
-            counts = stored_rows(walk.data, header).elements["count"].astype(np.int64)
+            counts = stored_rows(walk.file.data, header).elements["count"].astype(np.int64)
             expanded += ragged_variables(variable, counts, names)
             sizes[expanded[-1].name] = select_sizes(counts, slice(0, expanded[-1].shape[0]))
     return tuple(expanded), sizes

@@ -307,5 +307,5 @@ def dataspace_of(message: bytes) -> Dataspace:
     numbers = struct.unpack_from(f"<{rank * (1 + flags)}Q", message, at)
     shape, most = numbers[:rank], numbers[rank:] if flags else numbers[:rank]
     for n, limit in zip(shape, most, strict=True):
-        require(n < 1 << 62 and (limit == UNDEFINED or n <= limit), "malformed dataspace")
+        require(n < 1 << 63 and (limit == UNDEFINED or n <= limit), "malformed dataspace")
     return Dataspace(shape, tuple(-1 if limit == UNDEFINED else limit for limit in most), form == 2)

@@ -20,12 +20,11 @@ from aggarray.formats.hdf5.metadata.data import (
     verify,
 )
 from aggarray.formats.hdf5.metadata.groups import attributes_of, links_of
-from aggarray.formats.hdf5.metadata.headers import Header, header_at
-from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
+from aggarray.formats.hdf5.metadata.headers import Header, header_at, root_address
+from aggarray.formats.hdf5.metadata.heaps import heap_object, text_at
 from aggarray.formats.hdf5.metadata.messages import CHUNKED
-from aggarray.formats.hdf5.metadata.superblock import root_address
 from aggarray.formats.hdf5.metadata.types import TEXTS
-from aggarray.formats.hdf5.metadata.values import check_storage, text_at
+from aggarray.formats.hdf5.metadata.values import check_storage
 from aggarray.storage.byte_source import ByteSource, open_source
 from aggarray.storage.lru_cache import LRUCache
 
@@ -77,28 +76,27 @@ def _check_file(file: ByteSource) -> None:
 
 
 def _validate(data: Data, root: int) -> None:
-    heap = GlobalHeap(data)
     seen = {root}
     waiting = [root]
     while waiting:
         # Beyond the limit on metadata, the remaining objects are skipped.
         with _skip_unsupported():
-            children = _check_object(data, heap, waiting.pop()) - seen
+            children = _check_object(data, waiting.pop()) - seen
             seen |= children
             waiting += children
 
 
-def _check_object(data: Data, heap: GlobalHeap, address: int) -> set[int]:
+def _check_object(data: Data, address: int) -> set[int]:
     """Check an object and return the addresses of its children."""
     header = header_at(data, address, lenient=True)
-    _check_attributes(data, heap, header)
+    _check_attributes(data, header)
     if header.link_index is not None or header.symbols is not None:
         return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
     _check_storage(data, header)
     if header.virtual is not None and header.virtual[0] != UNDEFINED:
         # The list of sources ends with a checksum.
         # promise: hdf5-virtual-checksum
-        verify(heap.get(*header.virtual))
+        verify(heap_object(data, *header.virtual))
     return set()
 
 
@@ -112,16 +110,16 @@ def _skip_unsupported() -> Iterator[None]:
             raise
 
 
-def _check_attributes(data: Data, heap: GlobalHeap, header: Header) -> None:
+def _check_attributes(data: Data, header: Header) -> None:
     """Check the heap objects of attributes."""
     with _skip_unsupported():
         for attribute in attributes_of(data, header):
             for element in attribute.elements:
                 if attribute.category == TEXTS:
                     # promise: hdf5-damaged-text-heap
-                    text_at(heap, *element)
+                    text_at(data, *element)
                 elif any(element):
-                    heap.get(*element[1:])
+                    heap_object(data, *element[1:])
 
 
 def _check_storage(data: Data, header: Header) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import Filter, decode
-from aggarray.formats.hdf5.chunk_index import filter_of
+from aggarray.codecs import decode
 from aggarray.formats.hdf5.metadata.chunks import Chunk, chunks_of
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
-from aggarray.formats.hdf5.metadata.heaps import GlobalHeap
+from aggarray.formats.hdf5.metadata.heaps import text_at
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
 
@@ -21,7 +20,7 @@ _LARGEST = 1 << 26
 _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
 
 
-def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ...]) -> np.ndarray:
+def values_of(data: Data, header: Header, shape: tuple[int, ...]) -> np.ndarray:
     """Return the stored values, variable-length texts as bytes.
 
     ``shape``: of the variable, which may be longer than the dataset along dimensions that other variables lengthened. Missing
@@ -41,7 +40,7 @@ def values_of(data: Data, heap: GlobalHeap, header: Header, shape: tuple[int, ..
         extended = _filled(shape, values.dtype, header.fill)
         extended[tuple(slice(0, n) for n in values.shape)] = values
         values = extended
-    return _texts(heap, values) if texts else values
+    return _texts(data, values) if texts else values
 
 
 def elements_of(data: Data, header: Header) -> np.ndarray:
@@ -90,7 +89,8 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
     *chunk, element = layout.chunk
     raw = math.prod(layout.chunk)
     require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "malformed chunk shape")
-    filters = _filters(header)
+    filters = tuple([f for f in header.filters if f is not None])
+    require_supported(len(filters) == len(header.filters), "unknown filter")
     chunks = chunks_of(data, layout, header.space, bool(header.filters))
     # A dataset that was shrunk may keep chunks beyond its edge.
     chunks = [c for c in chunks if all(at < n for at, n in zip(c.start, shape, strict=True))]
@@ -108,35 +108,19 @@ def _chunked(data: Data, header: Header, layout: DataLayout, dtype: np.dtype[Any
     return out
 
 
-def _filters(header: Header) -> tuple[Filter, ...]:
-    filters = tuple(filter_of(step.code, step.values) for step in header.filters)
-    if None in filters:
-        raise UnsupportedError("unknown filter")
-    return tuple(f for f in filters if f is not None)
-
-
 def _read(data: Data, chunks: Sequence[Chunk]) -> list[memoryview]:
     require(all(c.size <= 2 * _LARGEST for c in chunks), "wrong size of a chunk")
     return data.ranges([(c.address, c.size) for c in chunks])
 
 
-def _texts(heap: GlobalHeap, elements: np.ndarray) -> np.ndarray:
+def _texts(data: Data, elements: np.ndarray) -> np.ndarray:
     """Return variable-length texts as bytes."""
     out = np.empty(elements.shape, object)
     flat = out.reshape(-1)
     packed = np.ascontiguousarray(elements).reshape(-1).view(_ELEMENT)
     for i, (count, address, number) in enumerate(packed.tolist()):
-        flat[i] = text_at(heap, count, address, number)
+        flat[i] = text_at(data, count, address, number)
     return out
-
-
-def text_at(heap: GlobalHeap, count: int, address: int, number: int) -> bytes:
-    """Return a variable-length text, up to the first NUL."""
-    if not count and not address:
-        return b""
-    text = heap.get(address, number)
-    require(len(text) == count, "wrong length of a text")
-    return text.partition(b"\0")[0]
 
 
 def check_storage(data: Data, layout: DataLayout, size: int) -> None:

@@ -1,26 +1,19 @@
-"""Chunk indexes of HDF5 datasets.
-
-`build_chunk_index` builds a chunk index from the stored chunks that any reader finds. `chunk_index_through_h5py` finds them
-with h5py's low-level interface, without reading values, in files that `formats.hdf5.metadata` does not support; its caller
-holds `LIBRARY_LOCK`. The result is None for a dataset that cannot be described exactly (a filter with unknown parameters, an
-undefined fill value, edge chunks that may be stored without their filters): HDF5 reads its values.
-"""
+"""Chunk indexes of HDF5 datasets as h5py reports them: the oracle of the indexes that `formats.hdf5.metadata` reads."""
 
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+import h5py
 import numpy as np
 
-from aggarray.codecs import Filter
 from aggarray.formats.base import LIBRARY_ERRORS, ChunkIndex, grid_of, needs_chunk_index, one_chunk
-from aggarray.formats.hdf5.links import is_pure_dimension, is_scale
-
-#: Filters that decode without parameters, by HDF5's filter number.
-_PLAIN = {1: "deflate", 3: "fletcher32", 32000: "lzf", 32001: "blosc", 32004: "lz4_hdf5", 32015: "zstd", 307: "bz2"}
-_SHUFFLE, _SZIP, _BITSHUFFLE = 2, 4, 32008
+from aggarray.formats.hdf5.h5py_files import is_pure_dimension, is_scale
+from aggarray.formats.hdf5.library import H5pyFile
+from aggarray.formats.hdf5.metadata.chunk_index import fill_chunk_index
+from aggarray.formats.hdf5.metadata.chunks import StoredChunks
+from aggarray.formats.hdf5.metadata.messages import filter_of
+from aggarray.formats.hdf5.rows import samples_dtype
 
 #: Number of chunks that are held as Python objects at a time.
 _BATCH = 1 << 16
@@ -29,9 +22,24 @@ _BATCH = 1 << 16
 _LOOKED_AT = 64
 
 
-def chunk_index_through_h5py(path: str, dataset: Any, dtype: np.dtype[Any]) -> ChunkIndex | None:
+def chunk_index(path: str, file: h5py.File, variable: str) -> ChunkIndex | None:
+    """Return the chunk index of a variable of an open file, or None if `ChunkIndex` cannot describe its storage."""
+    dataset, dtype, _ = H5pyFile(path, file).dataset(variable)
+    return None if samples_dtype(dataset) is not None else _chunk_index(path, dataset, dtype)
+
+
+def contiguous(path: str, file: h5py.File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
+    """Return dtype, offset and shape of a contiguous variable without filters, None for other variables."""
+    dataset, dtype, _ = H5pyFile(path, file).dataset(variable)
+    if not dataset.size or samples_dtype(dataset) is not None:
+        return None
+    offset = _offset_of(dataset) if _is_contiguous(dataset) and _has_numpy_layout(dataset, dtype) else None
+    return None if offset is None else (dtype, offset, dataset.shape)
+
+
+def _chunk_index(path: str, dataset: Any, dtype: np.dtype[Any]) -> ChunkIndex | None:
     """Return the chunk index of an h5py dataset, or None; ``dtype``: from `plain_dtype`, ``path``: of the file."""
-    if dataset.shape is None or not has_numpy_layout(dataset, dtype):
+    if dataset.shape is None or not _has_numpy_layout(dataset, dtype):
         return None
     shape = _full_shape(dataset)
     if shape is None:
@@ -39,28 +47,20 @@ def chunk_index_through_h5py(path: str, dataset: Any, dtype: np.dtype[Any]) -> C
     properties = dataset.id.get_create_plist()
     fill = _fill(dataset, properties, dtype)
     index: ChunkIndex | None = None
-    if is_contiguous(dataset):
-        index = one_chunk(shape, dtype, fill, offset_of(dataset))
+    if _is_contiguous(dataset):
+        index = one_chunk(shape, dtype, fill, _offset_of(dataset))
     elif dataset.chunks is not None:
         steps = [properties.get_filter(position) for position in range(properties.get_nfilters())]
-        filters = filters_of([(code, tuple(int(v) for v in values)) for code, _, values, _ in steps])
-        empty = None if filters is None else empty_chunk_index(shape, dataset.chunks, dtype, filters, fill)
-        index = None if empty is None else _chunked(path, dataset, empty)
+        filters = tuple(filter_of(code, tuple(int(v) for v in values)) for code, _, values, _ in steps)
+        if None not in filters:
+            empty = np.empty(0, np.int64)
+            index = _chunked(path, dataset, ChunkIndex(shape, dataset.chunks, dtype, filters, fill, empty, empty))
     # With an undefined fill value only HDF5 knows the values of elements that were never written.
     return None if index is None or (fill is None and (index.offsets < 0).any()) else index
 
 
-def empty_chunk_index(
-    shape: tuple[int, ...], chunk: tuple[int, ...], dtype: np.dtype[Any], filters: tuple[Filter, ...], fill: Any
-) -> ChunkIndex:
-    """Return a chunk index without chunks, which `build_chunk_index` fills in."""
-    return ChunkIndex(shape, chunk, dtype, filters, fill, np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def has_numpy_layout(dataset: Any, dtype: np.dtype[Any]) -> bool:
+def _has_numpy_layout(dataset: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a dataset stores numbers in a NumPy layout: full precision, no booleans (which HDF5 checks)."""
-    import h5py
-
     if dtype.kind not in "iuf":
         return False
     stored = dataset.id.get_type()
@@ -75,15 +75,13 @@ def has_numpy_layout(dataset: Any, dtype: np.dtype[Any]) -> bool:
     return bool(stored.equal(h5py.h5t.py_create(dtype)))
 
 
-def is_contiguous(dataset: Any) -> bool:
+def _is_contiguous(dataset: Any) -> bool:
     """Return whether a dataset is contiguous in its own file."""
-    import h5py
-
     properties = dataset.id.get_create_plist()
     return properties.get_layout() == h5py.h5d.CONTIGUOUS and not properties.get_external_count()
 
 
-def offset_of(dataset: Any) -> int | None:
+def _offset_of(dataset: Any) -> int | None:
     """Return the offset of a contiguous dataset in its file, None if nothing was written."""
     # HDF5 adds the size of a user block even to an undefined offset.
     return dataset.id.get_offset() if dataset.id.get_storage_size() else None
@@ -91,43 +89,11 @@ def offset_of(dataset: Any) -> int | None:
 
 def _fill(dataset: Any, properties: Any, dtype: np.dtype[Any]) -> Any:
     """Return the value of elements that were never written, None if it is undefined."""
-    import h5py
-
     if properties.get_fill_time() == h5py.h5d.FILL_TIME_NEVER:
         return None
     if properties.fill_value_defined() == h5py.h5d.FILL_VALUE_UNDEFINED:
         return None
     return np.asarray(dataset.fillvalue).astype(dtype.newbyteorder("="))[()]
-
-
-def filters_of(steps: Iterable[tuple[int, tuple[int, ...]]]) -> tuple[Filter, ...] | None:
-    """Return the filters of (HDF5's number, values) in the order of encoding, None if one of them is unknown."""
-    filters = []
-    for code, values in steps:
-        step = filter_of(code, values)
-        if step is None:
-            return None
-        filters.append(step)
-    return tuple(filters)
-
-
-def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
-    """Return a filter, None for an unknown one; ``values``: its parameters in the file.
-
-    >>> filter_of(2, (4,)), filter_of(6, ()), filter_of(32008, (0, 4, 8, 0, 2))
-    (Filter(name='shuffle', parameters=(4,)), None, Filter(name='bitshuffle', parameters=(8, 0, 2)))
-    """
-    if code in _PLAIN:
-        return Filter(_PLAIN[code])
-    if code == _SHUFFLE and len(values) == 1:
-        return Filter("shuffle", values)
-    if code == _SZIP and len(values) == 4:
-        # Options, pixels per block, bits per pixel, pixels per scanline.
-        return Filter("szip", values)
-    if code == _BITSHUFFLE and len(values) >= 3:
-        # Two numbers of the version, then element size, elements per block, and 0 none, 2 lz4, 3 zstd.
-        return Filter("bitshuffle", (*values[2:5], 0, 0)[:3])
-    return None
 
 
 # Unlimited dimensions
@@ -160,8 +126,6 @@ def _full_shape(dataset: Any) -> tuple[int, ...] | None:
 
 def _longest(scale: Any, dataset: Any) -> int:
     """Return the length of the unlimited dimension of a scale: that of the longest variable along it."""
-    import h5py
-
     longest = 0 if is_pure_dimension(scale) else int(scale.shape[0])
     for reference, axis in scale.attrs.get("REFERENCE_LIST", ()):
         other = h5py.h5r.dereference(reference, dataset.id)
@@ -170,54 +134,6 @@ def _longest(scale: Any, dataset: Any) -> int:
             if space.get_simple_extent_dims(True)[axis] == h5py.h5s.UNLIMITED:
                 longest = max(longest, int(space.get_simple_extent_dims()[axis]))
     return longest
-
-
-# Chunks
-
-
-class StoredChunks(NamedTuple):
-    """Stored chunks: first elements in the dataset (n, dimensions), offsets, sizes and filter masks."""
-
-    starts: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    masks: np.ndarray
-
-
-def build_chunk_index(empty: ChunkIndex, stored: StoredChunks) -> ChunkIndex | None:
-    """Return the chunk index with the stored chunks, None if it would be inexact or too large."""
-    grid = grid_of(empty.shape, empty.chunk)
-    if not needs_chunk_index(grid, len(stored.offsets)):
-        return None
-    columns: tuple[np.ndarray, ...] = stored[1:]
-    cells = stored.starts // np.asarray(empty.chunk, np.int64)
-    inside = (cells < np.asarray(grid, np.int64)).all(axis=1)
-    if not inside.all():
-        cells, columns = cells[inside], tuple(column[inside] for column in columns)
-    if not _all_filtered(empty, cells, columns[1], columns[2]):
-        return None
-    positions = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
-    count = math.prod(grid)
-    dense = []
-    for column, absent in zip(columns, (-1, 0, 0), strict=True):
-        out = np.full(count, absent, column.dtype)
-        out[positions] = column
-        dense.append(out)
-    offsets, sizes, masks = dense
-    return replace(empty, offsets=offsets, sizes=sizes, masks=masks if masks.any() else None)
-
-
-def _all_filtered(index: ChunkIndex, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
-    """Return whether all filters that the masks do not skip were certainly applied to the chunks."""
-    raw = index.dtype.itemsize * math.prod(index.chunk)
-    if not index.filters:
-        return bool((sizes == raw).all())
-    # A dataset can store partial edge chunks without filters, which only their size shows.
-    uncertain = (masks == 0) & (sizes == raw)
-    if not uncertain.any():
-        return True
-    partial = (cells + 1) * np.asarray(index.chunk, np.int64) > np.asarray(index.shape, np.int64)
-    return not (partial.any(axis=1) & uncertain).any()
 
 
 # Chunks found by h5py
@@ -230,7 +146,7 @@ def _chunked(path: str, dataset: Any, empty: ChunkIndex) -> ChunkIndex | None:
         return None
     if not _offsets_from_file_start(path, dataset) or not _starts_are_exact(dataset, stored.starts, empty.grid):
         return None
-    return build_chunk_index(empty, stored)
+    return fill_chunk_index(empty, stored)
 
 
 def _stored(dataset: Any) -> StoredChunks:
