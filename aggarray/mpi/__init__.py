@@ -14,20 +14,15 @@ if TYPE_CHECKING:
     from aggarray.mpi.reduction import reduce
     from aggarray.mpi.writing import write
 
-#: The module of each public name, imported when the name is first used.
-_HOMES = {
-    "AllSumReduce": "collectives",
-    "Broadcast": "collectives",
-    "HaloExchange": "redistribution",
-    "ProcessGrid": "groups",
-    "ProcessGroup": "groups",
-    "RaggedRepartition": "ragged",
-    "Repartition": "redistribution",
-    "SumReduce": "collectives",
-    "local": "reading",
-    "open": "reading",
-    "reduce": "reduction",
-    "write": "writing",
+#: The public names of each module, which is imported when one is first used.
+_NAMES = {
+    "collectives": ("AllSumReduce", "Broadcast", "SumReduce"),
+    "groups": ("ProcessGrid", "ProcessGroup"),
+    "ragged": ("RaggedRepartition",),
+    "reading": ("local", "open"),
+    "redistribution": ("HaloExchange", "Repartition"),
+    "reduction": ("reduce",),
+    "writing": ("write",),
 }
 
 __all__ = [
@@ -50,7 +45,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     import importlib
 
-    if name not in _HOMES:
-        raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return value
+    for module, names in _NAMES.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from aggarray.errors import AggarrayError, ExchangeError
 from aggarray.maps.fields import as_bool, as_integer, short_repr
-from aggarray.mpi.schedule import neighbours, union
+from aggarray.mpi.schedule import neighbours
 from aggarray.mpi.schedule.groups import as_grid
 from aggarray.mpi.transport import Link, Section, agree, link_over
 from aggarray.mpi.transport.serial import SerialLink
@@ -88,10 +90,7 @@ class ProcessGroup:
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
     def _agree_on(self, what: str, check: Callable[[], _T]) -> _T:
-        """Return the arguments of all members, which must be equal.
-
-        Collective over the group.
-        """
+        """Return the result of a check, equal on all members. Collective over the group."""
         self.link  # noqa: B018 (raises if it is closed)
         if not self.active:
             return convert_errors(check)
@@ -127,7 +126,7 @@ class ProcessGroup:
         if not isinstance(other, ProcessGroup) or other._root is not self._root:
             raise ExchangeError("union of groups of two root groups", hint="give groups that descend from one")
         self.link  # noqa: B018
-        return ProcessGroup._from_ranks(self, union(self.ranks, other.ranks))
+        return ProcessGroup._from_ranks(self, dict.fromkeys((*self.ranks, *other.ranks)))
 
     def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
         """Return all members as a grid of a shape, in C order.
@@ -199,19 +198,12 @@ class ProcessGrid(ProcessGroup):
     @property
     def index(self) -> tuple[int, ...] | None:
         """Coordinates of this process; None where it is inactive."""
-        number = self.rank
-        if number is None:
-            return None
-        coords = []
-        for size in reversed(self.shape):
-            number, coordinate = divmod(number, size)
-            coords.append(coordinate)
-        return tuple(coords[::-1])
+        return None if self.rank is None else tuple(map(int, np.unravel_index(self.rank, self.shape)))
 
     def neighbor_ranks(self) -> list[tuple[int | None, int | None]] | None:
         """Return the left and right neighbour's rank in the grid per dimension.
 
-        None stands for a neighbour beyond an edge; the result is None where this process is inactive.
+        None stands for a neighbour beyond an edge, and for the result of an inactive process.
         """
         index = self.index
         return None if index is None else neighbours(self.shape, self.periodic, index)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.memory.selection import Range
+from aggarray.mpi import ProcessGroup
 from aggarray.mpi.schedule import (
     broadcast_groups,
     halo_steps,
@@ -20,10 +21,10 @@ from aggarray.mpi.schedule import (
     neighbours,
     plan_receives,
     plan_sends,
-    union,
 )
 from aggarray.mpi.schedule.overlap import Run, find_overlap
 from tests.support.distributions import distributions, maps
+from tests.support.thread_link import run
 
 
 def test_the_worked_example_of_broadcast() -> None:
@@ -98,8 +99,14 @@ def test_sum_reduce_groups_of_a_grid() -> None:
     assert kept_groups([7, 5], (1, 2), ()) == [[7, 5]]
 
 
-def test_unions_and_neighbours() -> None:
-    assert union((5, 2), (1, 2, 3)) == (5, 2, 1, 3)
+def test_unions_keep_the_order_of_the_first_group() -> None:
+    def work(root: ProcessGroup) -> tuple[int, ...]:
+        return root.include([5, 2]).union(root.include([1, 2, 3])).ranks
+
+    assert run(6, work) == [(5, 2, 1, 3)] * 6
+
+
+def test_neighbours() -> None:
     assert neighbours((2, 3), (False, False), (1, 2)) == [(2, None), (4, None)]
     assert neighbours((1,), (True,), (0,)) == [(0, 0)]
     assert neighbours((), (), ()) == []

@@ -3,7 +3,7 @@
 The functions are pure: processes are ranks, and messages are selections of buffers. `transport` executes the schedules.
 """
 
-from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours, union
+from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours
 from aggarray.mpi.schedule.halo import halo_steps, halo_widths
 from aggarray.mpi.schedule.overlap import Box, PlannedMessage, plan_receives, plan_sends
 
@@ -17,5 +17,4 @@ __all__ = [
     "neighbours",
     "plan_receives",
     "plan_sends",
-    "union",
 ]

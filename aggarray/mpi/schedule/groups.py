@@ -11,15 +11,6 @@ import numpy as np
 from aggarray.errors import ExchangeError
 
 
-def union(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
-    """Return the members of two groups, the first group's first.
-
-    >>> union((3, 1), (0, 1, 2))
-    (3, 1, 0, 2)
-    """
-    return tuple(dict.fromkeys((*first, *second)))
-
-
 def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[int]) -> list[tuple[int | None, int | None]]:
     """Return the left and right neighbour's rank in the grid per dimension.
 
@@ -28,15 +19,13 @@ def neighbours(shape: Sequence[int], periodic: Sequence[bool], index: Sequence[i
     >>> neighbours((2, 3), (False, True), (0, 0))
     [(None, 3), (2, 1)]
     """
-    pairs = []
-    for d, (size, wraps) in enumerate(zip(shape, periodic, strict=True)):
-        pair: list[int | None] = []
-        for coordinate in (index[d] - 1, index[d] + 1):
-            neighbour = [*index[:d], coordinate % size, *index[d + 1 :]]
-            inside = wraps or 0 <= coordinate < size
-            pair.append(rank_at(shape, neighbour) if inside else None)
-        pairs.append((pair[0], pair[1]))
-    return pairs
+
+    def rank_beside(d: int, coordinate: int) -> int | None:
+        if not (periodic[d] or 0 <= coordinate < shape[d]):
+            return None
+        return rank_at(shape, [*index[:d], coordinate % shape[d], *index[d + 1 :]])
+
+    return [(rank_beside(d, index[d] - 1), rank_beside(d, index[d] + 1)) for d in range(len(shape))]
 
 
 def rank_at(shape: Sequence[int], index: Sequence[int]) -> int:

@@ -30,7 +30,11 @@ def agree(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> 
         if own_error is not None:
             raise own_error
         return [result]
-    gathered = [pickle.loads(data) for data in link.allgather(_pickled(call, result, own_error))]
+    try:
+        pickled = pickle.dumps((call, result, own_error), protocol=5)
+    except Exception as error:  # pickling runs foreign code
+        pickled = pickle.dumps((call[:1], None, ExchangeError(f"{type(error).__name__}: {error}")), protocol=5)
+    gathered = [pickle.loads(data) for data in link.allgather(pickled)]
     for rank, (_, _, failure) in enumerate(gathered):
         if failure is not None:
             failure.args = (f"process {rank}: {' '.join(map(str, failure.args))}",)
@@ -38,13 +42,6 @@ def agree(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> 
     for rank, (other, _, _) in enumerate(gathered):
         _compare(gathered[0][0], rank, other)
     return [item for _, item, _ in gathered]
-
-
-def _pickled(call: tuple[Any, ...], result: Any, error: AggarrayError | None) -> bytes:
-    try:
-        return pickle.dumps((call, result, error), protocol=5)
-    except Exception as failure:  # pickling runs foreign code
-        return pickle.dumps((call[:1], None, ExchangeError(f"{type(failure).__name__}: {failure}")), protocol=5)
 
 
 def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
@@ -62,8 +59,5 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
 
 
 def call_on_root(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
-    """Return the result of a call on process 0 on all processes.
-
-    All processes raise its error. Collective.
-    """
+    """Return the result of a call on process 0, or raise its error, on all. Collective."""
     return agree(link, lambda: None if link.rank else produce(), call)[0]  # type: ignore[return-value]

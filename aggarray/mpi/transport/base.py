@@ -43,10 +43,7 @@ class Link(ABC):
 
     @abstractmethod
     def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
-        """Start to receive exactly as many bytes as ``into`` has.
-
-        Returns the request.
-        """
+        """Start to receive as many bytes as ``into`` has; return the request."""
 
     @abstractmethod
     def wait_any(self, requests: Sequence[Any]) -> int:
@@ -64,10 +61,7 @@ class Link(ABC):
 
 
 class Section(Link):
-    """Link between some of the processes of another link, in the order given.
-
-    It has no resources of its own.
-    """
+    """Link between some of the processes of another link, in the order given."""
 
     def __init__(self, link: Link, ranks: Sequence[int]) -> None:
         self._link, self._ranks = link, tuple(ranks)

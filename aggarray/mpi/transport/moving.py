@@ -146,7 +146,7 @@ def move(
             for source, target in zip(own_messages[message.direction].parts, message.parts, strict=True):
                 target.put(source.get(), add)
     while waiting or exchange.pending:
-        while waiting and exchange.has_room:
+        while waiting and exchange.packed < _IN_FLIGHT:
             exchange.start_send(waiting.popleft())
         if exchange.pending:
             exchange.complete_one()
@@ -169,22 +169,18 @@ class _Exchange:
         self._link, self._dtype, self._add, self._buffers = link, dtype, add, buffers
         self.pending: list[Any] = []
         self._transfers: list[_Transfer] = []
-        self._copies = 0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another message may be packed."""
-        return self._copies < _IN_FLIGHT
+        #: Bytes of packed messages in transit.
+        self.packed = 0
 
     def start_receive(self, message: Message) -> None:
         """Start to receive a message, directly into a contiguous box."""
         view = None if self._add or len(message.parts) > 1 else self._contiguous_view(message.parts[0])
-        if view is None:
-            size = message.size * self._dtype.itemsize
-            buffer = self._buffers.acquire(size)
-            self._start(_Transfer(buffer[:size], buffer, message), self._link.receive, message)
-        else:
+        if view is not None:
             self._start(_Transfer(bytes_of(view)), self._link.receive, message)
+            return
+        size = message.size * self._dtype.itemsize
+        buffer = self._buffers.acquire(size)
+        self._start(_Transfer(buffer[:size], buffer, message), self._link.receive, message)
 
     def start_send(self, message: Message) -> None:
         """Start to send a message."""
@@ -199,7 +195,7 @@ class _Exchange:
             end = start + prod(part.shape)
             packed[start:end].reshape(part.shape)[...] = part.get()
             start = end
-        self._copies += size
+        self.packed += size
         self._start(_Transfer(buffer[:size], buffer), self._link.send, message)
 
     def _contiguous_view(self, part: Part) -> np.ndarray | None:
@@ -222,7 +218,7 @@ class _Exchange:
         if transfer.remaining:
             return
         if transfer.message is None:
-            self._copies -= 0 if transfer.buffer is None else len(transfer.data)
+            self.packed -= 0 if transfer.buffer is None else len(transfer.data)
         else:
             values, start = transfer.data.view(self._dtype), 0
             for part in transfer.message.parts:

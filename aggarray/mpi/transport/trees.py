@@ -19,11 +19,6 @@ _SMALL = 1 << 16
 
 
 def _parent(position: int) -> int:
-    """Return the position of the parent of a member of a group.
-
-    >>> [_parent(position) for position in (1, 2, 3, 6, 7)]
-    [0, 0, 2, 4, 6]
-    """
     return position & (position - 1)
 
 
