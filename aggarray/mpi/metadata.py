@@ -65,10 +65,7 @@ class ReducedArray(LocalArray):
 
 
 def metadata_of(local: LocalArray) -> ArrayMetadata:
-    """Return the metadata of a distributed array.
-
-    Dimensions without names are dim_0, dim_1, ...
-    """
+    """Return the metadata of an array; dimensions without names are dim_0, dim_1, ..."""
     if isinstance(local, ReducedArray):
         return local.metadata
     source = local.source
@@ -81,10 +78,7 @@ def metadata_of(local: LocalArray) -> ArrayMetadata:
 
 
 def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the axes of dimensions requested by name or number, None for all.
-
-    Raises ExchangeError for a dimension that the array does not have.
-    """
+    """Return the axes of dimensions by name or number, all for None; ExchangeError for others."""
     if dimensions is None:
         return tuple(range(len(metadata.dimensions)))
     requested = (

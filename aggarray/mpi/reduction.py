@@ -58,7 +58,9 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
         groups = kept_groups([same[0] for same in held], distribution.grid, kept)
         ranks = next((g for g in groups if link.rank in g), None)
         if ranks is None:
-            values = np.empty(result.local_shape(rank), _result_dtype(operation, section.dtype))
+            native = section.dtype.newbyteorder("=")
+            dtype = {"min": native, "max": native, "count": np.dtype(np.int64)}.get(operation, np.dtype(np.float64))
+            values = np.empty(result.local_shape(rank), dtype)
         else:
             # Infinite values and overflows are results, not errors.
             with np.errstate(all="ignore"):
@@ -70,7 +72,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
     """Return the metadata of an array and the axes to reduce.
 
-    Collective: all processes compare their arguments, and have read their values.
+    Collective. All processes compare their arguments, and have read their values.
     """
 
     def check() -> None:
@@ -85,12 +87,6 @@ def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions
     agreed: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
     agree(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
     return agreed[0]
-
-
-def _result_dtype(operation: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if operation in ("min", "max"):
-        return dtype.newbyteorder("=")
-    return np.dtype(np.int64 if operation == "count" else np.float64)
 
 
 def _owned(local: LocalArray) -> np.ndarray:
@@ -118,7 +114,7 @@ def _owned_map(map_: Map) -> Map:
 
 
 class _Reduction:
-    """Reduction of the values of one process together with its group."""
+    """Reduction of the values of a group of processes."""
 
     def __init__(self, link: Link, ranks: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
         self._link, self._ranks, self._axes, self._fill = link, ranks, axes, fill
@@ -171,10 +167,7 @@ class _Reduction:
 
 
 def _result_metadata(metadata: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
-    """Return the metadata of a result.
-
-    Coordinates along reduced dimensions are dropped, and the method is appended to cell_methods.
-    """
+    """Return the metadata of a result, without coordinates along reduced dimensions."""
     reduced = {metadata.dimensions[d] for d in axes}
     coords = {name: c for name, c in metadata.coords.items() if not reduced & set(c.dimensions)}
     attrs = dict(metadata.attrs)

@@ -28,15 +28,9 @@ def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list
 
 
 def _find_holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
-    """Return the processes that hold each section.
-
-    Several processes hold each section of a reduced array.
-    """
-    ranks = agree(
-        link,
-        lambda: local.rank,
-        (what, metadata_of(local).summary, describe_distribution(local.distribution), local.dtype.str[1:]),
-    )
+    """Return the processes that hold each section, several for a reduced array."""
+    description = metadata_of(local).summary, describe_distribution(local.distribution), local.dtype.str[1:]
+    ranks = agree(link, lambda: local.rank, (what, *description))
     missing = sorted(set(range(local.distribution.nprocs)) - set(ranks))
     if missing:
         raise ExchangeError(
@@ -48,10 +42,7 @@ def _find_holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
 
 
 def _import_export(link: Link, local: Any, what: str) -> LocalArray:
-    """Return the section of an exporter.
-
-    The exports of all processes determine the distribution.
-    """
+    """Return the section of an exporter, by the distribution of all exports."""
 
     def read_export() -> tuple[Any, ...]:
         if not hasattr(local, "__distarray__"):

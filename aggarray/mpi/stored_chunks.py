@@ -3,7 +3,7 @@
 Each process inspects a share of the partitions, and all processes exchange the results, so that one process opens each file.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from math import prod
 from typing import Any
@@ -31,10 +31,8 @@ def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> U
     costs: list[int] = []
     chunks: list[Any] = []
     for number in share:
-        cell = np.unravel_index(number, matrix.cells)
         ref = int(matrix.refs[number])
-        chunk_index = _find_chunks(matrix, ref, access)
-        for box, chunk, cost in _cell_units(matrix, [int(i) for i in cell], ref, chunk_index, itemsize):
+        for box, chunk, cost in _cell_units(matrix, number, _find_chunks(matrix, ref, access), itemsize):
             boxes.append(box)
             # Partitions without a file share no chunk.
             chunks.append((ref, chunk) if chunk >= 0 else (-1 - number, -chunk))
@@ -48,10 +46,7 @@ def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> U
 
 
 def _find_chunks(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
-    """Return the chunk index of a sub-array; None where it cannot be read.
-
-    The read raises the error.
-    """
+    """Return the chunk index of a sub-array; None where the read will raise an error."""
     if ref < 0:
         return None
     try:
@@ -65,11 +60,9 @@ def _find_chunks(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
 Unit = tuple[list[tuple[int, int]], int, int]
 
 
-def _cell_units(matrix: Matrix, cell: Sequence[int], ref: int, chunk_index: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
-    """Yield the box, chunk number and cost of each unit of a partition.
-
-    A negative chunk number means that the unit has no chunk.
-    """
+def _cell_units(matrix: Matrix, number: int, chunk_index: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
+    """Yield the box, chunk number (negative without a chunk) and cost of each unit of a partition."""
+    ref, cell = int(matrix.refs[number]), [int(i) for i in np.unravel_index(number, matrix.cells)]
     region = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
     size = prod(stop - start for start, stop in region) * itemsize
     in_memory = ref < 0 or matrix.references.uri_of(ref) is None
@@ -83,42 +76,28 @@ def _cell_units(matrix: Matrix, cell: Sequence[int], ref: int, chunk_index: Chun
     template = matrix.references.template_of(ref)
     parts = part_of(matrix, cell, template)
     rows: list[list[tuple[tuple[int, int], int]]] = []
-    fixed, strides = 0, _strides(chunk_index.grid)
+    fixed, strides = 0, [prod(chunk_index.grid[d + 1 :]) for d in range(len(chunk_index.grid))]
     parts_by_name: dict[str, tuple[Indices, int, int]] = {}
     for name, part, side, stride in zip(template.dimensions, parts, chunk_index.chunk, strides, strict=True):
         if name in matrix.dimensions:
             parts_by_name[name] = (part, side, stride)
         else:
-            fixed += _first(part) // side * stride
+            fixed += int(part.start if isinstance(part, slice) else part[0]) // side * stride
     for axis, (name, (start, stop)) in enumerate(zip(matrix.dimensions, region, strict=True)):
         if name not in parts_by_name:
             rows.append([((start, stop), 0)])
             continue
         part, side, stride = parts_by_name[name]
-        flipped = bool(matrix.flips(axis, np.array([_flat_index(matrix, cell)]))[0])
+        flipped = bool(matrix.flips(axis, np.array([number]))[0])
         rows.append([((start + a, start + b), n * stride) for a, b, n in _runs_by_chunk(part, stop - start, side, flipped)])
     for combination in product(*rows):
-        number = fixed + sum(offset for _, offset in combination)
-        stored = int(chunk_index.sizes[number]) or prod(chunk_index.chunk) * chunk_index.dtype.itemsize
-        yield [ends for ends, _ in combination], number, stored if chunk_index.offsets[number] >= 0 else 0
-
-
-def _strides(grid: Sequence[int]) -> list[int]:
-    return [prod(grid[d + 1 :]) for d in range(len(grid))]
-
-
-def _flat_index(matrix: Matrix, cell: Sequence[int]) -> int:
-    return sum(i * s for i, s in zip(cell, _strides(matrix.cells), strict=True))
-
-
-def _first(part: Indices) -> int:
-    return int(part.start if isinstance(part, slice) else part[0])
+        chunk = fixed + sum(offset for _, offset in combination)
+        stored = int(chunk_index.sizes[chunk]) or prod(chunk_index.chunk) * chunk_index.dtype.itemsize
+        yield [ends for ends, _ in combination], chunk, stored if chunk_index.offsets[chunk] >= 0 else 0
 
 
 def _runs_by_chunk(part: Indices, extent: int, side: int, flipped: bool) -> list[tuple[int, int, int]]:
     """Return the (start, stop, chunk) runs of a partition along one dimension.
-
-    Each run lies in one chunk.
 
     >>> _runs_by_chunk(slice(3, 9, 2), 3, 4, False), _runs_by_chunk(slice(3, 9, 2), 3, 4, True)
     ([(0, 1, 0), (1, 3, 1)], [(2, 3, 0), (0, 2, 1)])

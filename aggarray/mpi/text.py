@@ -1,7 +1,6 @@
 """Messages of variable-length text: lengths, then UTF-8 bytes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,9 +15,9 @@ def move_texts(link: Link, outgoing: Sequence[Message], incoming: Sequence[Messa
     """Send and receive messages of text, as `transport.move` does for numbers."""
     sent = [Ragged.from_text(np.concatenate([part.get().ravel() for part in message.parts])) for message in outgoing]
     lengths = [np.empty(message.size, np.int64) for message in incoming]
-    _move_flat(link, (outgoing, [rows.counts for rows in sent]), (incoming, lengths), np.dtype(np.int64))
+    move(link, _flat(outgoing, [rows.counts for rows in sent]), _flat(incoming, lengths), np.dtype(np.int64))
     data = [np.empty(int(counts.sum()), np.uint8) for counts in lengths]
-    _move_flat(link, (outgoing, [rows.flat for rows in sent]), (incoming, data), np.dtype(np.uint8))
+    move(link, _flat(outgoing, [rows.flat for rows in sent]), _flat(incoming, data), np.dtype(np.uint8))
     for message, counts, flat_bytes in zip(incoming, lengths, data, strict=True):
         texts, start = Ragged(flat_bytes, offsets_of(counts)).to_text(), 0
         for part in message.parts:
@@ -27,19 +26,10 @@ def move_texts(link: Link, outgoing: Sequence[Message], incoming: Sequence[Messa
             start = end
 
 
-def _move_flat(
-    link: Link,
-    outgoing: tuple[Sequence[Message], Sequence[np.ndarray]],
-    incoming: tuple[Sequence[Message], Sequence[np.ndarray]],
-    dtype: np.dtype[Any],
-) -> None:
-    """Move one 1-d array per message."""
-
-    def flat(messages: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
-        pairs = zip(messages, arrays, strict=True)
-        return [Message(p.rank, (Part(a, (slice(0, len(a)),), a.shape),), p.direction) for p, a in pairs]
-
-    move(link, flat(*outgoing), flat(*incoming), dtype)
+def _flat(messages: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:
+    """Return the messages with one 1-d array each."""
+    pairs = zip(messages, arrays, strict=True)
+    return [Message(m.rank, (Part(a, (slice(0, len(a)),), a.shape),), m.direction) for m, a in pairs]
 
 
 def broadcast_text(link: Link, group: Sequence[int], values: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:

@@ -26,8 +26,6 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
 
 
 class _Coordinate(NamedTuple):
-    """The content of a coordinate to write."""
-
     dimensions: tuple[str, ...]
     values: np.ndarray
     attributes: dict[str, Any]
@@ -36,8 +34,7 @@ class _Coordinate(NamedTuple):
 class Store:
     """Zarr store (version 3) at a path, and an array to add under a name.
 
-    A context manager that removes unfinished work. ``work``: the folder of the unfinished array, sent by process 0 to the
-    others.
+    A context manager that removes unfinished work. ``work``: the folder of the unfinished array, which process 0 creates.
     """
 
     def __init__(self, path: str, name: str, metadata: ArrayMetadata) -> None:
@@ -89,30 +86,26 @@ class Store:
         if os.path.lexists(os.path.join(self._real, self._name)):
             raise ExchangeError("exists", path=self._path, variable=self._name, hint="give another name, or remove the array")
         metadata, labels_by_name = self._metadata, dict(zip(self._metadata.dimensions, labels, strict=True))
-        coords = {
-            key: _Coordinate(
-                c.dimensions,
-                c[tuple(slice(None) if (index := labels_by_name.get(d)) is None else index for d in c.dimensions)],
-                metadata_of_array(c).attributes(),
-            )
-            for key, c in metadata.coords.items()
-            if key != self._name
-        }
+        coords = {}
+        for key, c in metadata.coords.items():
+            if key != self._name:
+                index = (labels_by_name.get(d) for d in c.dimensions)
+                values = c[tuple(slice(None) if one is None else one for one in index)]
+                coords[key] = _Coordinate(c.dimensions, values, metadata_of_array(c).attributes())
         if not self._is_new:
             # Consolidated metadata may be incomplete.
             store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
             self._check_dimensions(store, dict(zip(metadata.dimensions, layout[0], strict=True)))
             coords = {key: c for key, c in coords.items() if not self._has_coordinate(store, key, c)}
         self._coords = list(coords)
-        _run_in_thread(lambda: self._make(layout, coords))
 
-    def _make(self, layout: Layout, coords: Mapping[str, _Coordinate]) -> None:
-        import zarr
+        def create_arrays() -> None:
+            group = zarr.open_group(self.work, mode="w-", zarr_format=3)
+            self._create_array(group, layout)
+            for key, c in coords.items():
+                group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
 
-        group = zarr.open_group(self.work, mode="w-", zarr_format=3)
-        self._create_array(group, layout)
-        for key, c in coords.items():
-            group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
+        _run_in_thread(create_arrays)
 
     def _check_path(self) -> None:
         path = self._path
@@ -125,25 +118,15 @@ class Store:
             raise ExchangeError("is a mount point", path=path, hint="give a path in it")
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
-        """Raise ExchangeError for a dimension of another size in the store.
-
-        Readers such as xarray reject a store with both.
-        """
+        """Raise ExchangeError for a dimension of another size, which readers such as xarray reject."""
         for key, array in store.arrays():
             for name, size in zip(array.metadata.dimension_names or (), array.shape, strict=False):
                 if name in sizes and sizes[name] != size:
-                    raise ExchangeError(
-                        f"dimension {name!r} has size {sizes[name]}, that of {key!r} has size {size}",
-                        path=self._path,
-                        variable=self._name,
-                        hint="give another path",
-                    )
+                    reason = f"dimension {name!r} has size {sizes[name]}, that of {key!r} has size {size}"
+                    raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
 
     def _has_coordinate(self, store: Any, key: str, coordinate: _Coordinate) -> bool:
-        """Return whether the store has a coordinate.
-
-        Raises ExchangeError for another coordinate of that name.
-        """
+        """Return whether the store has a coordinate; ExchangeError for another of its name."""
         if key not in store:
             return False
         stored = store[key]
@@ -151,9 +134,8 @@ class Store:
         same_dimensions = tuple(stored.metadata.dimension_names or ()) == coordinate.dimensions
         same_units = all(stored.attrs.get(name) == coordinate.attributes.get(name) for name in ("units", "calendar"))
         if not (same_shape and same_dimensions and same_units and _equal(stored[...], coordinate.values)):
-            raise ExchangeError(
-                f"the stored coordinate {key!r} differs", path=self._path, variable=self._name, hint="give another path"
-            )
+            reason = f"the stored coordinate {key!r} differs"
+            raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
         return True
 
     def _create_array(self, store: Any, layout: Layout) -> None:
@@ -209,16 +191,12 @@ class Store:
 
 
 def _undo_rename(target: str, source: str) -> None:
-    """Undo a renaming that took place."""
     if not os.path.exists(source):
         os.rename(target, source)
 
 
 def _run_in_thread(write: Callable[[], object]) -> None:
-    """Run a call of zarr in a thread, to its end even if interrupted.
-
-    An interrupted caller can then remove all files.
-    """
+    """Run a call of zarr to its end even if interrupted, so that the caller can remove all files."""
     with ThreadPoolExecutor(1) as pool:
         # promise: mpi-store-interrupt
         pool.submit(write).result()
@@ -249,13 +227,10 @@ def _node_type(path: str) -> Any:
 
 
 def _equal(stored: Any, values: np.ndarray) -> bool:
-    if stored.dtype.kind in "fc" and values.dtype.kind in "fc":
-        return np.array_equal(stored, values, equal_nan=True)
-    return np.array_equal(stored, values)
+    return np.array_equal(stored, values, equal_nan=stored.dtype.kind in "fc" and values.dtype.kind in "fc")
 
 
 def _to_json(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON values."""
     result = {}
     for name, value in attributes.items():
         item = value.tolist() if isinstance(value, np.ndarray | np.generic) else value

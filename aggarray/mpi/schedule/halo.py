@@ -4,7 +4,6 @@ Dimensions are exchanged one after the other. A slab includes the halos of the d
 of the following dimensions, so that corners arrive with two messages per dimension.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
 
@@ -78,30 +77,22 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
     extents = distribution.local_shape(rank)
     steps = []
     for d, (map_, coordinate) in enumerate(zip(distribution.maps, coords, strict=True)):
-        if not any(_widths(map_, p) != (0, 0) for p in range(map_.nprocs)):
+        widths = [_widths(map_, p) for p in range(map_.nprocs)]
+        if not any(map(any, widths)):
             continue
 
         def slab(other: int, direction: int, low: int, count: int, d: int = d) -> Slab:
             other_coords = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
-            region = [*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :]]
-            return Slab(
-                rank_at(distribution.grid, other_coords), direction, tuple(region), tuple(s.stop - s.start for s in region)
-            )
+            region = (*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :])
+            return Slab(rank_at(distribution.grid, other_coords), direction, region, tuple(s.stop - s.start for s in region))
 
-        left, right = _widths(map_, coordinate)
-        right_needs, left_needs = (
-            _widths(map_, (coordinate + 1) % map_.nprocs)[0],
-            _widths(map_, (coordinate - 1) % map_.nprocs)[1],
-        )
+        left, right = widths[coordinate]
+        right_needs, left_needs = widths[(coordinate + 1) % map_.nprocs][0], widths[coordinate - 1][1]
         begin, end = owned[d].start, owned[d].stop
         sent = [slab(coordinate + 1, 0, end - right_needs, right_needs), slab(coordinate - 1, 1, begin, left_needs)]
         filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
-        steps.append(HaloStep(_nonempty(sent), _nonempty(filled)))
+        steps.append(HaloStep(*(tuple(s for s in slabs if all(s.shape)) for slabs in (sent, filled))))
     return steps
-
-
-def _nonempty(slabs: Sequence[Slab]) -> tuple[Slab, ...]:
-    return tuple(s for s in slabs if all(s.shape))
 
 
 def _widths(map_: Map, coordinate: int) -> tuple[int, int]:

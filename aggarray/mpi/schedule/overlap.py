@@ -111,10 +111,7 @@ class Overlap(NamedTuple):
 
 
 def owned_runs(map_: Map, coordinate: int) -> list[Run]:
-    """Return the elements that a process owns along a dimension.
-
-    The lowest rank owns elements that several processes hold.
-    """
+    """Return the elements that a process owns, and no lower rank, along a dimension."""
     owned = map_.owned_slice(coordinate)
     runs = []
     for run in held_runs(map_, coordinate):
@@ -145,9 +142,9 @@ def _select(items: Indices, selection: np.ndarray) -> np.ndarray:
 
 
 def find_overlap(source: Run, target: Run) -> Overlap | None:
-    """Return the common elements of two runs, in one order; None without any.
+    """Return the common elements of two runs, None without any.
 
-    The result is the same on both processes, whichever run has a lookup.
+    The result and its order are the same on both processes, whichever run has a lookup.
 
     >>> find_overlap(Run(Range(0, 10), Range(2, 10)), Run(Range(4, 5, 3), Range(0, 5)))
     Overlap(source=slice(6, 10, 3), target=slice(0, 2, 1), size=2)
@@ -161,29 +158,23 @@ def find_overlap(source: Run, target: Run) -> Overlap | None:
         return Overlap(_select_positions(source.positions, first), _select_positions(target.positions, second), len(common))
     positions: tuple[np.ndarray, np.ndarray]
     if isinstance(a, Range):
-        matches = _positions_in_range(b, a)
+        matches = _positions_in_range(np.asarray(b), a)
         positions = (_select(b, matches) - a.start) // a.step, matches
     elif isinstance(b, Range):
         matches = _positions_in_range(a, b)
         positions = matches, (_select(a, matches) - b.start) // b.step
+    elif source.lookup is None and target.lookup is not None:
+        # The result has the order of the target.
+        in_a, in_b = target.lookup.find(a)
+        order = np.argsort(in_b, kind="stable")
+        positions = in_a[order], in_b[order]
     else:
-        positions = _match_listed(a, b, source.lookup, target.lookup)
+        in_b, in_a = (source.lookup or Lookup(a)).find(b)
+        positions = in_a, in_b
     size = len(positions[0])
     if not size:
         return None
     return Overlap(_select_positions(source.positions, positions[0]), _select_positions(target.positions, positions[1]), size)
-
-
-def _match_listed(
-    a: np.ndarray, b: np.ndarray, lookup_a: Lookup | None, lookup_b: Lookup | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of indices in both lists, in the second's order."""
-    if lookup_a is None and lookup_b is not None:
-        first, second = lookup_b.find(a)
-        order = np.argsort(second, kind="stable")
-        return first[order], second[order]
-    second, first = (Lookup(a) if lookup_a is None else lookup_a).find(b)
-    return first, second
 
 
 def _with_lookups(runs: Sequence[Run]) -> list[Run]:
@@ -205,9 +196,8 @@ def _intersect_ranges(a: Range, b: Range) -> Range:
     return Range(first, (last - first) // step + 1, step) if first <= last else Range(0, 0)
 
 
-def _positions_in_range(indices: Indices, range_: Range) -> np.ndarray:
+def _positions_in_range(listed: np.ndarray, range_: Range) -> np.ndarray:
     """Return the positions of listed indices that lie in a range."""
-    listed = np.asarray(indices)
     inside = (listed >= range_.start) & (listed <= range_.last)
     return np.flatnonzero(inside & ((listed - range_.start) % range_.step == 0) if range_.step > 1 else inside)
 
@@ -223,54 +213,53 @@ def _select_positions(positions: Indices, selection: Indices) -> Index:
     return selected
 
 
-def _overlaps(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
+def overlaps(sources: Sequence[Run], targets: Sequence[Run]) -> list[Overlap]:
+    """Return the overlaps of each source with each target."""
     return [m for a in sources for b in targets if (m := find_overlap(a, b)) is not None]
 
 
-#: Along one dimension: the coordinates of other processes, and the overlaps with each.
+#: Along one dimension: the coordinates of processes that have overlaps, and these.
 Row = list[tuple[int, list[Overlap]]]
 
 
 def plan_sends(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
-    """Return the messages of a process of the source to the target.
-
-    Raises ExchangeError for different shapes.
-    """
+    """Return the messages of a process of the source; ExchangeError for different shapes."""
     require_same_shape(source, target)
     rows: list[Row] = []
     for map_, coordinate, other_map in zip(source.maps, source.coords(rank), target.maps, strict=True):
         runs = _with_lookups(owned_runs(map_, coordinate))
-        overlaps = ((p, _overlaps(runs, held_runs(other_map, p))) for p in range(other_map.nprocs)) if runs else iter(())
-        rows.append([(p, common) for p, common in overlaps if common])
-    return list(_messages(rows, target.grid))
+        rows.append([(p, common) for p in range(other_map.nprocs) if (common := overlaps(runs, held_runs(other_map, p)))])
+    return list(plan_messages(rows, target.grid))
 
 
 def plan_receives(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return the messages to a process of the target from the source.
+    """Return the messages to a process of the target, with the boxes of `plan_sends`.
 
-    The boxes are those of `plan_sends`. Raises ExchangeError for different shapes, and for elements that the source does not
-    have.
+    Raises ExchangeError for different shapes, and for elements that the source does not have.
     """
     require_same_shape(source, target)
     rows: list[Row] = []
     for d, (other_map, map_, coordinate) in enumerate(zip(source.maps, target.maps, target.coords(rank), strict=True)):
         runs = _with_lookups(held_runs(map_, coordinate))
-        overlaps = ((p, _overlaps(owned_runs(other_map, p), runs)) for p in range(other_map.nprocs)) if runs else iter(())
-        rows.append([(p, common) for p, common in overlaps if common])
+        rows.append([(p, common) for p in range(other_map.nprocs) if (common := overlaps(owned_runs(other_map, p), runs))])
         if sum(m.size for _, common in rows[-1] for m in common) != map_.extent(coordinate):
             raise ExchangeError(f"dimension {d}: process {rank} of the target holds indices that the source does not have")
-    return list(_messages(rows, source.grid))
+    return list(plan_messages(rows, source.grid))
 
 
-def _messages(rows: Sequence[Row], grid: Sequence[int]) -> Iterator[PlannedMessage]:
+def plan_messages(rows: Sequence[Row], grid: Sequence[int], array: int = 0) -> Iterator[PlannedMessage]:
+    """Yield one message per combination of processes along the dimensions."""
     for combination in product(*rows):
         rank = rank_at(grid, [coordinate for coordinate, _ in combination])
-        yield PlannedMessage(rank, tuple(map(box_of, product(*(overlaps for _, overlaps in combination)))))
+        yield PlannedMessage(rank, boxes_of([common for _, common in combination], array))
 
 
-def box_of(along: Sequence[Overlap], array: int = 0) -> Box:
-    """Return the box of overlaps along every dimension."""
-    return Box(tuple(m.source for m in along), tuple(m.target for m in along), tuple(m.size for m in along), array)
+def boxes_of(rows: Sequence[Sequence[Overlap]], array: int = 0) -> tuple[Box, ...]:
+    """Return one box per combination of overlaps along the dimensions."""
+    return tuple(
+        Box(tuple(m.source for m in along), tuple(m.target for m in along), tuple(m.size for m in along), array)
+        for along in product(*rows)
+    )
 
 
 def require_same_shape(source: Distribution, target: Distribution) -> None:

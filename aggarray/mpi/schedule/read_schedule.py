@@ -5,17 +5,15 @@ in shares of about equal cost, so that few bytes are moved. Each share is joined
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
 from aggarray.maps import Distribution
 from aggarray.maps.balance import assign_contiguous
 from aggarray.memory.selection import Range
-from aggarray.mpi.schedule.groups import rank_at
-from aggarray.mpi.schedule.overlap import Box, Overlap, PlannedMessage, Run, box_of, find_overlap, held_runs, owned_runs
+from aggarray.mpi.schedule.overlap import Box, PlannedMessage, Run, boxes_of, held_runs, overlaps, owned_runs, plan_messages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +82,7 @@ def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of holders of each box, and the first owner's rank.
-
-    The number is higher where padding wraps.
-    """
+    """Return the number of holders of each box (more where padding wraps), and the first owner's rank."""
     holders, preferred = np.ones(len(boxes), np.int64), np.zeros(len(boxes), np.int64)
     for d, map_ in enumerate(target.maps):
         ends, number = np.unique(boxes[:, d], axis=0, return_inverse=True)
@@ -136,15 +131,15 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
 
 def plan_chunk_sends(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
     """Return the messages of a process that has read boxes to the target."""
+    held = [[held_runs(map_, p) for p in range(map_.nprocs)] for map_ in target.maps]
     boxes_by_rank: dict[int, list[Box]] = defaultdict(list)
     for number, box in enumerate(boxes.tolist()):
-        rows = []
-        for map_, ends in zip(target.maps, box, strict=True):
-            overlaps = [(p, _overlaps(ends, held_runs(map_, p))) for p in range(map_.nprocs)]
-            rows.append([(p, common) for p, common in overlaps if common])
-        for combination in product(*rows):
-            rank = rank_at(target.grid, [coordinate for coordinate, _ in combination])
-            boxes_by_rank[rank] += _boxes([common for _, common in combination], number)
+        rows = [
+            [(p, common) for p, runs in enumerate(runs_of_map) if (common := overlaps(_runs_between(ends), runs))]
+            for runs_of_map, ends in zip(held, box, strict=True)
+        ]
+        for message in plan_messages(rows, target.grid, number):
+            boxes_by_rank[message.rank] += message.boxes
     return [PlannedMessage(rank, tuple(parts)) for rank, parts in sorted(boxes_by_rank.items())]
 
 
@@ -155,15 +150,11 @@ def plan_chunk_receives(boxes_of_all: Sequence[np.ndarray], target: Distribution
     for reader, boxes in enumerate(boxes_of_all):
         parts: list[Box] = []
         for number, box in enumerate(boxes.tolist()):
-            parts += _boxes([_overlaps(ends, runs) for ends, runs in zip(box, held, strict=True)], number)
+            parts += boxes_of([overlaps(_runs_between(ends), runs) for ends, runs in zip(box, held, strict=True)], number)
         messages += [PlannedMessage(reader, tuple(parts))] if parts else []
     return messages
 
 
-def _overlaps(ends: Sequence[int], runs: Sequence[Run]) -> list[Overlap]:
-    run_of_box = Run(Range(ends[0], ends[1] - ends[0]), Range(0, ends[1] - ends[0]))
-    return [m for run in runs if (m := find_overlap(run_of_box, run)) is not None]
-
-
-def _boxes(along: Sequence[Sequence[Overlap]], number: int) -> Iterator[Box]:
-    return (box_of(combination, number) for combination in product(*along))
+def _runs_between(ends: Sequence[int]) -> list[Run]:
+    size = ends[1] - ends[0]
+    return [Run(Range(ends[0], size), Range(0, size))]
