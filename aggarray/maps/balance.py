@@ -20,27 +20,22 @@ from aggarray.maps.fields import as_integer, as_integers, short_repr
 from aggarray.maps.unstructured import Unstructured
 
 
-def partition_maps(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> tuple[Map, ...]:
-    """Return one map per dimension of a master array.
-
-    The arguments and errors are those of `Distribution.from_partitions`.
-    """
+def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tuple[Map, ...]:
+    """Return one map per dimension, for the arguments of `Distribution.from_partitions`."""
     if balance not in ("contiguous", "cost"):
         raise ProtocolError(f"unknown balance {short_repr(balance)}", hint="give 'contiguous' or 'cost'")
     if not hasattr(array, "partitions"):
         raise ProtocolError(f"{type(array).__name__} has no partitions", hint="give a master array")
     if not isinstance(assignment, Mapping):
-        raise ProtocolError(
-            f"assignment {short_repr(assignment)} is not a mapping",
-            hint="give the ranks by dimension, such as {'time': [0, 0, 1]}",
-        )
+        reason = f"assignment {short_repr(assignment)} is not a mapping"
+        raise ProtocolError(reason, hint="give the ranks by dimension, such as {'time': [0, 0, 1]}")
     if isinstance(offsets := getattr(array, "offsets", None), np.ndarray):
         return (_balance_samples(offsets, nprocs, assignment, balance),)
     edges = array.partitions.edges
     assigned = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
     grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(assigned))
-    costs: Sequence[np.ndarray] | None = None
-    maps: list[Map] = []
+    costs = None
+    maps = []
     for axis, (cuts, count) in enumerate(zip(edges, grid, strict=True)):
         if axis in assigned:
             ranks = _assigned_ranks(assigned[axis], len(cuts) - 1, count, array.dimensions[axis])
@@ -57,19 +52,14 @@ def partition_maps(array: Any, nprocs: Any, assignment: Mapping[Any, Sequence[in
 def _balance_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
     """Return blocks of instances with the lowest maximum number of samples."""
     if assignment or balance != "contiguous":
-        raise ProtocolError(
-            "the instances of a ragged array cannot be reordered",
-            hint="give balance='contiguous' and no assignment, or a Block",
-        )
+        reason = "the instances of a ragged array cannot be reordered"
+        raise ProtocolError(reason, hint="give balance='contiguous' and no assignment, or a Block")
     (count,) = _grid(nprocs, [len(offsets) - 1], [0])
     return _map(np.arange(len(offsets)), assign_contiguous(np.diff(offsets), count), count, as_blocks=True)
 
 
 def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Map:
-    """Return the map that gives each slab between cuts to its rank.
-
-    ``as_blocks``: return blocks where the ranks ascend.
-    """
+    """Return the map of slabs between cuts; ``as_blocks``: blocks if the ranks ascend."""
     if as_blocks and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
     lists = []
@@ -138,13 +128,10 @@ def assign_longest_first(costs: np.ndarray, count: int) -> np.ndarray:
 
 
 def _assigned_ranks(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:
-    """Return the ranks of an assignment, which must have one for each slab."""
     assigned = as_integers(ranks, f"assignment of {dimension!r}")
-    if assigned.shape != (slabs,) or (assigned.size and not (int(assigned.min()) >= 0 and int(assigned.max()) < count)):
-        raise ProtocolError(
-            f"invalid assignment of {dimension!r}: {short_repr(ranks)}",
-            hint=f"give a rank of 0 to {count - 1} for each of its {slabs} partitions",
-        )
+    if assigned.shape != (slabs,) or ((assigned < 0) | (assigned >= count)).any():
+        reason = f"invalid assignment of {dimension!r}: {short_repr(ranks)}"
+        raise ProtocolError(reason, hint=f"give a rank of 0 to {count - 1} for each of its {slabs} partitions")
     return assigned
 
 
@@ -153,26 +140,21 @@ def _axis(dimension: Any, names: Sequence[str]) -> int:
     if dimension in names:
         return names.index(dimension)
     if number is None or not 0 <= number < len(names):
-        raise ProtocolError(
-            f"assignment of unknown dimension {short_repr(dimension)}",
-            hint=f"the array has {', '.join(names) or 'no dimensions'}",
-        )
+        reason = f"assignment of unknown dimension {short_repr(dimension)}"
+        raise ProtocolError(reason, hint=f"the array has {', '.join(names) or 'no dimensions'}")
     return number
 
 
 def _grid(nprocs: Any, slabs: Sequence[int], assigned: Sequence[int]) -> tuple[int, ...]:
     """Return the number of processes along each dimension.
 
-    A sequence is returned as it is. A single number is placed along one dimension if that has enough slabs, and is otherwise
-    factorized.
+    A single number is placed along one dimension if that has enough slabs, and is otherwise factorized.
     """
     if as_integer(nprocs) is None:
         counts = as_integers(nprocs, "nprocs")
         if counts.shape != (len(slabs),) or (counts < 1).any():
-            raise ProtocolError(
-                f"nprocs {short_repr(nprocs)} is out of range",
-                hint=f"give a number of at least 1, or one for each of {len(slabs)} dimensions",
-            )
+            reason = f"nprocs {short_repr(nprocs)} is out of range"
+            raise ProtocolError(reason, hint=f"give a number of at least 1, or one for each of {len(slabs)} dimensions")
         return tuple(counts.tolist())
     count = count_of(nprocs, "nprocs", 1)
     if not slabs:

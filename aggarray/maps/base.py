@@ -88,23 +88,17 @@ class Map(ABC):
 
     @abstractmethod
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the owner of each global index and the position in its buffer.
-
-        Positions include padding; errors as `owner`.
-        """
+        """Return the owner of each global index and the position in its buffer; errors as `owner`."""
 
     @abstractmethod
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return the global index at positions of the buffers of processes.
-
-        Raises SelectionError for positions out of range.
-        """
+        """Return the global index at positions of buffers; SelectionError if out of range."""
 
     @abstractmethod
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dimension dictionary of a process.
+        """Return the dimension dictionary of a process (DAP 0.10.0, section 1.6; 0.9.0, chapter 6).
 
-        See DAP 0.10.0, section 1.6, and 0.9.0, chapter 6. ProtocolError if the version cannot express the map.
+        Raises ProtocolError if the version cannot express the map.
         """
 
     @abstractmethod
@@ -172,15 +166,11 @@ class Map(ABC):
         return check_rank(rank, self.nprocs)
 
     def _check_positions(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return ranks and local positions, checked and broadcast to one shape.
-
-        ``extents(ranks)``: the sizes of the buffers.
-        """
+        """Return ranks and local positions as arrays of one shape; ``extents``: the sizes by rank."""
         ranks, locals_ = np.broadcast_arrays(as_positions(rank, "rank"), as_positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
-            raise ProtocolError(
-                f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
-            )
+            reason = f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
+            raise ProtocolError(reason)
         invalid = (locals_ < 0) | (locals_ >= extents(ranks))
         if invalid.any():
             i = int(np.flatnonzero(invalid.ravel())[0])
@@ -250,10 +240,7 @@ class MapType(Map):
     @classmethod
     @abstractmethod
     def from_part(cls, part: Any) -> Self:
-        """Return a map in which one process is as its part describes.
-
-        The elements of the other processes are one of the possible choices.
-        """
+        """Return a possible map in which one process is as its part describes."""
 
 
 def check_rank(rank: Any, nprocs: int) -> int:
@@ -271,10 +258,7 @@ def _hashable(value: Any) -> Any:
 
 
 def as_positions(values: Any, what: str) -> np.ndarray:
-    """Return integers, one or an array of them, as int64.
-
-    Raises SelectionError for anything else.
-    """
+    """Return integers, one or an array of them, as int64; SelectionError for others."""
     if type(values) is np.ndarray and values.dtype == np.int64:
         return values
     try:

@@ -86,24 +86,22 @@ class Block(MapType):
     def __post_init__(self) -> None:
         edges = as_integers(self.bounds, "bounds")
         if edges.ndim != 1 or len(edges) < 2 or edges[0] != 0 or (np.diff(edges) < 0).any():
-            raise ProtocolError(
-                f"invalid bounds {short_repr(self.bounds)}",
-                hint="give ascending cuts from 0 to the size, one more than processes",
-            )
+            reason = f"invalid bounds {short_repr(self.bounds)}"
+            raise ProtocolError(reason, hint="give ascending cuts from 0 to the size, one more than processes")
         nprocs = len(edges) - 1
         pads = _padding(self.padding, nprocs)
         periodic = flag_of(self.periodic, "periodic")
         if self.outer not in ("boundary", "wrap") or (self.outer == "wrap" and not periodic):
-            raise ProtocolError(
-                f"invalid outer {short_repr(self.outer)}", hint="give 'boundary', or 'wrap' for a periodic dimension"
-            )
+            reason = f"invalid outer {short_repr(self.outer)}"
+            raise ProtocolError(reason, hint="give 'boundary', or 'wrap' for a periodic dimension")
         halo = pads.copy()
         if self.outer == "boundary":
             halo[0, 0] = halo[-1, 1] = 0
         _check_widths(np.diff(edges), pads, halo)
         pads.flags.writeable = halo.flags.writeable = False
-        fields = {"bounds": edges, "padding": None if self.padding is None else pads, "periodic": periodic}
-        for name, value in {**fields, "_edges": edges, "_pads": pads, "_halo": halo}.items():
+        padding = None if self.padding is None else pads
+        fields = {"bounds": edges, "padding": padding, "periodic": periodic, "_edges": edges, "_pads": pads, "_halo": halo}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -217,15 +215,13 @@ class Block(MapType):
     def _check_expressible(self, version: str) -> None:
         outer = self.periodic and bool(self._pads[0, 0] or self._pads[-1, 1])
         if version == OLD and outer and self.outer == "boundary":
-            raise ProtocolError(
-                "0.9.0 cannot express boundary padding on a periodic dimension", hint="write 0.10.0, or use outer='wrap'"
-            )
+            reason = "0.9.0 cannot express boundary padding on a periodic dimension"
+            raise ProtocolError(reason, hint="write 0.10.0, or use outer='wrap'")
         if version == OLD:
             return
         if outer and self.outer == "wrap":
-            raise ProtocolError(
-                "0.10.0 cannot express padding that wraps (outer='wrap')", hint="write 0.9.0, or use outer='boundary'"
-            )
+            reason = "0.10.0 cannot express padding that wraps (outer='wrap')"
+            raise ProtocolError(reason, hint="write 0.9.0, or use outer='boundary'")
         uneven = np.flatnonzero(self._pads[:-1, 1] != self._pads[1:, 0])
         if uneven.size:
             i = int(uneven[0])
@@ -309,12 +305,9 @@ class Block(MapType):
     @classmethod
     def from_parts(cls, parts: Sequence[BlockPart]) -> "Block":
         """Return the blocks of all processes."""
-        wraps = any(p.wraps and p.halo != _communication_padding(p.pads, p.rank, p.nprocs, False) for p in parts)
-        if wraps:
-            raise ProtocolError(
-                "the padding of 0.9.0 wraps at the ends of a periodic dimension, which 0.10.0 cannot express",
-                hint="make a Block(outer='wrap')",
-            )
+        if any(p.wraps and p.halo != _communication_padding(p.pads, p.rank, p.nprocs, False) for p in parts):
+            reason = "the padding of 0.9.0 wraps at the ends of a periodic dimension, which 0.10.0 cannot express"
+            raise ProtocolError(reason, hint="make a Block(outer='wrap')")
         padding = None if all(p.padding is None for p in parts) else [p.pads for p in parts]
         return cls([0, *(p.stop for p in parts)], padding, parts[0].periodic)
 
@@ -359,9 +352,8 @@ def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> Non
     wide = np.flatnonzero((halo > neighbours).any(axis=1))
     if wide.size:
         i = int(wide[0])
-        raise ProtocolError(
-            f"padding {pads[i].tolist()} of rank {i} is too wide: the neighbours own {neighbours[i].tolist()} elements"
-        )
+        reason = f"padding {pads[i].tolist()} of rank {i} is too wide: the neighbours own {neighbours[i].tolist()} elements"
+        raise ProtocolError(reason)
     wide = np.flatnonzero(pads.sum(axis=1) > counts + halo.sum(axis=1))
     if wide.size:
         i = int(wide[0])
@@ -369,7 +361,6 @@ def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> Non
 
 
 def _neighbour_conflicts(left: BlockPart, right: BlockPart, version: str) -> Iterator[Conflict]:
-    """Yield the conflicts between two neighbours."""
     if left.stop != right.start:
         what = "a gap" if left.stop < right.start else "an overlap"
         rule = f"{what}: rank {left.rank} owns up to {left.stop}, rank {right.rank} from {right.start} on"

@@ -1,6 +1,6 @@
 """Distribution of an array: one map per dimension over a process grid."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -34,15 +34,11 @@ class Distribution:
 
     def __post_init__(self) -> None:
         candidates: Any = self.maps
-        try:
-            maps = tuple(candidates)
-        except TypeError:
-            maps = (candidates,)
+        maps = tuple(candidates) if isinstance(candidates, Iterable) else (candidates,)
         for number, map_ in enumerate(maps):
             if not isinstance(map_, Map):
-                raise ProtocolError(
-                    f"dimension {number}: {type(map_).__name__} is not a map", hint="give a Block, Cyclic or Unstructured"
-                )
+                reason = f"dimension {number}: {type(map_).__name__} is not a map"
+                raise ProtocolError(reason, hint="give a Block, Cyclic or Unstructured")
         object.__setattr__(self, "maps", maps)
 
     @classmethod
@@ -63,34 +59,24 @@ class Distribution:
         numbers of block dimensions; ``outer``: the meaning of their outer padding. Raises ProtocolError for invalid arguments.
         """
         sizes, counts = as_sizes(shape, "shape"), as_sizes(grid, "grid")
-        if not isinstance(dist_types, str | Sequence):
-            raise ProtocolError(
-                f"invalid dist_types {short_repr(dist_types)}", hint="give 'b' or 'c' for each dimension, as text or a sequence"
-            )
-        for what, by_number in (("block_size", block_size), ("padding", padding)):
-            if not isinstance(by_number, Mapping):
-                raise ProtocolError(
-                    f"{what} {short_repr(by_number)} is not a mapping",
-                    hint="give a dictionary by dimension number, such as {0: ...}",
-                )
-        if not isinstance(periodic, Collection):
-            raise ProtocolError(
-                f"invalid periodic {short_repr(periodic)}", hint="give the numbers of the dimensions, such as (0,)"
-            )
+        for what, argument, required, hint in (
+            ("dist_types", dist_types, Sequence, "give 'b' or 'c' for each dimension, as text or a sequence"),
+            ("block_size", block_size, Mapping, "give a mapping by dimension number, such as {0: ...}"),
+            ("padding", padding, Mapping, "give a mapping by dimension number, such as {0: ...}"),
+            ("periodic", periodic, Collection, "give the numbers of the dimensions, such as (0,)"),
+        ):
+            if not isinstance(argument, required):
+                raise ProtocolError(f"invalid {what} {short_repr(argument)}", hint=hint)
         types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
         if not len(sizes) == len(counts) == len(types):
-            raise ProtocolError(
-                f"shape {sizes}, dist_types {short_repr(dist_types)} and grid {counts} differ in length",
-                hint="give one of each per dimension",
-            )
+            reason = f"shape {sizes}, dist_types {short_repr(dist_types)} and grid {counts} differ in length"
+            raise ProtocolError(reason, hint="give one of each per dimension")
         for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
             letter = "c" if what == "block_size" else "b"
             for d in keys:
                 if (number := as_integer(d)) is None or not 0 <= number < len(types) or types[number] != letter:
-                    raise ProtocolError(
-                        f"{what} of invalid dimension {short_repr(d)}",
-                        hint=f"give numbers of dimensions with dist_type {letter!r}",
-                    )
+                    reason = f"{what} of invalid dimension {short_repr(d)}"
+                    raise ProtocolError(reason, hint=f"give numbers of dimensions with dist_type {letter!r}")
         if outer != "boundary" and not periodic:
             raise ProtocolError(f"outer={short_repr(outer)} without periodic dimensions", hint="give these in periodic")
         maps: list[Map] = []
@@ -183,8 +169,7 @@ class Distribution:
     def owner(self, index: Any) -> Any:
         """Return the rank that owns each element.
 
-        ``index`` has one integer, or array of integers, per dimension. Raises SelectionError, an IndexError, for elements out
-        of range.
+        ``index``: an integer, or an array of integers, per dimension. Raises SelectionError, an IndexError, if out of range.
         """
         indices = index if isinstance(index, tuple | list) else (index,)
         if len(indices) != len(self.maps):

@@ -35,13 +35,11 @@ def export_dict(item: Any) -> Mapping[Any, Any]:
     except Exception as error:  # foreign code may raise any exception
         raise ProtocolError(f"__distarray__ of {type(item).__name__} fails: {type(error).__name__}: {error}") from error
     if not callable(method):
-        raise ProtocolError(
-            f"{type(item).__name__} has no method __distarray__ and is not its dictionary", hint="give an exporter"
-        )
+        reason = f"{type(item).__name__} has no method __distarray__ and is not its dictionary"
+        raise ProtocolError(reason, hint="give an exporter")
     if not isinstance(result, Mapping):
-        raise ProtocolError(
-            f"__distarray__ of {type(item).__name__} returns {type(result).__name__}, which is not a dictionary"
-        )
+        reason = f"__distarray__ of {type(item).__name__} returns {type(result).__name__}, which is not a dictionary"
+        raise ProtocolError(reason)
     return result
 
 

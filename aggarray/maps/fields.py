@@ -31,9 +31,8 @@ def version_of(version: Any) -> str:
     """
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if match is None:
-        raise ProtocolError(
-            f"invalid version {short_repr(version)}", hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'"
-        )
+        reason = f"invalid version {short_repr(version)}"
+        raise ProtocolError(reason, hint=f"give text of the form 'major.minor.patch', such as '{NEWEST}'")
     for supported in VERSIONS:
         if supported.split(".")[:2] == list(match.groups())[:2]:
             return supported

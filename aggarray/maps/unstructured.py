@@ -59,9 +59,8 @@ class Unstructured(MapType):
         try:
             lists = [_check_labels(one, rank) for rank, one in enumerate(indices)]
         except TypeError as error:
-            raise ProtocolError(
-                f"invalid indices {short_repr(indices)}", hint="give one array of integers for each process"
-            ) from error
+            reason = f"invalid indices {short_repr(indices)}"
+            raise ProtocolError(reason, hint="give one array of integers for each process") from error
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
         counts = [len(one) for one in lists]
         labels = concatenate_labels(lists)
@@ -83,10 +82,8 @@ class Unstructured(MapType):
             raise ProtocolError(f"indices of rank {self._ranks[i]} repeat {self._labels[i]}", hint="give each index once")
         if self.one_to_one and same.any():
             i = int(np.flatnonzero(same)[0])
-            raise ProtocolError(
-                f"one_to_one, but ranks {self._ranks[i]} and {self._ranks[i + 1]} both have index {self._labels[i]}",
-                hint="give it to one rank, or one_to_one=False",
-            )
+            reason = f"one_to_one, but ranks {self._ranks[i]} and {self._ranks[i + 1]} both have index {self._labels[i]}"
+            raise ProtocolError(reason, hint="give it to one rank, or one_to_one=False")
         distinct = len(self._labels) - int(same.sum())
         if distinct != self.size:
             raise ProtocolError(f"{distinct} distinct indices for a dimension of size {self.size}", hint="give equal numbers")

@@ -132,9 +132,8 @@ class AllSumReduce(Movement):
 
         def plan() -> tuple[int, ...]:
             if (axes_reduce is None) == (axes_keep is None):
-                raise ExchangeError(
-                    f"axes_reduce={short_repr(axes_reduce)}, axes_keep={short_repr(axes_keep)}", hint="give exactly one"
-                )
+                reason = f"axes_reduce={short_repr(axes_reduce)}, axes_keep={short_repr(axes_keep)}"
+                raise ExchangeError(reason, hint="give exactly one")
             count = len(shape_of(P))
             if axes_keep is not None:
                 return as_dimensions(axes_keep, count, "axes_keep")

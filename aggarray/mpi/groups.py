@@ -97,10 +97,8 @@ class ProcessGroup:
         results = agree(self.section, check, (what,))
         for rank, other in enumerate(results):
             if other != results[0]:
-                raise ExchangeError(
-                    f"{what}: {short_repr(results[0])} on process 0, {short_repr(other)} on process {rank}",
-                    hint="give the same values on all processes",
-                )
+                reason = f"{what}: {short_repr(results[0])} on process 0, {short_repr(other)} on process {rank}"
+                raise ExchangeError(reason, hint="give the same values on all processes")
         return results[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
@@ -139,9 +137,8 @@ class ProcessGroup:
             sizes = tuple(as_integer(n) or 0 for n in as_list(shape, "shape"))
             wraps = (False,) * len(sizes) if periodic is None else tuple(as_bool(p) for p in as_list(periodic, "periodic"))
             if len(wraps) != len(sizes) or None in wraps:
-                raise ExchangeError(
-                    f"invalid periodic {short_repr(periodic)}", hint=f"give True or False for each of {len(sizes)} dimensions"
-                )
+                reason = f"invalid periodic {short_repr(periodic)}"
+                raise ExchangeError(reason, hint=f"give True or False for each of {len(sizes)} dimensions")
             as_grid(self.ranks, sizes, "grid")
             return sizes, tuple(bool(p) for p in wraps)
 

@@ -105,9 +105,8 @@ class Movement:
         native = _native(dtype)
         for rank, other in dtypes:
             if _native(other) != native:
-                raise ExchangeError(
-                    f"{self._name}: dtype {dtype} on process {first}, {other} on process {rank}", hint="give one dtype"
-                )
+                reason = f"{self._name}: dtype {dtype} on process {first}, {other} on process {rank}"
+                raise ExchangeError(reason, hint="give one dtype")
         return dtype if all(other == dtype for _, other in dtypes) else native
 
     def _shape(self, offers: Sequence[Offer], ranks: Sequence[int]) -> tuple[int, ...]:
@@ -115,10 +114,8 @@ class Movement:
         first = offers[ranks[0]].shape
         for rank in ranks:
             if offers[rank].shape != first:
-                raise ExchangeError(
-                    f"{self._name}: shape {first} on process {ranks[0]}, {offers[rank].shape} on process {rank}",
-                    hint="give one shape",
-                )
+                reason = f"{self._name}: shape {first} on process {ranks[0]}, {offers[rank].shape} on process {rank}"
+                raise ExchangeError(reason, hint="give one shape")
         return first or ()
 
 

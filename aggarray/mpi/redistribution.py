@@ -162,9 +162,8 @@ class HaloExchange(Movement):
             if not isinstance(x, np.ndarray | LocalArray):
                 raise ExchangeError(f"the padding of {type(x).__name__} cannot be filled in place", hint="give an array")
             if not values.flags.writeable:
-                raise ExchangeError(
-                    "the padding of a read-only array cannot be filled in place", hint="give a copy, or aligned()"
-                )
+                reason = "the padding of a read-only array cannot be filled in place"
+                raise ExchangeError(reason, hint="give a copy, or aligned()")
             _shape_check(self.distribution, self._group.rank, self._name)(values)
 
         values, _, dtype = self._exchange_offers(operation, x, self._group.active, check)

@@ -58,9 +58,8 @@ def _import_export(link: Link, local: Any, what: str) -> LocalArray:
     exports = agree(link, read_export)
     versions, dim_data, shapes, dtypes = zip(*exports, strict=True)
     if len(set(dtypes)) > 1 or len(set(versions)) > 1:
-        raise ExchangeError(
-            f"{what}: dtypes {', '.join(sorted(set(dtypes)))}, versions {', '.join(sorted(set(versions)))}: give entry"
-        )
+        reason = f"{what}: dtypes {', '.join(sorted(set(dtypes)))}, versions {', '.join(sorted(set(versions)))}: give entry"
+        raise ExchangeError(reason)
     try:
         distribution = Distribution.from_dim_data(dim_data, versions[0], shapes)
     except ProtocolError as error:

@@ -59,10 +59,8 @@ def broadcast_groups(
     fits = source.ndim <= dest.ndim
     padded = source.reshape((1,) * (dest.ndim - source.ndim) + source.shape) if fits else source
     if not fits or any(n not in (1, m) for n, m in zip(padded.shape, dest.shape, strict=True)):
-        raise ExchangeError(
-            f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}",
-            hint="make each dimension, from the last on, equal in both grids, or 1 in the source",
-        )
+        reason = f"a grid of shape {source.shape} does not broadcast to one of shape {dest.shape}"
+        raise ExchangeError(reason, hint="make each dimension, from the last on, equal in both grids, or 1 in the source")
     # The source of each destination, by the broadcasting rules of NumPy.
     roots = np.broadcast_to(padded, dest.shape).ravel()
     members: dict[int, list[int]] = {int(root): [] for root in x_ranks}

@@ -265,6 +265,5 @@ def boxes_of(rows: Sequence[Sequence[Overlap]], array: int = 0) -> tuple[Box, ..
 def require_same_shape(source: Distribution, target: Distribution) -> None:
     """Raise ExchangeError unless two distributions have one shape."""
     if source.shape != target.shape:
-        raise ExchangeError(
-            f"source of shape {source.shape}, target of shape {target.shape}", hint="give distributions of one array"
-        )
+        reason = f"source of shape {source.shape}, target of shape {target.shape}"
+        raise ExchangeError(reason, hint="give distributions of one array")

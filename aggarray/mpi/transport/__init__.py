@@ -48,6 +48,5 @@ def link_over(comm: Any) -> Link:
     for back_end in _back_ends():
         if back_end.accepts(comm):
             return back_end.over(comm)
-    raise ExchangeError(
-        f"{type(comm).__name__} is not a communicator", hint="give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup"
-    )
+    reason = f"{type(comm).__name__} is not a communicator"
+    raise ExchangeError(reason, hint="give one of mpi4py (MPI.COMM_WORLD), or a ProcessGroup")

@@ -48,14 +48,12 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
     """Raise ExchangeError where processes call different operations."""
     if first[:1] != other[:1]:
         names = [str(call[0]) if call else "another operation" for call in (first, other)]
-        raise ExchangeError(
-            f"process 0 calls {names[0]}, process {rank} {names[1]}", hint="call the same operation on all processes"
-        )
+        reason = f"process 0 calls {names[0]}, process {rank} {names[1]}"
+        raise ExchangeError(reason, hint="call the same operation on all processes")
     if first != other:
         values = [f"{a} and {b}" for a, b in zip(first[1:], other[1:], strict=False) if a != b]
-        raise ExchangeError(
-            f"{first[0]}: processes 0 and {rank} differ ({', '.join(values)})", hint="give the same values on all processes"
-        )
+        reason = f"{first[0]}: processes 0 and {rank} differ ({', '.join(values)})"
+        raise ExchangeError(reason, hint="give the same values on all processes")
 
 
 def call_on_root(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
