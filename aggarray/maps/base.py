@@ -54,10 +54,7 @@ class Part:
 
 
 class Map(ABC):
-    """Distribution of one dimension over ``nprocs`` processes.
-
-    Global and local indices are int64; ranks count along the axis.
-    """
+    """Distribution of one dimension over ``nprocs`` processes, ranked along it."""
 
     __slots__ = ()
     #: The ``dist_type`` of the protocol.

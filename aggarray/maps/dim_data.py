@@ -111,10 +111,7 @@ def _map_type(entry: DimDictReader) -> type[MapType] | None:
 
 
 def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
-    """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process.
-
-    Other dictionaries are returned as they are.
-    """
+    """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process."""
     dist_type = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:

@@ -133,10 +133,7 @@ class Distribution:
         return prod(self.grid)
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """Return the coordinates of a rank in the grid, which has C order.
-
-        Raises ProtocolError for a rank out of range.
-        """
+        """Return the coordinates of a rank in the C-order grid; ProtocolError for others."""
         number, coords = check_rank(rank, self.nprocs), []
         for count in reversed(self.grid):
             number, coordinate = divmod(number, count)

@@ -40,10 +40,7 @@ def version_of(version: Any) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return the repr of a value on one line of at most 60 characters.
-
-    A value whose repr fails is represented by its type.
-    """
+    """Return the repr of a value, or its type, in at most 60 characters."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # foreign code, or an integer with more digits than Python prints
@@ -112,10 +109,7 @@ def concatenate_labels(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def as_sizes(sizes: Any, what: str) -> tuple[int, ...]:
-    """Return non-negative integers as a tuple, also of a single integer.
-
-    Raises ProtocolError for anything else.
-    """
+    """Return one or more non-negative integers as a tuple; ProtocolError for others."""
     try:
         values = tuple(sizes) if not isinstance(sizes, int | np.integer) else (sizes,)
     except TypeError as error:
@@ -127,10 +121,7 @@ def as_sizes(sizes: Any, what: str) -> tuple[int, ...]:
 
 
 def check_exported(values: Any) -> None:
-    """Raise ProtocolError for an array that exports no buffer.
-
-    These are times, text of variable length and overlapping fields.
-    """
+    """Raise ProtocolError for an array that exports no buffer, such as times."""
     try:
         memoryview(values)
     except (ValueError, TypeError, BufferError) as error:
@@ -178,10 +169,7 @@ class DimDictReader:
     note: Note
 
     def integer(self, key: str, least: int = 0, default: int | None = None) -> int | None:
-        """Return an integer of at least ``least``; None after noting a fault.
-
-        An absent key gives ``default``.
-        """
+        """Return an integer of at least ``least``; None after noting a fault."""
         if key not in self.values:
             if default is None:
                 self.note(key, None, "the key is missing")
@@ -193,10 +181,7 @@ class DimDictReader:
         return number
 
     def flag(self, key: str) -> bool:
-        """Return a truth value, False if it is absent or invalid.
-
-        An invalid value is a fault.
-        """
+        """Return a truth value, False if it is absent or, which is a fault, invalid."""
         if key not in self.values:
             return False
         flag_value = as_bool(self.values[key])
@@ -205,10 +190,7 @@ class DimDictReader:
         return bool(flag_value)
 
     def pair(self, key: str) -> tuple[int, int] | None:
-        """Return two non-negative integers; None after noting a fault.
-
-        An absent key gives (0, 0).
-        """
+        """Return two integers of at least 0, the default; None after noting a fault."""
         value = self.values.get(key, (0, 0))
         numbers = [as_integer(v) for v in value] if isinstance(value, tuple | list) else []
         if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
@@ -217,10 +199,7 @@ class DimDictReader:
         return numbers[0] or 0, numbers[1] or 0
 
     def labels(self, key: str) -> np.ndarray | None:
-        """Return a one-dimensional buffer of integers; None after noting a fault.
-
-        0.9.0 allows a list.
-        """
+        """Return a 1-d buffer of integers (0.9.0: or a list); None after noting a fault."""
         if key not in self.values:
             self.note(key, None, "the key is missing")
             return None

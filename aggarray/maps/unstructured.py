@@ -130,10 +130,7 @@ class Unstructured(MapType):
         return labels
 
     def _as_labels(self, g: Any) -> np.ndarray:
-        """Return the requested labels in the dtype of the map's labels.
-
-        Raises SelectionError for a label that this dtype cannot hold.
-        """
+        """Return requested labels in the dtype of the map; SelectionError for others."""
         dtype = np.uint64 if self._labels.dtype == np.uint64 else np.int64
         if type(g) is np.ndarray and g.dtype == dtype:
             return g
@@ -261,10 +258,7 @@ def _freeze(labels: np.ndarray) -> np.ndarray:
 
 
 def unstructured_slice(map_: Map, selection: Range) -> Unstructured:
-    """Return the unstructured map of a slice of a map without repeats.
-
-    Labels are positions in the slice, in the order of the map.
-    """
+    """Return the unstructured map of a slice, with positions in it as labels."""
     old, new = selection.indices(), np.arange(selection.count, dtype=np.int64)
     if selection.step < 0:
         old, new = old[::-1], new[::-1]

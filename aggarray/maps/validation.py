@@ -19,10 +19,7 @@ from aggarray.maps.partial import MAX_PROCESSES
 
 
 class _Axis(NamedTuple):
-    """A dimension as its processes describe it.
-
-    ``parts``: by rank along it, of the first process with that rank.
-    """
+    """A dimension: for each rank its part, and the first process that exports it."""
 
     map_type: type[MapType]
     parts: list[Part | None]
@@ -65,10 +62,7 @@ def validate_all(exports: Sequence[Any]) -> None:
 
 
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
-    """Return one map per dimension from the dim_data of all ranks.
-
-    ProtocolError lists every fault.
-    """
+    """Return one map per dimension from all dim_data; errors list every fault."""
     faults = FaultList()
     items = as_list(dim_data, "dim_data of every rank")
     sizes = None if shapes is None else [as_sizes(one, "shape") for one in as_list(shapes, "shapes")]
@@ -86,10 +80,7 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
 
 
 def _check_rank_variables(exports: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
-    """Note allowed differences between processes of one rank.
-
-    One map cannot express them.
-    """
+    """Note valid differences between processes of one rank, which no map expresses."""
     for process, parts in enumerate(exports):
         for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
             first = None if parsed is None else axis.parts[parsed[1].rank]
@@ -103,10 +94,7 @@ def _check_rank_variables(exports: Sequence[tuple[Parsed, ...] | None], axes: Se
 
 
 def as_list(items: Any, what: str) -> list[Any]:
-    """Return the items of all processes as a list.
-
-    Raises ProtocolError for an object that is not iterable, or is empty.
-    """
+    """Return the items of all processes; ProtocolError if there are none."""
     try:
         if isinstance(items, Mapping | str | bytes):
             raise TypeError
@@ -122,10 +110,7 @@ def as_list(items: Any, what: str) -> list[Any]:
 
 
 def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
-    """Note the conflicts between processes and return the dimensions.
-
-    Returns no dimensions where the grid itself is invalid.
-    """
+    """Note the conflicts between processes; return the dimensions of a valid grid."""
     counts = {len(parts) for parts in exports if parts is not None}
     if len(counts) > 1:
         ranks = {len(parts): process for process, parts in reversed(list(enumerate(exports))) if parts is not None}
@@ -150,10 +135,7 @@ def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults:
 
 
 def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
-    """Note values that must not differ between processes.
-
-    Returns whether all processes have one distribution type, and can be compared.
-    """
+    """Note values that differ between processes; return whether all have one type."""
     comparable = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
@@ -185,10 +167,7 @@ def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -
 
 
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
-    """Return a dimension by its ranks and note inconsistent processes.
-
-    A process must have the rank of its position in the grid, and agree with other processes of the same rank.
-    """
+    """Return a dimension by ranks; note wrong ranks and conflicts between equal ones."""
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
     map_type: type[MapType] | None = None

@@ -49,10 +49,7 @@ class Broadcast(Movement):
         self.P_recv = self._tree_groups[self._group_of_leaf[rank]] if rank in self._group_of_leaf else None
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return a copy of the array of the root of this process's group.
-
-        The result has size 0 on a process that does not receive.
-        """
+        """Return the array of the root of this process's group, of size 0 without one."""
         values, offers, dtype = self._exchange_offers("copies", x, self._roots.active)
         rank, result = self._link.rank, empty_result(dtype)
         for number, group in enumerate(self._tree_groups):

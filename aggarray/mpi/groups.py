@@ -244,10 +244,7 @@ def as_list(items: Any, what: str) -> list[Any]:
 
 
 def as_dimensions(dimensions: Any, count: int, what: str) -> tuple[int, ...]:
-    """Return dimensions as ascending, distinct numbers.
-
-    ``dimensions``: numbers, or a truth value for each dimension. ExchangeError for anything else.
-    """
+    """Return dimensions, by number or a truth value for each, as ascending numbers."""
     items = [dimensions] if as_integer(dimensions) is not None else as_list(dimensions, what)
     if items and all(as_bool(i) is not None for i in items):
         if len(items) == count:

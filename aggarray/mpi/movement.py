@@ -46,10 +46,7 @@ class Movement:
         return self._root.link
 
     def _plan_together(self, plan: Callable[[], _T], *arguments: Any) -> _T:
-        """Return the plan of this process after all have compared theirs.
-
-        Raises ExchangeError where a plan fails or differs. Collective.
-        """
+        """Return the plan of this process after all have compared theirs. Collective."""
         plans: list[_T] = []
 
         def produce() -> list[tuple[int, ...]]:

@@ -39,10 +39,7 @@ _ROUND_BYTES = 16 << 20
 
 @contextmanager
 def group_over(comm: Any) -> Iterator[ProcessGroup]:
-    """Provide the process group of a communicator, or the group given.
-
-    A group that is given stays open.
-    """
+    """Provide the process group of a communicator, or the open group given."""
     if isinstance(comm, ProcessGroup):
         yield comm
         return
@@ -175,10 +172,7 @@ def _read_on_root(link: Link, a: MasterArray, distribution: Distribution) -> Loc
 
 
 def _read_text(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
-    """Read text by whole partitions and redistribute it.
-
-    One process reads each partition.
-    """
+    """Read text by whole partitions, each on one process, and redistribute it."""
     source, target = Distribution.from_partitions(a, link.size), section.distribution
     arrays: list[np.ndarray] = []
     agree(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))

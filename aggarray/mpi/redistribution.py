@@ -29,10 +29,7 @@ def check_distribution(group: ProcessGroup, distribution: Distribution, what: st
 
 
 def describe_distribution(distribution: Any) -> str:
-    """Return a short text that is equal for equal distributions only.
-
-    Distributions may be as large as arrays; the text holds a digest.
-    """
+    """Return a short text with a digest, equal for equal distributions only."""
     if not isinstance(distribution, Distribution):
         return type(distribution).__name__
     digest = hashlib.sha256()

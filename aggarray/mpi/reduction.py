@@ -70,10 +70,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 
 
 def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
-    """Return the metadata of an array and the axes to reduce.
-
-    Collective. All processes compare their arguments, and have read their values.
-    """
+    """Return metadata and reduced axes; all processes compare and have read them."""
 
     def check() -> None:
         if not isinstance(operation, str) or operation not in OPERATIONS:

@@ -23,10 +23,7 @@ _UNIT_BYTES = 4 << 20
 
 
 def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> Units:
-    """Return the units of some partitions, by their number in C order.
-
-    ``itemsize``: that of the master array.
-    """
+    """Return the units of some partitions, which are numbered in C order."""
     boxes: list[Any] = []
     costs: list[int] = []
     chunks: list[Any] = []

@@ -59,10 +59,7 @@ def _check_target(name: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
-    """Return a distribution with indices from 0, and the original labels.
-
-    The labels of a dimension are None where they equal the indices.
-    """
+    """Return a distribution with indices from 0, and the labels where they differ."""
     maps: list[Map] = []
     labels: list[np.ndarray | None] = []
     for map_ in distribution.maps:
@@ -82,10 +79,7 @@ def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray
 def _own_block(
     link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]
 ) -> tuple[tuple[slice, ...] | None, np.ndarray]:
-    """Return the region and the values of the block that this process writes.
-
-    The values are moved from their holders. The region is None on a process that writes no block.
-    """
+    """Return the region and the values that this process writes, None without any."""
     rank, dtype = section.rank, section.dtype.newbyteorder("=")
     if writers[rank] != link.rank:
         return None, np.empty(0, dtype)

@@ -14,10 +14,7 @@ from aggarray.mpi.schedule.groups import rank_at
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """Part of a buffer that fills, or is, the halo of another process.
-
-    ``region``: the elements in the own buffer.
-    """
+    """Region of a buffer that fills, or is, the halo of another process."""
 
     rank: int
     direction: int
@@ -68,10 +65,7 @@ def halo_widths(
 
 
 def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
-    """Return the exchange steps of a process with its neighbours.
-
-    There is one step for each dimension with communication padding.
-    """
+    """Return the exchanges of a process, one for each dimension with padding."""
     coords = distribution.coords(rank)
     owned = distribution.owned_slices(rank)
     extents = distribution.local_shape(rank)

@@ -57,10 +57,7 @@ class Lookup:
 
     @cached_property
     def _table(self) -> tuple[int, np.ndarray] | None:
-        """The lowest index, and the position or -1 of each index from it on.
-
-        None for sparse indices.
-        """
+        """The lowest index and the position or -1 of each from it on; None if sparse."""
         low, high = int(self._listed.min()), int(self._listed.max())
         if high - low >= max(64 * len(self._listed), 1 << 16):
             return None

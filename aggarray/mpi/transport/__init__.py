@@ -39,10 +39,7 @@ def _back_ends() -> tuple[type[Link], ...]:
 
 
 def link_over(comm: Any) -> Link:
-    """Return a link over a communicator, or the link given.
-
-    Collective over the communicator. Raises ExchangeError for anything else.
-    """
+    """Return a link over a communicator, or the link given. Collective."""
     if isinstance(comm, Link):
         return comm
     for back_end in _back_ends():

@@ -56,10 +56,7 @@ class Part(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Consecutive boxes to send to, or receive from, a rank.
-
-    ``direction``: distinguishes several messages between two ranks.
-    """
+    """Boxes to send to, or receive from, a rank; it may get one per direction."""
 
     rank: int
     parts: tuple[Part, ...]
@@ -131,10 +128,7 @@ def move(
     add: bool = False,
     buffers: BufferPool | None = None,
 ) -> None:
-    """Send and receive messages of elements of ``dtype``.
-
-    ``add``: add to the target's elements instead of replacing them.
-    """
+    """Send and receive messages of elements; ``add``: add to those of the target."""
     exchange = _Exchange(link, dtype, add, BufferPool() if buffers is None else buffers)
     for message in incoming:
         if message.rank != link.rank:

@@ -34,10 +34,7 @@ def _children(position: int, size: int) -> list[int]:
 
 
 def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None:
-    """Copy the root's values, C-contiguous, into those of all members.
-
-    ``group``: a list of ranks. Collective over the group.
-    """
+    """Copy the root's values, C-contiguous, into those of a group. Collective."""
     data, position = bytes_of(values), group.index(link.rank)
     if position:
         link.wait_all([link.receive(piece, group[_parent(position)], TREE) for piece in pieces_of(data)])
@@ -45,10 +42,7 @@ def broadcast_tree(link: Link, group: Sequence[int], values: np.ndarray) -> None
 
 
 def reduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine: np.ufunc = np.add) -> None:
-    """Combine the values of all members, C-contiguous, into those of the root.
-
-    The values of other members change too. Collective over the group.
-    """
+    """Combine the values of a group into those of the root; others change too."""
     position = group.index(link.rank)
     for p in reversed(_children(position, len(group))):
         other = np.empty_like(values)
