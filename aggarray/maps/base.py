@@ -73,10 +73,6 @@ class Map(ABC):
         """Return the elements of the local buffer as consecutive selectors."""
 
     @abstractmethod
-    def num_owned(self, rank: int) -> int:
-        """Return the number of elements a process owns."""
-
-    @abstractmethod
     def owner(self, g: Any) -> Any:
         """Return the rank that owns each global index, the lowest of several.
 
@@ -128,6 +124,11 @@ class Map(ABC):
     def owned_slice(self, rank: int) -> slice:
         """Return the slice of its buffer that a process owns."""
         return slice(0, self.extent(rank))
+
+    def num_owned(self, rank: int) -> int:
+        """Return the number of elements a process owns."""
+        owned = self.owned_slice(rank)
+        return int(owned.stop - owned.start)
 
     def owns(self, rank: int) -> np.ndarray:
         """Return for each element of a buffer whether the process is its owner."""

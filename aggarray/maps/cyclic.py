@@ -4,6 +4,7 @@ All results are computed from the size, the number of processes and the block si
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,15 +15,15 @@ from aggarray.maps.unstructured import unstructured_slice
 from aggarray.memory.selection import Range
 
 
-def cyclic_count(size: int, nprocs: int, block_size: int, rank: int) -> int:
-    """Return the number of elements of a rank: full blocks and a partial one.
+def cyclic_count(size: int, nprocs: int, block_size: int, rank: Any) -> Any:
+    """Return the number of elements of a rank, or of each of an array of ranks.
 
     >>> [cyclic_count(7, 2, 2, rank) for rank in range(2)]
     [4, 3]
     """
-    blocks, partial = divmod(size, block_size)
-    full = (blocks - rank + nprocs - 1) // nprocs if blocks > rank else 0
-    return full * block_size + (partial if blocks % nprocs == rank else 0)
+    blocks, rest = divmod(size, block_size)
+    full = (blocks - rank + nprocs - 1) // nprocs
+    return full * block_size + rest * (rank == blocks % nprocs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +35,7 @@ class CyclicPart(Part):
     @property
     def count(self) -> int:
         """Number of elements that the process owns."""
-        return cyclic_count(self.size, self.nprocs, self.block_size, self.rank)
+        return int(cyclic_count(self.size, self.nprocs, self.block_size, self.rank))
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with the block size."""
@@ -69,13 +70,9 @@ class Cyclic(MapType):
         # Limited to the size of the dimension, so that products do not overflow.
         return max(min(self.block_size, self.size), 1)
 
-    def num_owned(self, rank: int) -> int:
-        """Return the number of elements of a process."""
-        return cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank))
-
     def extent(self, rank: int) -> int:
         """Return the number of elements of a process: there is no padding."""
-        return self.num_owned(rank)
+        return int(cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank)))
 
     def owns(self, rank: int) -> np.ndarray:
         """Return True for each element: there is no padding."""
@@ -83,7 +80,7 @@ class Cyclic(MapType):
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return a strided range, or the ascending indices of larger blocks."""
-        rank, block, count = self._check_rank(rank), self._block, self.num_owned(rank)
+        rank, block, count = self._check_rank(rank), self._block, self.extent(rank)
         if block == 1 or count <= block:
             return [Range(rank * block, count, self.nprocs if block == 1 else 1)] if count else [Range(0, 0)]
         local = np.arange(count, dtype=np.int64)
@@ -112,13 +109,9 @@ class Cyclic(MapType):
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the global indices at positions."""
         block = self._block
-        ranks, locals_ = self._check_positions(rank, local, self._counts)
+        sizes = partial(cyclic_count, self.size, self.nprocs, block)
+        ranks, locals_ = self._check_positions(rank, local, sizes)
         return ((locals_ // block * self.nprocs + ranks) * block + locals_ % block)[()]
-
-    def _counts(self, ranks: np.ndarray) -> np.ndarray:
-        blocks, partial = divmod(self.size, self._block)
-        full = np.maximum((blocks - ranks + self.nprocs - 1) // self.nprocs, 0)
-        return np.asarray(full * self._block + np.where(ranks == blocks % self.nprocs, partial, 0))
 
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dictionary of a process, equal in both versions."""

@@ -57,11 +57,6 @@ class Partial(Map):
         """Return the slice of its buffer that the process owns."""
         return self._map.owned_slice(self._own_rank(rank))
 
-    def num_owned(self, rank: int) -> int:
-        """Return the number of elements that the process owns."""
-        self._own_rank(rank)
-        return self.part.count
-
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dimension dictionary of the process."""
         return self._map.dim_dict(self._own_rank(rank), version)

@@ -66,7 +66,9 @@ class Unstructured(MapType):
         labels = concatenate_labels(lists)
         if labels.dtype == object:
             raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
-        self._lists = tuple(_freeze(one.astype(labels.dtype, copy=False)) for one in lists)
+        self._lists = tuple(one.astype(labels.dtype, copy=False) for one in lists)
+        for one in self._lists:
+            one.flags.writeable = False
         # A stable sort puts the lowest rank first among equal labels.
         order = np.argsort(labels, kind="stable")
         self._labels = labels[order]
@@ -104,10 +106,6 @@ class Unstructured(MapType):
     def extent(self, rank: int) -> int:
         """Return the number of elements of a process."""
         return len(self._lists[self._check_rank(rank)])
-
-    def num_owned(self, rank: int) -> int:
-        """Return the number of elements of a process: there is no padding."""
-        return self.extent(rank)
 
     def owns(self, rank: int) -> np.ndarray:
         """Return for each element whether no lower rank has it."""
@@ -249,11 +247,6 @@ def _check_labels(indices: Any, rank: int) -> np.ndarray:
     labels = as_integers(indices, f"indices of rank {rank}", labels=True)
     if labels.ndim != 1:
         raise ProtocolError(f"indices of rank {rank} have shape {labels.shape}", hint="give one-dimensional arrays")
-    return labels
-
-
-def _freeze(labels: np.ndarray) -> np.ndarray:
-    labels.flags.writeable = False
     return labels
 
 

@@ -120,8 +120,11 @@ def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults:
         return []
     columns = [[None if parts is None else parts[d] for parts in exports] for d in range(counts.pop())]
     comparable = [_constants(column, faults, d) for d, column in enumerate(columns)]
-    grid = _grid(columns, len(exports), faults)
-    if grid is None:
+    grid = [parsed[1].nprocs for column in columns if (parsed := next(filter(None, column), None)) is not None]
+    if len(grid) < len(columns):
+        return []
+    if prod(grid) != len(exports):
+        faults.note(None)("proc_grid_size", tuple(grid), f"a grid of {prod(grid)} processes, but there are {len(exports)}")
         return []
     axes = []
     for d, column in enumerate(columns):
@@ -154,18 +157,6 @@ def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
     return comparable
 
 
-def _grid(columns: Sequence[Sequence[Parsed]], nprocs: int, faults: FaultList) -> tuple[int, ...] | None:
-    """Return the process grid; None after noting a wrong number of processes."""
-    counts = [next((p[1].nprocs for p in column if p is not None), None) for column in columns]
-    grid = tuple(n for n in counts if n is not None)
-    if len(grid) < len(columns):
-        return None
-    if prod(grid) != nprocs:
-        faults.note(None)("proc_grid_size", grid, f"a grid of {prod(grid)} processes, but there are {nprocs}")
-        return None
-    return grid
-
-
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
     """Return a dimension by ranks; note wrong ranks and conflicts between equal ones."""
     parts: list[Part | None] = [None] * grid[d]
@@ -180,11 +171,11 @@ def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultLi
             rule = f"must be {coordinate}: ranks are in C order over a grid of {short_repr(tuple(grid))}"
             faults.note(process, d)("proc_grid_rank", part.rank, rule)
             continue
-        if parts[coordinate] is None:
+        first = parts[coordinate]
+        if first is None:
             parts[coordinate], processes[coordinate] = part, process
             continue
-        first = parts[coordinate]
-        expected = {} if first is None or type(first) is not type(part) else first.rank_constants()
+        expected = first.rank_constants() if type(first) is type(part) else {}
         for key, value in part.rank_constants().items():
             if key in expected and not np.array_equal(value, expected[key]):
                 rule = f"process {processes[coordinate]}, of the same proc_grid_rank, has {short_repr(expected[key])}"

@@ -7,7 +7,7 @@ import numpy as np
 
 from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
-from aggarray.maps import Block, Distribution, Map, Unstructured
+from aggarray.maps import Block, Distribution, Unstructured
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
@@ -37,7 +37,10 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
 
         def check() -> None:
             os.fspath(path)
-            _check_target(target_name, section.dtype)
+            if not isinstance(target_name, str) or not target_name or "/" in target_name:
+                raise ExchangeError(f"invalid name {short_repr(target_name)}", hint="give the array a name without '/'")
+            if section.dtype.kind not in "biufcM":
+                raise ExchangeError(f"values of {section.dtype} cannot be written in parallel", hint="give numbers or times")
             section.buffer  # noqa: B018 (read errors are raised before anything is written)
 
         agree(link, check, ("write", short_repr(path), short_repr(target_name)))
@@ -51,28 +54,17 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
             call_on_root(link, store.finish)
 
 
-def _check_target(name: Any, dtype: np.dtype[Any]) -> None:
-    if not isinstance(name, str) or not name or "/" in name:
-        raise ExchangeError(f"invalid name {short_repr(name)}", hint="give the array a name without '/'")
-    if dtype.kind not in "biufcM":
-        raise ExchangeError(f"values of {dtype} cannot be written in parallel", hint="give numbers or times")
-
-
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
     """Return a distribution with indices from 0, and the labels where they differ."""
-    maps: list[Map] = []
-    labels: list[np.ndarray | None] = []
-    for map_ in distribution.maps:
-        distinct = (
-            np.unique(np.concatenate([map_.indices(p) for p in range(map_.nprocs)])) if isinstance(map_, Unstructured) else None
-        )
-        if distinct is None or np.array_equal(distinct, np.arange(len(distinct))):
-            maps.append(map_)
-            labels.append(None)
-            continue
-        lists = [np.searchsorted(distinct, map_.indices(p)) for p in range(map_.nprocs)]
-        maps.append(Unstructured(len(distinct), lists, map_.one_to_one if isinstance(map_, Unstructured) else False))
-        labels.append(distinct)
+    maps = list(distribution.maps)
+    labels: list[np.ndarray | None] = [None] * len(maps)
+    for d, map_ in enumerate(maps):
+        if isinstance(map_, Unstructured):
+            lists = [map_.indices(p) for p in range(map_.nprocs)]
+            distinct = np.unique(np.concatenate(lists))
+            if not np.array_equal(distinct, np.arange(len(distinct))):
+                maps[d] = Unstructured(len(distinct), [np.searchsorted(distinct, one) for one in lists], map_.one_to_one)
+                labels[d] = distinct
     return Distribution(tuple(maps)), labels
 
 
