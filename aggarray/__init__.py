@@ -47,35 +47,11 @@ _HOMES = {
     "aggarray.options": ("set_options",),
 }
 
-__all__ = [
-    "AccessError",
-    "AggarrayError",
-    "Aggregation",
-    "AggregationError",
-    "Duplicate",
-    "ExchangeError",
-    "ForbiddenPathError",
-    "FormatError",
-    "IndexFileError",
-    "MasterArray",
-    "MemoryAccessError",
-    "MissingFileError",
-    "NotFoundError",
-    "Partition",
-    "PartitionMatrix",
-    "Problem",
-    "ProtocolError",
-    "Refusal",
-    "Report",
-    "Rules",
-    "SelectionError",
-    "Skipped",
-    "SubArray",
-    "UnitsError",
-    "concat",
-    "open",
-    "set_options",
-]
+__all__ = ["AccessError", "AggarrayError", "Aggregation", "AggregationError", "Duplicate", "ExchangeError"]
+__all__ += ["ForbiddenPathError", "FormatError", "IndexFileError", "MasterArray", "MemoryAccessError"]
+__all__ += ["MissingFileError", "NotFoundError", "Partition", "PartitionMatrix", "Problem", "ProtocolError"]
+__all__ += ["Refusal", "Report", "Rules", "SelectionError", "Skipped", "SubArray", "UnitsError", "concat"]
+__all__ += ["open", "set_options"]
 
 
 def __getattr__(name: str) -> Any:

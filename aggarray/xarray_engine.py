@@ -7,15 +7,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xarray import Dataset, DataTree
-from xarray.backends import BackendEntrypoint
+from xarray import Dataset
 
 from aggarray import index
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.formats import local_path, scan
-from aggarray.interop.dataset import DatasetGroup, variable_name
-from aggarray.interop.datasets import ROOT, datasets
-from aggarray.interop.xarray_store import DECODERS, dataset_of
+from aggarray.interop.dataset import ROOT, DatasetGroup, datasets, variable_name
+from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
 from aggarray.scan.discovery import Source
 
@@ -23,7 +21,7 @@ from aggarray.scan.discovery import Source
 OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
 
 
-class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
+class AggarrayBackendEntrypoint(ArraysEntrypoint):
     """Opens many files, or an index of them, as one lazy dataset.
 
     Arrays that do not share a grid are a tree.
@@ -69,13 +67,6 @@ class AggarrayBackendEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         decoders, groups = _open_groups(filename_or_obj, options)
         selected = groups if group is None else {ROOT: _group(groups, group)}
         return {path: dataset_of(member, **decoders) for path, member in selected.items()}
-
-    def open_datatree(self, filename_or_obj: Source, **options: Any) -> DataTree:
-        """Return the datasets of a source as a tree.
-
-        Arguments: as for `open_dataset`.
-        """
-        return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
 def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:

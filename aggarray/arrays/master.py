@@ -348,7 +348,7 @@ class MasterArray(Viewable):
 
         ``chunks``: None = along the partitions; else as in dask, or by names of dimensions. Raises SelectionError for others.
         """
-        from aggarray.interop.optional import to_dask
+        from aggarray.interop.dask import to_dask
 
         return to_dask(self, chunks)
 
@@ -357,7 +357,7 @@ class MasterArray(Viewable):
 
         ``chunks``: None = without dask, {} = along the partitions; else as in ``xarray.open_dataset``.
         """
-        from aggarray.interop.optional import to_dataarray
+        from aggarray.interop.xarray_store import to_dataarray
 
         return to_dataarray(self, chunks)
 

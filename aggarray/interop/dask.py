@@ -6,14 +6,18 @@ The graph is one layer that computes the block of each task on demand. Importing
 from collections.abc import Mapping
 from typing import Any
 
-import dask.array as da
 import numpy as np
-from dask.base import tokenize
-from dask.blockwise import BlockwiseDep, blockwise
-from dask.highlevelgraph import HighLevelGraph
 
-from aggarray.errors import SelectionError
+from aggarray.errors import AggregationError, SelectionError
 from aggarray.interop.pickling import LazyBlock, fingerprint
+
+try:
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.blockwise import BlockwiseDep, blockwise
+    from dask.highlevelgraph import HighLevelGraph
+except ImportError as error:
+    raise AggregationError(f"to_dask needs dask: {error}", hint="pip install 'aggarray[xarray]'") from error
 
 Chunks = tuple[tuple[int, ...], ...]
 

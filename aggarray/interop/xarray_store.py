@@ -10,13 +10,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
-from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
-from xarray.core import indexing
 
-from aggarray.interop.dataset import DatasetGroup, alone, common_attributes, decodable_times, variable_name
+from aggarray.errors import AggregationError
+from aggarray.interop.dataset import ROOT, DatasetGroup, alone, common_attributes, decodable_times, variable_name
 from aggarray.interop.pickling import bare, fingerprint
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
+
+try:
+    from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
+    from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
+    from xarray.core import indexing
+except ImportError as error:
+    raise AggregationError(f"to_xarray needs xarray: {error}", hint="pip install 'aggarray[xarray]'") from error
 
 DECODERS = (
     *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),
@@ -120,19 +125,19 @@ class GroupSource:
 class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
     """Backend for arrays of this process; the engine ``aggarray`` opens files."""
 
-    open_dataset_parameters = ("filename_or_obj", *DECODERS)
+    open_dataset_parameters: tuple[str, ...] = ("filename_or_obj", *DECODERS)
     supports_groups = True
 
-    def open_dataset(self, filename_or_obj: GroupSource, **decoders: Any) -> Dataset:
+    def open_dataset(self, filename_or_obj: Any, **decoders: Any) -> Dataset:
         """Return the dataset of the only group."""
         (group,) = filename_or_obj.groups.values()
         return dataset_of(group, **decoders)
 
-    def open_groups_as_dict(self, filename_or_obj: GroupSource, **decoders: Any) -> dict[str, Dataset]:
+    def open_groups_as_dict(self, filename_or_obj: Any, **decoders: Any) -> dict[str, Dataset]:
         """Return the datasets of all groups by path."""
         return {path: dataset_of(group, **decoders) for path, group in filename_or_obj.groups.items()}
 
-    def open_datatree(self, filename_or_obj: GroupSource, **decoders: Any) -> DataTree:
+    def open_datatree(self, filename_or_obj: Any, **decoders: Any) -> DataTree:
         """Return the datasets of all groups as a tree."""
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **decoders))
 
@@ -157,13 +162,12 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     >>> found.name, found.attrs, found.values.tolist()
     ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
     """
-    dataset = open_dataset(GroupSource({"/": alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
+    dataset = open_dataset(GroupSource({ROOT: alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 
 
 def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Dataset | DataTree:
     """Return one dataset for one group, else a tree of datasets."""
     source = GroupSource(groups)
-    if len(groups) == 1 and "/" in groups:
-        return open_dataset(source, engine=ArraysEntrypoint, chunks=chunks)
-    return open_datatree(source, engine=ArraysEntrypoint, chunks=chunks)
+    open = open_dataset if list(groups) == [ROOT] else open_datatree
+    return open(source, engine=ArraysEntrypoint, chunks=chunks)
