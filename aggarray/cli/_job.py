@@ -8,7 +8,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -19,28 +19,23 @@ from aggarray.errors import AggarrayError
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
+_MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 
-#: The keys of each table, with a type, or a text that is checked below. Tables in lists are outputs.
+#: The keys of each table, with a type, the valid texts, or a text that is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
     "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "page": list, "check": dict},
-    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": str, "storage": dict},
+    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": _MISSING, "storage": dict},
     "rules": {
-        **{"preset": str, "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float, "overlap": str},
-        **{"holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str, "versions": str},
-        "trust": str,
+        **{"preset": ("cmip", "era5"), "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float},
+        **{"overlap": str, "holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str},
+        **{"versions": str, "trust": str},
     },
-    "index": {"path": str, "convention": str, "relative": bool, "chunk_table": bool},
-    "extract": {**{"path": str, "variables": _TEXTS, "sel": _LABELS, "method": str, "tolerance": _LIMITS}, "where": dict},
+    "index": {"path": str, "convention": ("CF-1.13", "CFA-0.4"), "relative": bool, "chunk_table": bool},
+    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS, "where": dict},
     "page": {"path": str, "title": str},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
 _REQUIRED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",), "page": ("path",)}
-_CHOICES = {
-    ("input", "missing"): ("raise", "fill"),
-    ("rules", "preset"): ("cmip", "era5"),
-    ("index", "convention"): ("CF-1.13", "CFA-0.4"),
-    ("extract", "method"): ("nearest", "pad", "backfill"),
-}
 #: Keys of paths.
 _PATHS = ("source", "path", "log", "roots")
 _PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
@@ -58,26 +53,14 @@ class Job:
     opening: dict[str, Any]
     rules: dict[str, Any]
     index: dict[str, Any]
-    extracts: list[dict[str, Any]] = field(default_factory=list)
-    pages: list[dict[str, Any]] = field(default_factory=list)
-    check: dict[str, Any] | None = None
+    extracts: list[dict[str, Any]]
+    pages: list[dict[str, Any]]
+    check: dict[str, Any] | None
 
     def outputs(self) -> list[str]:
         """Return the files that the job writes."""
         paths = [self.log, self.index.get("path"), *(output["path"] for output in [*self.extracts, *self.pages])]
         return [path for path in paths if path is not None]
-
-
-def is_remote(name: str) -> bool:
-    """Return whether a name is an address; imports the heavy module when a job is read."""
-    from aggarray.storage import remote
-
-    return remote.is_remote(name)
-
-
-def is_pattern(name: str) -> bool:
-    """Return whether a name is a pattern, and not an existing file."""
-    return glob.has_magic(name) and not os.path.lexists(name)
 
 
 def read_job(path: str) -> Job:
@@ -107,6 +90,8 @@ def read_job(path: str) -> Job:
 
 def _check_outputs(where: str, job: Job) -> None:
     """Raise UsageError for outputs that cannot be written, or that would replace each other, the job, its log or its input."""
+    from aggarray.storage.remote import is_remote
+
     for path in job.outputs():
         if is_remote(path):
             raise click.UsageError(f"{where}: {path}: is remote; give a local path")
@@ -114,7 +99,8 @@ def _check_outputs(where: str, job: Job) -> None:
         if not output["path"].lower().endswith(EXTRACT_SUFFIXES):
             raise click.UsageError(f"{where}: {output['path']}: no known suffix; give a name that ends with .zarr or .nc")
     taken = {os.path.realpath(job.path): "the job file"}
-    taken |= {os.path.realpath(name): "an input" for name in job.source if not is_remote(name) and not is_pattern(name)}
+    local = [name for name in job.source if not is_remote(name) and (os.path.lexists(name) or not glob.has_magic(name))]
+    taken |= {os.path.realpath(name): "an input" for name in local}
     for path in job.outputs():
         real = os.path.realpath(path)
         conflicts = [other for other in taken if real == other or other.startswith(f"{real}/")]
@@ -183,19 +169,15 @@ def _check_table(path: str, name: str, title: str, table: Mapping[str, Any]) -> 
             hint = f"did you mean {similar[0]!r}? " if similar else ""
             raise click.UsageError(f"{where}: unknown key {key!r}; {hint}the keys are: {', '.join(allowed)}")
         _check_value(f"{where}: {key}", allowed[key], value)
-        choices = _CHOICES.get((name, key), ())
-        if choices and value not in choices:
-            raise click.UsageError(f"{where}: {key} = {value!r} is invalid; give one of {', '.join(choices)}")
     missing = [key for key in _REQUIRED.get(name, ()) if key not in table]
     if missing:
         raise click.UsageError(f"{where}: {missing[0]!r} is missing; the keys are: {', '.join(allowed)}")
-    invalid = [old for old, new in table.get("relocate", {}).items() if not isinstance(new, str)] if name == "input" else []
-    if invalid:
-        value = table["relocate"][invalid[0]]
-        raise click.UsageError(f"{where}: relocate: {invalid[0]} = {value!r} is invalid; give a text")
-    unknown = [kind for kind in _texts(table.get("allow", [])) if kind not in _PROBLEMS] if name == "check" else []
-    if unknown:
-        raise click.UsageError(f"{where}: allow = {unknown[0]!r} is invalid; give some of {', '.join(_PROBLEMS)}")
+    for old, new in table.get("relocate", {}).items() if name == "input" else ():
+        if not isinstance(new, str):
+            raise click.UsageError(f"{where}: relocate: {old} = {new!r} is invalid; give a text")
+    for kind in _texts(table.get("allow", [])) if name == "check" else ():
+        if kind not in _PROBLEMS:
+            raise click.UsageError(f"{where}: allow = {kind!r} is invalid; give some of {', '.join(_PROBLEMS)}")
 
 
 def _check_value(where: str, expected: Any, value: Any) -> None:
@@ -206,6 +188,8 @@ def _check_value(where: str, expected: Any, value: Any) -> None:
     elif expected == _LIMITS:
         limits = value.values() if isinstance(value, dict) else [value]
         fits = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in limits)
+    elif isinstance(expected, tuple):
+        fits, expected = value in expected, f"one of {', '.join(expected)}"
     elif expected is float:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
     else:

@@ -3,21 +3,27 @@
 import datetime
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import counted, make_rules, open_source, progress_bar, require_distinct, select_where
 from aggarray.cli._job import Job
-from aggarray.errors import AggarrayError
-
-if TYPE_CHECKING:
-    from aggarray.arrays import MasterArray
-    from aggarray.opening import Aggregation
+from aggarray.cli.extract import describe_extract
+from aggarray.display import report
+from aggarray.display.facts import printable
+from aggarray.errors import AggarrayError, NotFoundError
+from aggarray.export.extract import extract, is_extracted
+from aggarray.index.uris import near, path_map
+from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import _has_changed
+from aggarray.scan.discovery import find_files, leaving_out
+from aggarray.storage.locks import locked_file, unlock
+from aggarray.storage.remote import is_remote
 
 
 @dataclass(slots=True)
@@ -33,8 +39,6 @@ class Run:
 
     def note(self, step: str, path: str, text: str) -> None:
         """Print a step to standard output (errors: to standard error) and to the log."""
-        from aggarray.display.facts import printable
-
         line = printable(f"{step} {path}: {text}")
         is_printed = step not in ("start", "end")
         if is_printed:
@@ -43,26 +47,20 @@ class Run:
             click.echo(f"aggarray: {line.removeprefix('error ')}", err=True)
         elif is_printed and not self.quiet:
             click.echo(line)
-        if self.job.log is not None and not self.dry:
-            self._log(self.job.log, line)
-
-    def _log(self, path: str, line: str) -> None:
-        """Append a line to the log; if that fails, print one error and continue without a log."""
-        from aggarray.display.facts import printable
-
+        if self.job.log is None or self.dry:
+            return
         now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         try:
-            _append(path, f"{now} {line}\n".encode("utf-8", "backslashreplace"))
-        except OSError as error:
+            _append(self.job.log, f"{now} {line}\n".encode("utf-8", "backslashreplace"))
+        except OSError as error:  # printed once; the run continues without a log
             if not self.unlogged:
                 why = f"cannot be written: {error.strerror}; check the folder, its permissions and its space"
-                click.echo(printable(f"aggarray: {path}: {why}"), err=True)
+                click.echo(printable(f"aggarray: {self.job.log}: {why}"), err=True)
             self.failed = self.unlogged = True
 
     def all_steps(self) -> None:
         """Carry out all steps; a failed step stops only the steps that need it."""
-        from aggarray.scan.discovery import leaving_out
-
+        self.note("start", self.job.path, "run" if not self.dry else "would be run")
         with leaving_out(self.job.outputs()):
             agg: Any = self._try("index" if self.job.index else "input", self._aggregation)
         if agg is not None:
@@ -72,6 +70,7 @@ class Run:
                 self._try(f"page {output['path']}", partial(self._page, agg, output))
             if self.job.check is not None:
                 self._try("check", partial(self._check, agg))
+        self.note("end", self.job.path, "problems" if self.failed else "done")
 
     def _try(self, what: str, step: Callable[[], Any]) -> Any:
         try:
@@ -85,10 +84,8 @@ class Run:
             self.note("error", what, text.removeprefix(f"{what.partition(' ')[2]}: "))
             return None
 
-    def _aggregation(self) -> "Aggregation | None":
+    def _aggregation(self) -> Aggregation | None:
         """Return the aggregation of the inputs: from the index, which is updated first."""
-        from aggarray.storage.locks import unlock
-
         job = self.job
         if not job.index:
             return open_source(job.source, job.variables, job.opening, job.rules)
@@ -97,7 +94,7 @@ class Run:
             return self._preview_index(path)
         before = self._stored(path)
         after = before.append(job.source, progress=progress_bar()) if before is not None else None
-        if after is None or after._provenance.rules != _rules(job):
+        if after is None or after._provenance.rules != make_rules(job.rules):
             after = open_source(job.source, job.variables, _opening(job), job.rules)
         options: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         options |= {name: value for name, value in job.index.items() if name in options}
@@ -111,57 +108,55 @@ class Run:
         # The following steps are then the same as in a run with an up-to-date index.
         return open_source([path], (), _opening(job))
 
-    def _stored(self, path: str) -> "Aggregation | None":
+    def _stored(self, path: str) -> Aggregation | None:
         """Return the index, None if it does not exist or has other variables."""
         if not os.path.lexists(path):
             return None
         agg = open_source([path], (), _opening(self.job))
         return agg if agg._provenance.variables == (tuple(self.job.variables) or None) else None
 
-    def _preview_index(self, path: str) -> "Aggregation | None":
+    def _preview_index(self, path: str) -> Aggregation | None:
         """Print the pending change of the index; return the index if there is none."""
-        from aggarray.scan.discovery import find_files
-
         files, before = find_files(self.job.source), self._stored(path)
-        if before is None or before._provenance.rules != _rules(self.job):
+        if before is None or before._provenance.rules != make_rules(self.job.rules):
             self.note("index", path, f"would be made of {counted(len(files), 'file')}")
             return None
-        new, changed = _differences(files, before)
+        stamps, lost = _stamps(before), {s.file for s in before.skipped if s.variable is None}
+        new = sum(f not in stamps and f not in lost for f in files)
+        changed = sum(f in stamps and _has_changed(f, stamps[f]) for f in files)
         if not new and not changed:
             self.note("index", path, "unchanged")
             return before
         self.note("index", path, f"would be updated: {counted(new, 'new file')}, {changed} changed")
         return None
 
-    def _extract(self, agg: "Aggregation", output: dict[str, Any]) -> None:
-        from aggarray.cli.extract import describe_extract
-        from aggarray.export.extract import extract, is_extracted
-
-        arrays, path = select_arrays(agg, output), output["path"]
+    def _extract(self, agg: Aggregation, output: dict[str, Any]) -> None:
+        path, names = output["path"], output["variables"]
+        absent = [name for name in names if name not in agg]
+        if absent:
+            raise NotFoundError(f"no variable {absent[0]!r}", hint=f"the variables are: {', '.join(agg.names) or 'none'}")
+        chosen = [a for a in select_where(agg, output["where"]) if not names or a.name in names]
+        arrays = _labels.select_all(require_distinct(chosen, "by where"), output["sel"], output["inexact"])
         if self.dry:
             self.note("extract", path, "unchanged" if is_extracted(arrays, path) else "would be written")
             return
         done = extract(arrays, path, exists="update", progress=progress_bar())
         self.note("extract", path, "unchanged" if done.unchanged else describe_extract(done, arrays).partition(": ")[2])
 
-    def _page(self, agg: "Aggregation", output: dict[str, Any]) -> None:
-        from aggarray.display import report
-
+    def _page(self, agg: Aggregation, output: dict[str, Any]) -> None:
         text, path = report.page(agg, output.get("title")), output["path"]
         if self.dry:
             self.note("page", path, "unchanged" if report.is_up_to_date(text, path) else "would be written")
             return
         self.note("page", path, "written" if report.write(text, path) else "unchanged")
 
-    def _check(self, agg: "Aggregation") -> None:
+    def _check(self, agg: Aggregation) -> None:
         check = self.job.check or {}
         if self.dry:
             self.note("check", self.job.path, "would be done")
             return
-        report = agg.check(checksum=check.get("checksum", False))
-        allowed = check.get("allow", [])
-        allowed = [allowed] if isinstance(allowed, str) else allowed
-        problems = [p for p in report.problems if p.kind not in allowed]
+        result, allowed = agg.check(checksum=check.get("checksum", False)), check.get("allow", [])
+        problems = [p for p in result.problems if p.kind not in ([allowed] if isinstance(allowed, str) else allowed)]
         for problem in problems:
             self.note("problem", problem.file or "", f"[{problem.kind}] {problem.message}")
         self.note("check", self.job.path, counted(len(problems), "problem"))
@@ -170,26 +165,20 @@ class Run:
 
 def _append(path: str, line: bytes) -> None:
     """Append a line to a file atomically: a partial line would not be recognised as a log."""
-    from aggarray.storage.locks import locked_file
-
-    descriptor = _open_log(path)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        # Another user may have made the link.
+        # promise: log-dangling-symlink
+        if os.path.islink(path):
+            raise OSError(errno.ELOOP, "is a dangling symbolic link; remove it", path) from None
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         with locked_file(descriptor, path, wait=True):
             _append_to(descriptor, line)
     finally:
         os.close(descriptor)
-
-
-def _open_log(path: str) -> int:
-    """Open or create a log; refuse a dangling symbolic link, which another user may have made."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-    try:
-        return os.open(path, flags)
-    except FileNotFoundError:
-        # promise: log-dangling-symlink
-        if os.path.islink(path):
-            raise OSError(errno.ELOOP, "is a dangling symbolic link; remove it", path) from None
-        return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
 
 
 def _append_to(descriptor: int, line: bytes) -> None:
@@ -209,61 +198,31 @@ def _append_to(descriptor: int, line: bytes) -> None:
         raise
 
 
-def select_arrays(agg: "Aggregation", output: dict[str, Any]) -> "list[MasterArray]":
-    """Return the arrays of an output, selected by variables, attributes and labels."""
-    from aggarray.errors import NotFoundError
-
-    absent = [name for name in output["variables"] if name not in agg]
-    if absent:
-        raise NotFoundError(f"no variable {absent[0]!r}", hint=f"the variables are: {', '.join(agg.names) or 'none'}")
-    arrays = [a for a in select_where(agg, output["where"]) if not output["variables"] or a.name in output["variables"]]
-    return _labels.select_all(require_distinct(arrays, "by where"), output["sel"], output["inexact"])
-
-
 def _opening(job: Job) -> dict[str, Any]:
     """Return the arguments to open the index of a job, which may name the files of the job, also remote ones."""
-    from aggarray.index.uris import near, path_map
-    from aggarray.storage.remote import is_remote
-
     if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
         return job.opening
     return {**job.opening, "roots": list(near([job.index["path"], *job.source], path_map(job.opening["relocate"])))}
 
 
-def _rules(job: Job) -> Any:
-    from aggarray.aggregate.rules import Rules
-
-    return make_rules(job.rules) if job.rules else Rules()
-
-
-def _stamps(agg: "Aggregation") -> dict[str, Any]:
+def _stamps(agg: Aggregation) -> dict[str, Any]:
     return {s.uri: s.stamp for s in agg._provenance.structures()}
 
 
-def _is_same(before: "Aggregation", after: "Aggregation") -> bool:
+def _is_same(before: Aggregation, after: Aggregation) -> bool:
     """Return whether two aggregations have the same unchanged files, and the same skipped ones."""
-    facts = [(_stamps(a), a.skipped, a.duplicates, len(a), _files(a)) for a in (before, after)]
-    return facts[0] == facts[1] and before._provenance.rules == after._provenance.rules
+    facts = []
+    for agg in (before, after):
+        # Also those of indexes of other programs, which are not scanned.
+        files = {str(uri) for a in agg for uri in a._matrix.references.uris}
+        facts.append((_stamps(agg), agg.skipped, agg.duplicates, len(agg), files, agg._provenance.rules))
+    return facts[0] == facts[1]
 
 
-def _files(agg: "Aggregation") -> set[str]:
-    """Return the files of the arrays, also those of indexes of other programs, which are not scanned."""
-    return {str(uri) for a in agg for uri in a._matrix.references.uris}
-
-
-def _describe_changes(before: "Aggregation | None", after: "Aggregation") -> str:
+def _describe_changes(before: Aggregation | None, after: Aggregation) -> str:
     """Return the size of an index and its changes in words."""
     old, now = _stamps(before) if before is not None else {}, _stamps(after)
-    new = len(now.keys() - old.keys())
     changed = sum(old[uri] != now[uri] for uri in old.keys() & now.keys())
-    return f"{counted(len(after), 'array')} of {counted(len(now), 'file')}: {new} new, {changed} changed"
-
-
-def _differences(files: Sequence[str], before: "Aggregation") -> tuple[int, int]:
-    """Return the number of new files and of changed files."""
-    from aggarray.opening.aggregation import _has_changed
-
-    stamps = _stamps(before)
-    lost = {s.file for s in before.skipped if s.variable is None}
-    new = [f for f in files if f not in stamps and f not in lost]
-    return len(new), sum(f in stamps and _has_changed(f, stamps[f]) for f in files)
+    return (
+        f"{counted(len(after), 'array')} of {counted(len(now), 'file')}: {len(now.keys() - old.keys())} new, {changed} changed"
+    )

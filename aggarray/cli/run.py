@@ -20,16 +20,14 @@ def command(job: str, dry_run: bool, as_json: bool) -> None:
     status is 0 on success, 1 for problems and errors, 2 for an invalid job file.
     """
     from aggarray.cli._job import read_job
-    from aggarray.cli._running import Run
 
     described = read_job(job)
-    if described.rules:
-        make_rules(described.rules)  # raises the error of invalid rules
+    make_rules(described.rules)  # raises the error of invalid rules
+    from aggarray.cli._running import Run
+
     with _locked(described.path) if not dry_run else contextlib.nullcontext():
         run = Run(described, dry_run, as_json)
-        run.note("start", described.path, "run" if not dry_run else "would be run")
         run.all_steps()
-        run.note("end", described.path, "problems" if run.failed else "done")
     if as_json:
         echo_json({"job": described.path, "dry_run": dry_run, "ok": not run.failed, "steps": run.steps})
     if run.failed:

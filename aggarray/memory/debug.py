@@ -37,9 +37,9 @@ def type_string(obj: Any) -> str:
     """
     if isinstance(obj, SupportsDatashape):
         return str(obj.__datashape__())
-    return str(
-        obj.memory.type if isinstance(obj, Interchange) else Type.of(obj) if isinstance(obj, np.ndarray) else view(obj).type
-    )
+    if isinstance(obj, np.ndarray):
+        return str(Type.of(obj))
+    return str(obj.memory.type if isinstance(obj, Interchange) else view(obj).type)
 
 
 def debug_repr(obj: Any) -> str:
@@ -72,17 +72,34 @@ def debug_repr(obj: Any) -> str:
     """
     # Without the references of this call itself.
     count = max(1, sys.getrefcount(obj) - 2)
+    return "\n".join(_lines(obj, count))
+
+
+def _lines(obj: Any, count: int) -> Iterator[str]:
+    """Yield the lines of an array; ``count``: the references to it."""
     array, references = _memory(obj)
+    address, access = id(obj), Access.READ if isinstance(array, str) else array.access
     if isinstance(array, str):
-        return "\n".join(_absent(obj, count, array))
-    if isinstance(obj, Ragged):
-        return "\n".join(_ragged(obj, count, array, references))
-    block = array.block
-    address = id(block) if array.embedded else id(obj)
-    lines = ["------ array", f" address: {address:016X}", f" refcount: {references if array.embedded else count}"]
-    lines += [*_type(_type_of(obj, array)), " arrmeta:", f"  flags: {int(array.access)} ({_flags(array.access)})"]
-    lines += [*_metadata(array), *_data(array, references)]
-    return "\n".join([*lines, "------"])
+        datashape = replace(obj.__datashape__(), unaligned=False)
+        metadata, data = [*_unread_dimensions(datashape)], [f"   not in memory: {array}"]
+    elif isinstance(obj, Ragged):  # the data are the offsets, the samples have a block of their own
+        datashape, offsets = obj.__datashape__(), view(obj.offsets)
+        metadata = [*_dimension("   ", offsets.strides[0], len(obj)), "    var_dim arrmeta"]
+        metadata += [f"     stride: {array.strides[0]}", "     offset: 0"]
+        metadata += [*(f"     {line}" for line in _block(array.block, references)), *_element(array, "     ")]
+        data = [*_data(offsets, offsets.block.references)]
+    else:
+        # Whether values may be missing, only the object knows.
+        datashape = replace(array.type, option=isinstance(obj, SupportsDatashape) and obj.__datashape__().option)
+        address, count = (id(array.block), references) if array.embedded else (address, count)
+        metadata, data = [*_metadata(array)], [*_data(array, references)]
+    yield from ("------ array", f" address: {address:016X}", f" refcount: {count}", " type:")
+    yield from (f"  pointer: {id(datashape.dtype):016X}", f"  type: {datashape.strided()}", " arrmeta:")
+    names = {Access.READ: "read_access ", Access.WRITE: "write_access ", Access.IMMUTABLE: "immutable "}
+    yield f"  flags: {int(access)} ({''.join(name for flag, name in names.items() if flag in access)})"
+    if metadata:
+        yield from ("  type-specific arrmeta:", *metadata)
+    yield from (" data:", *data, "------")
 
 
 def _memory(obj: Any) -> tuple[Array | str, int]:
@@ -93,71 +110,43 @@ def _memory(obj: Any) -> tuple[Array | str, int]:
     return memory, 1 if isinstance(memory, str) else max(1, memory.block.references - 1)
 
 
-def _type_of(obj: Any, array: Array) -> Type:
-    """Return the type in memory; whether values may be missing, only the object knows."""
-    return replace(array.type, option=isinstance(obj, SupportsDatashape) and obj.__datashape__().option)
-
-
-def _type(datashape: Type) -> Iterator[str]:
-    yield " type:"
-    yield f"  pointer: {id(datashape.dtype):016X}"
-    yield f"  type: {datashape.strided()}"
-
-
-def _flags(access: Access) -> str:
-    names = {Access.READ: "read_access ", Access.WRITE: "write_access ", Access.IMMUTABLE: "immutable "}
-    return "".join(name for flag, name in names.items() if flag in access)
-
-
 def _metadata(array: Array) -> Iterator[str]:
     """Yield stride and size of every dimension, nested, and the metadata of the elements."""
-    if array.ndim or array.dtype.names is not None or array.dtype.kind == "T":
-        yield "  type-specific arrmeta:"
-    indent = "   "
-    for stride, size in zip(array.strides, array.shape, strict=True):
-        yield from _dimension(indent, stride, size)
-        indent += " "
-    yield from _element(array, indent)
+    for depth, (stride, size) in enumerate(zip(array.strides, array.shape, strict=True), 3):
+        yield from _dimension(" " * depth, stride, size)
+    yield from _element(array, " " * (3 + array.ndim))
+
+
+def _unread_dimensions(datashape: Type) -> Iterator[str]:
+    """Yield the sizes of values that are not in memory: they have no strides and no address."""
+    for depth, size in enumerate(datashape.dims, 3):
+        yield f"{' ' * depth}{'var' if size == VAR else 'strided'}_dim arrmeta"
+        if size != VAR:
+            yield f"{' ' * depth} size: {size}"
 
 
 def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:
-    yield f"{indent}strided_dim arrmeta"
-    yield f"{indent} stride: {stride}"
-    yield f"{indent} size: {size}"
+    yield from (f"{indent}strided_dim arrmeta", f"{indent} stride: {stride}", f"{indent} size: {size}")
 
 
 def _element(array: Array, indent: str) -> Iterator[str]:
-    """Yield the metadata of the elements."""
-    names = array.dtype.names
-    if names is not None and array.dtype.fields is not None:
-        yield f"{indent}struct arrmeta"
-        yield f"{indent} field offsets: {', '.join(str(array.dtype.fields[name][1]) for name in names)}"
+    fields = array.dtype.fields
+    if fields is not None and array.dtype.names is not None:
+        offsets = ", ".join(str(fields[name][1]) for name in array.dtype.names)
+        yield from (f"{indent}struct arrmeta", f"{indent} field offsets: {offsets}")
     if array.dtype.kind == "T":
         # Long strings lie in memory of the dtype.
-        yield f"{indent}string arrmeta"
-        yield f"{indent} ------ NULL memory block"
+        yield from (f"{indent}string arrmeta", f"{indent} ------ NULL memory block")
 
 
 def _data(array: Array, references: int) -> Iterator[str]:
     """Yield the address of the data and their block."""
-    yield from (" data:", f"   pointer: {array.pointer:016X}")
+    yield f"   pointer: {array.pointer:016X}"
     if array.embedded:
         yield f"   reference: {0:016X} (embedded in array memory)"
     else:
         yield f"   reference: {id(array.block):016X}"
         yield from (f"    {line}" for line in _block(array.block, references))
-
-
-def _ragged(rows: Ragged, count: int, samples: Array, references: int) -> Iterator[str]:
-    """Yield the lines of a ragged array: its data are the offsets, its samples have a block of their own."""
-    offsets = view(rows.offsets)
-    yield from ("------ array", f" address: {id(rows):016X}", f" refcount: {count}", *_type(rows.__datashape__()))
-    yield from (" arrmeta:", f"  flags: {int(samples.access)} ({_flags(samples.access)})", "  type-specific arrmeta:")
-    yield from _dimension("   ", offsets.strides[0], len(rows))
-    yield from ("    var_dim arrmeta", f"     stride: {samples.strides[0]}", "     offset: 0")
-    yield from (f"     {line}" for line in _block(samples.block, references))
-    yield from _element(samples, "     ")
-    yield from (*_data(offsets, offsets.block.references), "------")
 
 
 def _block(block: Block, references: int) -> Iterator[str]:
@@ -175,18 +164,3 @@ def _block(block: Block, references: int) -> Iterator[str]:
     else:
         yield f" size: {block.nbytes}"
     yield "------"
-
-
-def _absent(obj: Any, count: int, reason: str) -> Iterator[str]:
-    """Yield the lines of values that are not in memory: they have no strides and no address."""
-    datashape = obj.__datashape__()
-    yield from ("------ array", f" address: {id(obj):016X}", f" refcount: {count}")
-    yield from _type(replace(datashape, unaligned=False))
-    yield from (" arrmeta:", f"  flags: {int(Access.READ)} ({_flags(Access.READ)})")
-    if datashape.dims:
-        yield "  type-specific arrmeta:"
-    for depth, size in enumerate(datashape.dims):
-        yield f"{' ' * (3 + depth)}{'var' if size == VAR else 'strided'}_dim arrmeta"
-        if size != VAR:
-            yield f"{' ' * (4 + depth)}size: {size}"
-    yield from (" data:", f"   not in memory: {reason}", "------")

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import sys
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -276,7 +277,9 @@ def test_without_xarray(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = SubArray.from_array(np.arange(3.0), dimensions=("x",))
     array = MasterArray.from_subarrays([([(0, 3)], piece)], dimensions=("x",))
     for module in ("dask", "xarray_store"):
-        monkeypatch.setitem(__import__("sys").modules, f"aggarray.interop.{module}", None)
+        monkeypatch.delitem(sys.modules, f"aggarray.interop.{module}", raising=False)
+    for library in ("dask", "dask.array", "xarray"):
+        monkeypatch.setitem(sys.modules, library, None)
     for call in (array.to_dask, array.to_xarray):
         with pytest.raises(aa.AggregationError, match=r"pip install 'aggarray\[xarray\]'"):
             call()
