@@ -167,7 +167,7 @@ def spans(edges: np.ndarray, values: np.ndarray | None = None) -> tuple[np.ndarr
     return values[edges[:-1]], values[last] + np.where(after <= _GAP_FACTOR * before, after, np.minimum(before, after))
 
 
-def spans_of(array: Any, dimension: str, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the begins and ends of cells along an axis; ``starts``: their first partitions."""
-    begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], times_of(array, dimension))
+def spans_of(array: Any, dimension: str, starts: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the begins and ends of cells along an axis, as `spans` does; ``starts``: their first partitions."""
+    begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], values)
     return begin[starts], end[np.append(starts[1:], len(end)) - 1] if len(starts) else end

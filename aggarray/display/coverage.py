@@ -13,7 +13,7 @@ from aggarray.display.cells import (
     coordinate_of,
     displayed_dimensions,
     is_drawn_upwards,
-    spans,
+    spans_of,
     times_of,
 )
 from aggarray.display.html import colours_of
@@ -80,9 +80,7 @@ def _positions(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[n
     """Return the begins and ends of cells on an axis: dates for times, else positions."""
     if dimension is None:
         return np.zeros(1), np.ones(1)
-    dates = _dates(array, dimension)
-    begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], dates)
-    return begin[starts], end[np.append(starts[1:], len(end)) - 1]
+    return spans_of(array, dimension, starts, _dates(array, dimension))
 
 
 def _dates(array: Any, dimension: str) -> Any:

@@ -5,7 +5,7 @@ reading converts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -110,12 +110,8 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
 
 
 def _is_time(coordinate: MasterArray, array: MasterArray) -> bool:
-    name = coordinate.name or ""
-    return (
-        text_attribute(coordinate.attrs.get("standard_name")) == "time"
-        or name in array.dimensions
-        or name.rpartition("/")[2] == "time"
-    )
+    name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
+    return standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
 
 
 def _iso(time: Any) -> str:
@@ -155,8 +151,8 @@ def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
     """Return the data of `aggarray explain`: arrays with conversions, refusals, skipped files, and problems."""
-    fields = ("kind", "found", "master", "count", "example")
-    arrays = [{**facts, "conformed": _rows(conformed(a), fields)} for a, facts in zip(agg, aggregation_facts(agg), strict=True)]
+    pairs = zip(agg, aggregation_facts(agg), strict=True)
+    arrays = [{**facts, "conformed": [asdict(c) for c in conformed(array)]} for array, facts in pairs]
     return {
         "arrays": arrays,
         "refusals": _rows(agg.refusals, ("arrays", "files", "rule", "reason")),
@@ -176,11 +172,7 @@ def file_count(agg: Aggregation) -> int:
 
 
 def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [{f: _plain(getattr(item, f)) for f in fields} for item in items]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [{f: _listed(getattr(item, f)) for f in fields} for item in items]
 
 
 def make_distribution(
@@ -259,7 +251,7 @@ def _section(entry: dict[str, Any], extent: int) -> str:
 
 
 def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else _plain(value)
+    return value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
 
 
 def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:

@@ -6,12 +6,11 @@ shown.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from aggarray.display.cells import IN_MEMORY, MISSING, cells_of, displayed_dimensions, is_drawn_upwards, spans_of
+from aggarray.display.cells import IN_MEMORY, MISSING, cells_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.markup import escaped, shortened, sizes
 from aggarray.display.ownership import COLOURS
 
@@ -129,14 +128,14 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
     shapes: dict[str, list[str]] = {}
     for j, i in np.ndindex(*plane.files.shape):
         top = row * (len(plane.files) - 1 - j if upward else j)
-        box = _Box(float(begin[i]), top, max(end[i] - begin[i], 0.5), row)
+        box, rising, falling = _paths(float(begin[i]), top, max(end[i] - begin[i], 0.5), row)
         if plane.files[j, i] != MISSING:
             colour = "#888" if plane.files[j, i] == IN_MEMORY else COLOURS[colours[j, i]]
-            shapes.setdefault(f'fill="{colour}"', []).append(box.filled)
+            shapes.setdefault(f'fill="{colour}"', []).append(box)
             if plane.virtual[j, i]:
-                shapes.setdefault('stroke="#fff"', []).append(box.rising)
+                shapes.setdefault('stroke="#fff"', []).append(rising)
         if plane.holes[j, i]:
-            shapes.setdefault('stroke="#888" fill="none"', []).append(f"{box.filled}{box.rising}{box.falling}")
+            shapes.setdefault('stroke="#888" fill="none"', []).append(f"{box}{rising}{falling}")
     # Lines come last, above the colours.
     drawn = [f'<path {style} d="{"".join(shapes[style])}"/>' for style in sorted(shapes, key=lambda s: s.startswith("stroke"))]
     height = row * len(plane.files)
@@ -187,35 +186,14 @@ def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.nda
     """Return the begins and ends of cells along a dimension, from 0 to 1."""
     if dimension is None or not len(starts):
         return np.zeros(len(starts)), np.ones(len(starts))
-    begin, end = spans_of(array, dimension, starts)
+    begin, end = spans_of(array, dimension, starts, times_of(array, dimension))
     length = max(end[-1] - begin[0], 1e-9)
     return (begin - begin[0]) / length, (end - begin[0]) / length
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    """Cell as SVG paths: a box with a margin, and its diagonals."""
-
-    left: float
-    top: float
-    across: float
-    down: float
-
-    @property
-    def _size(self) -> tuple[float, float]:
-        return max(self.across - 1, self.across * 0.8), max(self.down - 1, self.down * 0.8)
-
-    @property
-    def filled(self) -> str:
-        width, height = self._size
-        return f"M{self.left:.1f} {self.top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
-
-    @property
-    def rising(self) -> str:
-        width, height = self._size
-        return f"M{self.left:.1f} {self.top + height:.1f}l{width:.1f} {-height:.1f}"
-
-    @property
-    def falling(self) -> str:
-        width, height = self._size
-        return f"M{self.left:.1f} {self.top:.1f}l{width:.1f} {height:.1f}"
+def _paths(left: float, top: float, across: float, down: float) -> tuple[str, str, str]:
+    """Return a cell as SVG paths: a box with a margin, its rising and its falling diagonal."""
+    width, height = max(across - 1, across * 0.8), max(down - 1, down * 0.8)
+    box = f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
+    rising = f"M{left:.1f} {top + height:.1f}l{width:.1f} {-height:.1f}"
+    return box, rising, f"M{left:.1f} {top:.1f}l{width:.1f} {height:.1f}"

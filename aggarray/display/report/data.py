@@ -49,6 +49,8 @@ def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, An
     for code in used.tolist():
         numbers[code] = files.setdefault(str(uris[code]), len(files))
     order = [array.dimensions.index(d) for d in displayed_dimensions(array)]
+    rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
+    variables = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
     merged = partitions.files.size != cells.files.size
     return {
         "name": shortened(printable(array.name or "array"), _LONGEST),
@@ -57,8 +59,8 @@ def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, An
         "marks": (cells.virtual + 2 * cells.holes).ravel().tolist(),
         "colours": _colours(cells, order),
         "templates": cells.templates.ravel().tolist(),
-        "conforms": _conforms(array),
-        "variables": _variables(array),
+        "conforms": [[rows[d] for d in differences(t, array) if d in rows] for t in array._matrix.references.templates],
+        "variables": [name for name in variables if name != array.name],
         "parts": {} if merged else _parts(array, cells),
         "axes": [_axis(array, axis, cells.starts[axis]) for axis in range(array.ndim)],
         "order": order,
@@ -80,19 +82,6 @@ def _colours(cells: Cells, displayed: Sequence[int]) -> list[int]:
     transposed = cells.files.transpose(order)
     flat = transposed.reshape(-1, transposed.shape[-1] if order else 1)
     return [int(c) for c in colours_of(flat).reshape(transposed.shape).transpose(np.argsort(order)).ravel()]
-
-
-def _conforms(array: MasterArray) -> list[list[int]]:
-    """Return the differences of every template, as numbers in the list of `conformed`."""
-    rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
-    templates = array._matrix.references.templates
-    return [[rows[d] for d in differences(t, array) if d in rows] for t in templates]
-
-
-def _variables(array: MasterArray) -> list[str]:
-    """Return the names of the variable in the files that differ from the name of the array."""
-    names = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
-    return [name for name in names if name != array.name]
 
 
 def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
@@ -124,19 +113,19 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
     """Return the cells along a dimension: positions, axis coordinates, and labels of their first and last values."""
     name = array.dimensions[axis]
     edges = array.partitions.edges[axis]
-    begin, end = spans_of(array, name, starts)
+    times = times_of(array, name)
+    begin, end = spans_of(array, name, starts, times)
     cuts = np.append(edges[starts], edges[-1:])
     labels = _labels(array, name, np.concatenate([cuts[:-1], np.maximum(cuts[1:] - 1, 0)])) if cuts[-1] else []
-    scaled = times_of(array, name) is not None
     return {
         "name": shortened(printable(name), _LONGEST),
-        "time": scaled,
+        "time": times is not None,
         "up": is_drawn_upwards(array, name),
         "cuts": cuts.tolist(),
         "partitions": len(edges) - 1,
-        "places": [begin.tolist(), end.tolist()] if scaled else [],
+        "places": [] if times is None else [begin.tolist(), end.tolist()],
         "labels": [labels[: len(starts)], labels[len(starts) :]] if labels else [],
-        "gaps": _gaps(array, name) if scaled else [],
+        "gaps": [] if times is None else _gaps(coordinate_of(array, name).datetimes(), times),
     }
 
 
@@ -154,10 +143,8 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
     return [f"{v:.6g}" if isinstance(v, float | int) else shortened(printable(v), _LONGEST) for v in values]
 
 
-def _gaps(array: MasterArray, dimension: str) -> list[list[Any]]:
+def _gaps(times: np.ndarray, values: np.ndarray) -> list[list[Any]]:
     """Return the gaps of a regular time axis: begin, end, and a text."""
-    coordinate, values = coordinate_of(array, dimension), times_of(array, dimension)
-    times = coordinate.datetimes()
     return [
         [
             float(values[g.after] + (values[g.after + 1] - values[g.after]) / (g.count + 1)),

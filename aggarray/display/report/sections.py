@@ -5,7 +5,6 @@ from typing import Any
 
 from aggarray.aggregate.differences import facets_of, labels
 from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems
-from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.arrays import MasterArray
 from aggarray.display.facts import conformed, file_count, time_range
 from aggarray.display.html import partition_words, words
@@ -39,11 +38,13 @@ def body(agg: Aggregation, report: Report, shown: int, folder: str) -> str:
     parts += [_section(number, array, label) for number, (array, label) in enumerate(labelled)]
     if len(agg) > shown:
         parts.append(f"<p>... and {len(agg) - shown} more arrays: select fewer variables to see them.</p>")
+    refusals = [(" and ".join(dict.fromkeys(r.arrays)), r.rule, r.reason) for r in agg.refusals]
+    skipped = [(s.file, s.variable or "(all)", s.reason) for s in agg.skipped]
     parts += [
         '<p id="none" hidden>Nothing on this page matches.</p>',
         _listed("problems", "Problems", ("kind", "what"), [(p.kind, p.message) for p in report.problems]),
-        _listed("refusals", "Not joined", ("arrays", "rule", "why"), [_refusal_row(r) for r in agg.refusals]),
-        _listed("skipped", "Skipped", ("file", "variable", "why"), [_skipped_row(s) for s in agg.skipped]),
+        _listed("refusals", "Not joined", ("arrays", "rule", "why"), refusals),
+        _listed("skipped", "Skipped", ("file", "variable", "why"), skipped),
         "</main>",
     ]
     return "\n".join(part for part in parts if part)
@@ -86,24 +87,20 @@ def _section(number: int, array: MasterArray, label: str) -> str:
         f'<h2 id="array-{number}">{name}{which}</h2>\n<ul class="facts">{lines}</ul>\n'
         f'<figure hidden><div class="planes"></div><canvas tabindex="0" role="img" aria-label="{about}"></canvas>'
         '<figcaption class="legend"></figcaption></figure>\n'
-        f"{_conformed(array)}{_attributes(array)}</section>"
+        f"{_details(array)}</section>"
     )
 
 
-def _conformed(array: MasterArray) -> str:
-    """Return the conversions on reading, a row per difference; the script makes the first cells buttons."""
+def _details(array: MasterArray) -> str:
+    """Return conversions on reading, coordinates and attributes; the script makes the first cells of conversions buttons."""
     rows = [(c.kind, c.found, c.master, f"{c.count:,}", c.example or "(in memory)") for c in conformed(array)]
     head = ("what", "in the file", "in the array", "sub-arrays", "such as")
-    return _folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
-
-
-def _attributes(array: MasterArray) -> str:
     coords = [(name, words(c), c.attrs.get("standard_name", "")) for name, c in array.coords.items()]
-    facets = facets_of(array)
-    own = [(name, value) for name, value in array.attrs.items()]
+    own, facets = list(array.attrs.items()), facets_of(array)
     files = sorted(array.file_attrs.items(), key=lambda item: item[0] not in facets)
     return (
-        _folded(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
+        _folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
+        + _folded(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
         + _folded(f"Attributes ({len(own)})", ("name", "value"), own)
         + _folded(f"Attributes of the files ({len(files)})", ("name", "value"), files)
     )
@@ -128,11 +125,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> 
     cut = [[shortened(cell, _LONGEST) for cell in row] for row in rows[:_MOST_ROWS]]
     more = f"<p>... and {len(rows) - _MOST_ROWS:,} more</p>\n" if len(rows) > _MOST_ROWS else ""
     return table(head, cut, caption) + more
-
-
-def _refusal_row(refusal: Refusal) -> tuple[str, str, str]:
-    return " and ".join(dict.fromkeys(refusal.arrays)), refusal.rule, refusal.reason
-
-
-def _skipped_row(skipped: Skipped) -> tuple[str, str, str]:
-    return skipped.file, skipped.variable or "(all)", skipped.reason
