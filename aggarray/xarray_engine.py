@@ -93,10 +93,7 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
 
 
 def _group_arrays(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, DatasetGroup]:
-    """Return arrays in groups by path.
-
-    Variables that xarray will drop are left out if they prevent a single dataset.
-    """
+    """Return arrays in groups by path, without variables that xarray will drop if these prevent a single dataset."""
     groups = datasets(arrays)
     names = {dropped} if isinstance(dropped, str) else set(dropped)
     if len(groups) == 1 or not names:
@@ -105,7 +102,6 @@ def _group_arrays(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[s
 
 
 def _group(groups: Mapping[str, DatasetGroup], path: str) -> DatasetGroup:
-    """Return a group by its path, with or without slashes around it."""
     group = groups.get(path.strip("/") or ROOT)
     if group is None:
         raise NotFoundError(f"no group {path!r}", hint=f"the groups are {', '.join(map(repr, groups))}")

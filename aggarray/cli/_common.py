@@ -56,7 +56,6 @@ def _opened(ctx: click.Context) -> "Aggregation | None":
 
 
 def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
-    """Return several click decorators as one."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -107,7 +106,6 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
 
 
 def _opening(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of reading as arguments of `aggarray.open`."""
     prefixes = pairs(arguments["relocate"], "--relocate", "OLD=NEW")
     storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
     options = {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
@@ -115,7 +113,6 @@ def _opening(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of joining as arguments of `make_rules`."""
     fields = {name: arguments[name] for name in _RULES}
     for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
         fields[name] = pairs(fields[name], f"--{name}", form)

@@ -231,7 +231,6 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
 
 
 def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
-    """Return an extract with its labels parsed."""
     labels = {d: _labels.parse_label(v) if isinstance(v, str) else v for d, v in output.get("sel", {}).items()}
     where = {name: str(value) for name, value in output.get("where", {}).items()}
     limit = output.get("tolerance", {})

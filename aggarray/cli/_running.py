@@ -220,7 +220,6 @@ def _is_same(before: Aggregation, after: Aggregation) -> bool:
 
 
 def _describe_changes(before: Aggregation | None, after: Aggregation) -> str:
-    """Return the size of an index and its changes in words."""
     old, now = _stamps(before) if before is not None else {}, _stamps(after)
     changed = sum(old[uri] != now[uri] for uri in old.keys() & now.keys())
     return (

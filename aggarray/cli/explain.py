@@ -31,7 +31,6 @@ def command(as_json: bool, **arguments: Any) -> None:
 
 
 def _format_explanation(explanation: dict[str, Any]) -> str:
-    """Return an explanation as text: arrays, refusals, skipped files, problems."""
     from aggarray.display.facts import printable
 
     sections = {
@@ -51,7 +50,6 @@ def _format_explanation(explanation: dict[str, Any]) -> str:
 
 
 def _array_lines(array: dict[str, Any]) -> list[str]:
-    """Return the lines of one array: shape, partitions, time range and conversions."""
     from aggarray.aggregate.differences import common_folder
     from aggarray.display.facts import printable, sizes, table
 

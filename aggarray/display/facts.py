@@ -83,7 +83,6 @@ def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, s
 
 
 def _number(value: Any) -> str:
-    """Return a missing value as text."""
     if isinstance(value, str):
         return repr(value)
     return "NaN" if value != value else f"{value:g}"

@@ -76,7 +76,6 @@ def _colour(rank: int) -> str:
 
 
 def _shape_svg(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:
-    """Return the SVG of one shape."""
     where = f'x="{x + width // 2}" y="{y + _CELL // 2 + 4}"'
     if colour is None:
         return f"<text {where}>{text}</text>"

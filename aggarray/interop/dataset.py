@@ -113,7 +113,6 @@ def alone(array: Any) -> DatasetGroup:
 
 
 def _with_common_attributes(array: Any, other: Any) -> Any:
-    """Return the first of two equal arrays with their common attributes."""
     if array is other:
         return array
     attrs = common_attributes([array.attrs, other.attrs])
@@ -154,15 +153,11 @@ def common_attributes(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _units(array: Any) -> dict[str, str]:
-    """Return the units and, for times, the calendar."""
     return {key: text for key in ("units", "calendar") if (text := getattr(array, key)) is not None}
 
 
 def _names_in(array: Any, *attributes: str) -> list[str]:
-    """Return the names that some attributes of an array list.
-
-    Keys, which end with a colon, are left out.
-    """
+    """Return the names that some attributes list, without keys, which end with a colon."""
     return [w.rpartition("/")[2] for key in attributes for w in words(array.attrs.get(key)) if not w.endswith(":")]
 
 
@@ -172,18 +167,13 @@ def auxiliary(array: Any) -> list[str]:
     The names that the attribute ``coordinates`` lists come first.
     """
     variables = (array, *array.coords.values())
-    excluded = {b for variable in variables for b in _names_in(variable, "bounds", "climatology")} | set(_grid_mappings(array))
-    excluded |= set(_names_in(array, "cell_measures"))
+    keys = [w.rstrip(":").rpartition("/")[2] for w in words(array.attrs.get("grid_mapping")) if w.endswith(":")]
+    grid_mappings = keys or _names_in(array, "grid_mapping")  # CF section 5.6
+    excluded = {*grid_mappings, *_names_in(array, "cell_measures")}
+    excluded |= {b for variable in variables for b in _names_in(variable, "bounds", "climatology")}
     names = [name for name in array.coords if name not in excluded and name not in array.dimensions]
     listed = [name for name in dict.fromkeys(_names_in(array, "coordinates")) if name in array.coords]
     return [*listed, *(name for name in names if name not in listed)]
-
-
-def _grid_mappings(array: Any) -> list[str]:
-    """Return the names of the grid mappings of an array (CF section 5.6)."""
-    return [w.rstrip(":").rpartition("/")[2] for w in words(array.attrs.get("grid_mapping")) if w.endswith(":")] or _names_in(
-        array, "grid_mapping"
-    )
 
 
 def datasets(arrays: Sequence[Any]) -> dict[str, DatasetGroup]:
@@ -214,7 +204,6 @@ def _group_by(arrays: Sequence[Any], keys: Sequence[str]) -> dict[str, list[Any]
 
 
 def _divide_folder(arrays: Sequence[Any]) -> dict[str, DatasetGroup]:
-    """Divide the arrays of one group of the files."""
     ungrouped = grouped(arrays)
     if len(ungrouped) == 1:
         return {"": ungrouped[0]}
@@ -228,20 +217,14 @@ def _divide_folder(arrays: Sequence[Any]) -> dict[str, DatasetGroup]:
 
 
 def _facets(arrays: Sequence[Any]) -> list[str]:
-    """Return the differing facets of each array as a path.
-
-    Of several facets that divide the arrays in the same way, the first is used.
-    """
+    """Return the differing facets of each array as a path; the first of several that divide the arrays in the same way."""
     distinct = {tuple(map(values.index, values)): values for _, values in reversed(differing_facets(arrays))}
     columns = list(distinct.values())[::-1]
     return ["/".join(_path_component(values[n] or "none") for values in columns) for n in range(len(arrays))]
 
 
 def _names(groups: Sequence[DatasetGroup]) -> list[str]:
-    """Return a name for each group of the same facets.
-
-    It is an attribute that tells arrays of one name apart, else the names of the variables.
-    """
+    """Return a name for each group of the same facets: an attribute in which arrays of one name differ, else their variables."""
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
         names = ["-".join(sorted(variable_name(a) for a in group.arrays)[:3]) for group in groups]
@@ -254,7 +237,6 @@ def _names(groups: Sequence[DatasetGroup]) -> list[str]:
 
 
 def _path_component(text: str) -> str:
-    """Return a text as one component of a path."""
     return text.replace("/", "_").strip(". ") or "none"
 
 

@@ -84,7 +84,6 @@ class _Loader(Loader):
 
 
 def _look_up(former: str, name: str) -> Any:
-    """Return the object of a former name; AttributeError if there is none."""
     if former not in _MODULES or name.startswith("__"):
         raise AttributeError(f"module {former!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[former]), _RENAMED.get((former, name), name))

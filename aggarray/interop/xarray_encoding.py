@@ -86,7 +86,6 @@ def as_stored(array: Any, common: Encoding) -> Any:
 
 
 def _templates(array: Any) -> list[Any]:
-    """Return the templates of the pieces that an array uses."""
     matrix = array._matrix
     rows = matrix.refs[matrix.refs >= 0]
     templates = matrix.references.templates
@@ -94,10 +93,7 @@ def _templates(array: Any) -> list[Any]:
 
 
 def _common(array: Any) -> Encoding | None:
-    """Return the common encoding of the pieces, None if they have none.
-
-    They have none either if they need conversion, or are not numbers.
-    """
+    """Return the common encoding of the pieces; None if they differ, need conversion, or are not numbers."""
     templates = _templates(array)
     if not templates or any(t.declared or t.steps or t.encoding != templates[0].encoding for t in templates):
         return None
@@ -108,11 +104,8 @@ def _common(array: Any) -> Encoding | None:
 
 
 def _decodes_equally(common: Encoding, holes: bool) -> bool:
-    """Return whether xarray finds the same values missing.
-
-    It knows one missing value, and no limits.
-    An array with holes needs a declared missing value: any other value may be a real value of some piece.
-    """
+    """Return whether xarray, which knows one missing value and no limits, finds the same values missing."""
+    # Any undeclared value may be a real value of some piece.
     if holes and common.stored.kind in "iu" and not common.missing:
         return False
     limited = any(bound is not None for bound in (*common.valid, *common.valid_unpacked))
@@ -120,10 +113,7 @@ def _decodes_equally(common: Encoding, holes: bool) -> bool:
 
 
 def _repacking(common: Encoding | None, holes: bool) -> dict[str, Any]:
-    """Return the encoding that packs unpacked values as all pieces do.
-
-    It is empty if packing could lose values.
-    """
+    """Return the encoding that packs unpacked values as all pieces do; empty if packing could lose values."""
     if common is None or not common.packed or ((holes or common.may_miss) and not common.missing):
         return {}
     return {"dtype": common.stored, **_packing(common, holes)}
@@ -141,14 +131,12 @@ def _packing(common: Encoding, holes: bool) -> dict[str, Any]:
 
 
 def _stored_fill(common: Encoding) -> Any:
-    """Return the stored value that marks missing values and holes."""
     if common.missing:
         return np.asarray(common.missing[0]).view(common.stored)[()]
     return default_fill(common.stored)
 
 
 def _fill(array: Any) -> Any:
-    """Return the missing value to write for floating values."""
     templates = _templates(array)
     declared = {t.encoding.missing[:1] for t in templates}
     if len(declared) == 1 and () not in declared and all(t.encoding.dtype == array.dtype for t in templates):
@@ -158,10 +146,7 @@ def _fill(array: Any) -> Any:
 
 
 def _unambiguous(array: Any, fill: Any) -> bool:
-    """Return whether a value can only mean missing.
-
-    It must mean missing in every piece, and no value may be converted to it.
-    """
+    """Return whether a value means missing in every piece, and no value may be converted to it."""
     if array._known is not None:
         values, mask = array._known
         matches = values == fill
@@ -182,10 +167,7 @@ def _only_missing(array: Any, template: Any, fill: Any) -> bool:
 
 
 def _limits(array: Any) -> dict[str, Any]:
-    """Return the valid limits that all pieces declare.
-
-    Values beyond them are missing already, but a written copy needs them too.
-    """
+    """Return the valid limits that all pieces declare, for a written copy: values beyond them are missing already."""
     templates = _templates(array)
     same = len({(t.encoding.valid, t.encoding.packed, t.units, t.calendar, t.steps) for t in templates}) == 1
     if not same or templates[0].encoding.packed or templates[0].steps or templates[0].units != array.units:
@@ -195,10 +177,7 @@ def _limits(array: Any) -> dict[str, Any]:
 
 
 def _has_holes(array: Any) -> bool:
-    """Return whether some values are in no file.
-
-    They are those of a missing partition, or of a missing file that may be filled.
-    """
+    """Return whether some values are in no file: those of a missing partition, or of a missing file that may be filled."""
     matrix = array._matrix
     if bool((matrix.refs < 0).any()):
         return True

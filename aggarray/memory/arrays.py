@@ -250,7 +250,6 @@ def _copied(values: np.ndarray, dtype: np.dtype[Any], access: int) -> Array:
 
 
 def _index(key: Any) -> int:
-    """Return a key as an integer; raises SelectionError for other keys."""
     if not isinstance(key, bool | np.bool):
         try:
             return operator.index(key)

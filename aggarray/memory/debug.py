@@ -140,7 +140,6 @@ def _element(array: Array, indent: str) -> Iterator[str]:
 
 
 def _data(array: Array, references: int) -> Iterator[str]:
-    """Yield the address of the data and their block."""
     yield f"   pointer: {array.pointer:016X}"
     if array.embedded:
         yield f"   reference: {0:016X} (embedded in array memory)"

@@ -29,7 +29,6 @@ _MOST_BYTES = {"f": 8, "c": 16}
 
 
 def _dlpack_hint(values: np.ndarray, options: Mapping[str, Any]) -> str:
-    """Return the advice for data that DLPack cannot carry."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if options["dl_device"] not in (None, _CPU):
         return "request CPU memory, dl_device=(1, 0), or no device"

@@ -112,7 +112,6 @@ def normalise(key: Any, shape: Sequence[int], dimensions: Sequence[str] | None =
 
 
 def _select(part: Any, size: int, name: str | int) -> Selector:
-    """Return the selector of one part of a key along one dimension."""
     if type(part) is int and 0 <= part < size:
         return part
     if isinstance(part, slice):
@@ -228,7 +227,6 @@ def compose(first: Selector, second: Selector, size: int) -> Selector:
 
 
 def _highest(selector: Selector) -> int:
-    """Return the highest position of a selector, -1 if it is empty."""
     if isinstance(selector, int):
         return selector
     if isinstance(selector, Range):

@@ -107,7 +107,6 @@ def _text(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the hash of an inline script or style sheet for a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

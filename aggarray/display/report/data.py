@@ -144,7 +144,6 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
 
 
 def _gaps(times: np.ndarray, values: np.ndarray) -> list[list[Any]]:
-    """Return the gaps of a regular time axis: begin, end, and a text."""
     return [
         [
             float(values[g.after] + (values[g.after + 1] - values[g.after]) / (g.count + 1)),

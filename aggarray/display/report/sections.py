@@ -59,7 +59,6 @@ _SEARCH = (
 
 
 def _summary(agg: Aggregation, report: Report) -> str:
-    """Return the numbers of the page, with links to their sections."""
     counts = [
         ("", len(agg), "array", "arrays"),
         ("", file_count(agg), "file", "files"),
