@@ -22,20 +22,14 @@ OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "proc
 
 
 class AggarrayBackendEntrypoint(ArraysEntrypoint):
-    """Opens many files, or an index of them, as one lazy dataset.
-
-    Arrays that do not share a grid are a tree.
-    """
+    """Opens many files, or an index of them, as one lazy dataset. Arrays that do not share a grid are a tree."""
 
     description = "Open many netCDF, HDF5 and Zarr files, or an index of them, as one dataset"
     open_dataset_parameters = ("filename_or_obj", *DECODERS, "group", *OPTIONS)
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return whether this is an index of aggarray or a CF aggregation file.
-
-        False for plain data.
-        """
+        """Return whether this is an index of aggarray or a CF aggregation file. False for plain data."""
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         try:
@@ -60,10 +54,7 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         return dataset_of(_group(groups, group or next(iter(groups))), **decoders)
 
     def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> dict[str, Dataset]:
-        """Return the datasets of a source by path, all or that of one group.
-
-        Arguments: as for `open_dataset`.
-        """
+        """Return the datasets of a source by path, all or that of one group. Arguments: as for `open_dataset`."""
         decoders, groups = _open_groups(filename_or_obj, options)
         selected = groups if group is None else {ROOT: _group(groups, group)}
         return {path: dataset_of(member, **decoders) for path, member in selected.items()}

@@ -33,10 +33,7 @@ _STYLE = """<style>
 
 
 def array_html(array: Any) -> str:
-    """Return the HTML of a master array: parameters, the matrix of partitions, coordinates and attributes.
-
-    No file is read.
-    """
+    """Return the HTML of a master array: parameters, the matrix of partitions, coordinates and attributes. No file is read."""
     lines = [
         f"<b>{escaped(array.name or 'array')}</b> {escaped(words(array))}",
         svg(array),
@@ -49,10 +46,7 @@ def array_html(array: Any) -> str:
 
 
 def aggregation_html(arrays: Sequence[Any], which: Sequence[str], refusals: Sequence[Any], skipped: Sequence[Any]) -> str:
-    """Return the HTML of an aggregation; ``which``: text that distinguishes arrays of the same name.
-
-    No file is read.
-    """
+    """Return the HTML of an aggregation; ``which``: text that distinguishes arrays of the same name. No file is read."""
     rows = [
         f"<tr><td><b>{escaped(a.name or 'array')}</b>{f'<br>{escaped(label)}' if label else ''}</td>"
         f"<td>{escaped(words(a))}<br>{escaped(partition_words(a))}</td><td>{svg(a, 240, 40)}</td></tr>"

@@ -31,10 +31,7 @@ def variable_name(array: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetGroup:
-    """Arrays that share dimensions and coordinates.
-
-    ``variables``: those of their dataset, by name.
-    """
+    """Arrays that share dimensions and coordinates; ``variables``: those of their dataset, by name."""
 
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -102,10 +99,7 @@ def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
 
 
 def alone(array: Any) -> DatasetGroup:
-    """Return the group of one array.
-
-    Raises AggregationError if its coordinates do not fit it.
-    """
+    """Return the group of one array. Raises AggregationError if its coordinates do not fit it."""
     group = DatasetGroup().joined(array)
     if group is None:
         raise AggregationError("its coordinates have dimensions of other sizes", variable=variable_name(array))
@@ -224,7 +218,7 @@ def _facets(arrays: Sequence[Any]) -> list[str]:
 
 
 def _names(groups: Sequence[DatasetGroup]) -> list[str]:
-    """Return a name for each group of the same facets: an attribute in which arrays of one name differ, else their variables."""
+    """Return a name for each group of the same facets: an attribute in which arrays of one name differ, or their variables."""
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
         names = ["-".join(sorted(variable_name(a) for a in group.arrays)[:3]) for group in groups]

@@ -34,10 +34,7 @@ def bare(array: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
-    """Block of an array that is read later.
-
-    Its pickle holds only what the block needs.
-    """
+    """Block of an array that is read later. Its pickle holds only what the block needs."""
 
     array: Any
     key: Key

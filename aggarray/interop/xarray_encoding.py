@@ -34,10 +34,7 @@ class XarrayForm:
 
 
 def form_of(array: Any, mask_and_scale: bool = True) -> XarrayForm:
-    """Return the form of an array.
-
-    ``mask_and_scale``: whether xarray will decode packing and missing values.
-    """
+    """Return the form of an array; ``mask_and_scale``: whether xarray will decode packing and missing values."""
     holes = _has_holes(array)
     form = _form(array, mask_and_scale, holes)
     return replace(form, whole=array._access.missing == "fill" and not holes and form.dtype.kind not in "fc")
@@ -73,10 +70,7 @@ def in_form(array: Any, form: XarrayForm) -> Any:
 
 
 def as_stored(array: Any, common: Encoding) -> Any:
-    """Return the array of the stored values, in the master's order.
-
-    They are neither unpacked nor masked.
-    """
+    """Return the array of the stored values, in the master's order. They are neither unpacked nor masked."""
     plain = encoding(common.stored, {})
     references = array._matrix.references
     templates = [replace(t, encoding=plain, units=None, calendar=None, temperature=None) for t in references.templates]
