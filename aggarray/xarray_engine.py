@@ -12,7 +12,8 @@ from xarray import Dataset
 from aggarray import index
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 from aggarray.formats import local_path, scan
-from aggarray.interop.dataset import ROOT, DatasetGroup, datasets, variable_name
+from aggarray.interop.dataset import ROOT, DatasetGroup, variable_name
+from aggarray.interop.datasets import datasets
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
 from aggarray.scan.discovery import Source

@@ -203,7 +203,7 @@ class Aggregation:
         Decodes as ``xarray.open_dataset`` decodes a file. ``chunks``: None = without dask, {} = along the partitions, else as
         in ``xarray.open_dataset``. Nodes of a tree are named by the attributes in which the arrays differ.
         """
-        from aggarray.interop.dataset import datasets
+        from aggarray.interop.datasets import datasets
         from aggarray.interop.xarray_store import to_datasets
 
         return to_datasets(datasets(self.arrays), chunks)
