@@ -29,21 +29,20 @@ _HINT = "write the values with `aggarray extract`, or open the files with aggarr
 
 
 class GridPiece(NamedTuple):
-    """One partition: its file, position, shape and chunks.
+    """One partition: its file, cell, template, chunks, origin in the master (``at``) and in its sub-array (``start``).
 
-    ``at``: its origin in the master; ``start``: its origin in its sub-array.
     All tuples have one item per dimension of the master; a dimension that the sub-array lacks has side and size 1.
     """
 
     uri: str
     cell: tuple[int, ...]
+    template: Template
+    table: ChunkIndex
     at: tuple[int, ...]
-    start: tuple[int, ...]
     shape: tuple[int, ...]
+    start: tuple[int, ...]
     sides: tuple[int, ...]
     sizes: tuple[int, ...]
-    table: ChunkIndex
-    template: Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +63,18 @@ def find_chunk_grid(array: MasterArray) -> ChunkGrid:
     if not pieces:
         raise AggregationError("no kerchunk references: none of its partitions is a file", variable=array.name, hint=_HINT)
     first = pieces[0]
-    for piece in pieces[1:]:
-        _compare(array, first, piece)
-    chunk = _chunk_of(array, pieces)
-    fill = _fill_of(array, pieces)
+    for piece, (what, find) in product(pieces[1:], _STORED.items()):
+        value, expected = find(piece), find(first)
+        if value != expected:
+            refuse(array, piece, f"{what} {_text(value)}, but {_text(expected)} in {first.uri}")
+    chunk, fill = _chunk_of(array, pieces), _fill_of(array, pieces)
     return ChunkGrid(pieces, first.table.dtype, chunk, first.table.filters, first.template.encoding, fill)
 
 
 def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield the stored chunks of a piece.
+    """Yield the stored chunks of a piece: position in the master's grid, number in the table, offset and size.
 
-    Each is a position in the master's grid, its number in the table, offset and size.
-    Offset and size 0 mean the whole file. Chunks of the table are cut if those of the layout are smaller.
+    Offset and size 0 mean the complete file. Chunks of the table are cut if those of the layout are smaller.
     """
     chunk, sides, table = layout.chunk, piece.sides, piece.table
     grid = grid_of(piece.sizes, sides)
@@ -113,11 +112,10 @@ def _pieces(array: MasterArray) -> Iterator[GridPiece]:
         uri, template = references.uri_of(row), references.template_of(row)
         at = tuple(int(e[i]) for e, i in zip(matrix.edges, cell, strict=True))
         shape = tuple(int(e[i + 1]) - a for e, i, a in zip(matrix.edges, cell, at, strict=True))
-        ones = (1,) * len(at)
         if uri is None:
             what = f"no kerchunk references: partition {cell} is in memory"
             raise AggregationError(what, variable=array.name, hint=_HINT)
-        bare = GridPiece(uri, cell, at, ones, shape, ones, ones, _NO_CHUNKS, template)
+        bare = GridPiece(uri, cell, template, _NO_CHUNKS, at, shape, (), (), ())
         _check_conformed(array, bare)
         variable = references.variables[int(references.variable[row])]
         table = gathered.get((uri, variable))
@@ -160,27 +158,15 @@ def _with_part(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]
     """Return a piece with its part, in the dimensions of the array."""
     if piece.table.masks is not None and piece.table.masks.any():
         refuse(array, piece, "chunks were written with a filter skipped")
-    sides = dict(zip(piece.template.dimensions, piece.table.chunk, strict=True))
-    sizes = dict(zip(piece.template.dimensions, piece.table.shape, strict=True))
     start = []
     for name in array.dimensions:
         indices = part.get(name, slice(0, 1, 1))
         if not isinstance(indices, slice) or (indices.step or 1) != 1:
             refuse(array, piece, f"its part of {name!r} is not contiguous")
         start.append(int(indices.start))
-    return piece._replace(
-        start=tuple(start),
-        sides=tuple(sides.get(d, 1) for d in array.dimensions),
-        sizes=tuple(sizes.get(d, 1) for d in array.dimensions),
-    )
-
-
-def _compare(array: MasterArray, first: GridPiece, piece: GridPiece) -> None:
-    """Refuse a piece that is stored differently from the first."""
-    for what, find in _STORED.items():
-        value, expected = find(piece), find(first)
-        if value != expected:
-            refuse(array, piece, f"{what} {_text(value)}, but {_text(expected)} in {first.uri}")
+    stored = (dict(zip(piece.template.dimensions, n, strict=True)) for n in (piece.table.chunk, piece.table.shape))
+    sides, sizes = (tuple(n.get(d, 1) for d in array.dimensions) for n in stored)
+    return piece._replace(start=tuple(start), sides=sides, sizes=sizes)
 
 
 def _text(value: Any) -> str:
@@ -232,10 +218,7 @@ def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[Gri
 
 
 def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the largest chunk that divides all pieces and their chunks.
-
-    Each chunk is a contiguous range of bytes in its file.
-    """
+    """Return the largest chunk, contiguous in each file, that divides all pieces and their chunks."""
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
     steps = [max(1, math.gcd(*each)) for each in zip(*common, strict=True)] if array.ndim else []
@@ -247,10 +230,7 @@ def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
 
 
 def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
-    """Return the fill value of missing chunks, None if all are stored.
-
-    Readers of references take it for missing, so that it must mean missing in the files too.
-    """
+    """Return the fill value of missing chunks, None if all are stored; it must mean missing in the files too."""
     encoding = pieces[0].template.encoding
     declared = encoding.missing[0] if encoding.missing else None
     if declared is None and (encoding.missing_nan or encoding.stored.kind == "f"):
@@ -274,10 +254,7 @@ def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
 
 
 def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:
-    """Refuse a missing chunk unless it reads the same through references.
-
-    References without a fill value read a missing chunk as 0.
-    """
+    """Refuse a missing chunk unless it reads the same through references, as 0 without a fill value."""
     fill, written = piece.table.fill, layout.fill
     if not (fill == 0 if written is None else _same(fill, written)):
         effect = "references read them as 0" if written is None else f"{written} means missing"

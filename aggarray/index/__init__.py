@@ -68,7 +68,6 @@ class _Ours:
 
 OURS = _Ours()
 
-
 #: Most files without a known state whose state is read when an index is saved.
 _FEW_FILES = 10_000
 
@@ -143,11 +142,11 @@ def save(
 def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Encode everything except the arrays; return the two JSON documents."""
     for structure in contents.structures:
-        code = encoder.files.setdefault(structure.uri, len(encoder.files))
+        code = encoder.code(structure.uri)
         if structure.stamp is not None:
             encoder.stamps[code] = structure.stamp
     encoded_others = [encoder.array(a) for a in contents.others]
-    file_codes = [encoder.files.setdefault(f, len(encoder.files)) for f in contents.files]
+    file_codes = list(map(encoder.code, contents.files))
     stamps = np.full((len(encoder.files), 3), -1, np.int64)
     if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
         # Files that were not scanned: their present state.
@@ -185,14 +184,10 @@ def load(path: str, how: Opening) -> LoadedIndex:
 
     Raises IndexFileError if it is damaged, or refers to files outside the roots.
     """
-    with how.access.reach():
-        return _load(path, how)
-
-
-def _load(path: str, how: Opening) -> LoadedIndex:
     path, home = real_path(path), home_of(path)
-    reader = Reader(path)
-    with reader.opened(), reader.index_errors():
+    with how.access.reach():
+        reader = Reader(path)
+    with reader.opened():
         document = reader.document()
         files = Files(reader.texts(document["files"]), home, how.path_map)
         if how.access.roots is not None:
@@ -207,13 +202,11 @@ def _load(path: str, how: Opening) -> LoadedIndex:
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
     def structures() -> list[Structure]:
-        later = Reader(path, generation, reader.reach)
-        with later.opened(), later.index_errors():
+        with Reader(path, generation, reader.reach).opened() as later:
             return unpack(later.document("records"), files, later)
 
     def others() -> list[MasterArray]:
-        later = Reader(path, generation, reader.reach)
-        with later.opened(), later.index_errors():
+        with Reader(path, generation, reader.reach).opened() as later:
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
     return LoadedIndex(arrays, details, named_files, generation, structures, others)

@@ -1,6 +1,5 @@
-"""Chunk indexes of the files of an index.
+"""Chunk indexes of the files of an index, stored so that no file is parsed again.
 
-They are stored so that no file is parsed again.
 Files of the same layout (shape, chunk shape, dtype, filters) share it. The offsets and sizes of all files are columns, read
 on the first request. A chunk index is valid only while its file has the recorded size and time.
 """
@@ -22,11 +21,7 @@ from aggarray.read.chunk_index import CachedChunkIndex
 def pack_chunk_indexes(
     indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
 ) -> dict[str, Any]:
-    """Encode chunk indexes.
-
-    ``files``: {path: number}; ``stamps``: {number: bytes, time, checksum}. Chunk indexes of other files, and of files that
-    differ from their stamp, are left out.
-    """
+    """Encode the chunk indexes of the files that have a number in ``files`` and have not changed since their stamp."""
     layouts: dict[str, int] = {}
     encoded: list[Any] = []
     rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
@@ -61,6 +56,8 @@ _LARGEST = (1 << 32) - 1
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
+#: By file and variable: time and size of the file, number of the layout, first chunk, end of the chunks.
+_Rows = dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]
 
 
 class StoredChunkIndexes:
@@ -68,7 +65,7 @@ class StoredChunkIndexes:
 
     def __init__(self, reader: Reader, specs: Mapping[str, Any], files: Sequence[str], stamps: np.ndarray | None) -> None:
         self._reader, self._specs, self._files, self._stamps = reader, specs, files, stamps
-        self._rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] | None = None
+        self._rows: _Rows | None = None
         self._columns: list[np.ndarray] = []
         self._layouts: list[Layout] = []
         #: Stored bytes of all chunks before each.
@@ -80,17 +77,20 @@ class StoredChunkIndexes:
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
         """Return the chunk index of a variable of a file, None unless the file had this time and size."""
         row = self._loaded().get((uri, variable))
-        return None if row is None or row[0] != scanned else self._table(row)
+        if row is None or row[0] != scanned:
+            return None
+        offsets, sizes, masks = (c[row[2] : row[3]] for c in self._columns)
+        return ChunkIndex(*self._layouts[row[1]], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
         """Return the stored bytes of a variable in a file, -1 unless the file had this time and size."""
         row = self._loaded().get((uri, variable))
         return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 
-    def _loaded(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
+    def _loaded(self) -> _Rows:
         if self._rows is None:
             try:
-                with self._reader.opened(), self._reader.index_errors():
+                with self._reader.opened():
                     self._rows = self._load()
             except (IndexFileError, MissingFileError):
                 if stored_generation(self._reader.path) == self._reader.generation:
@@ -98,7 +98,7 @@ class StoredChunkIndexes:
                 self._rows = {}  # the index was removed or saved again: chunk indexes are read from the files
         return self._rows
 
-    def _load(self) -> dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]:
+    def _load(self) -> _Rows:
         column, specs = self._reader.column, self._specs
         file, layout, count, variable = (column(specs[name]) for name in ("file", "layout", "count", "variable"))
         offsets, sizes, masks = self._columns = [column(spec) for spec in specs["columns"]]
@@ -112,21 +112,14 @@ class StoredChunkIndexes:
             raise ValueError("columns of chunk tables differ in length")
         if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
             raise ValueError("size of a chunk table does not match its layout")
-        rows: dict[tuple[str, str], tuple[tuple[int, int], int, int, int]] = {}
         if self._stamps is None:  # an index without files
-            return rows
+            return {}
         names = [str(name) for name in specs["names"]]
-        for code, number_of_layout, start, chunks, name in zip(
-            *(c.tolist() for c in (file, layout, starts[:-1], count, variable)), strict=True
-        ):
-            size, time, _ = self._stamps[code].tolist()
-            rows[self._files[code], names[name]] = ((time, size), number_of_layout, start, start + chunks)
-        return rows
-
-    def _table(self, row: tuple[tuple[int, int], int, int, int]) -> ChunkIndex:
-        _, layout, start, stop = row
-        offsets, sizes, masks = (c[start:stop] for c in self._columns)
-        return ChunkIndex(*self._layouts[layout], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
+        columns = (c.tolist() for c in (file, variable, self._stamps[file], layout, starts[:-1], starts[1:]))
+        return {
+            (self._files[code], names[name]): ((time, size), *row)
+            for code, name, (size, time, _), *row in zip(*columns, strict=True)
+        }
 
 
 def _layout(spec: Any) -> Layout:

@@ -100,6 +100,10 @@ class Encoder:
         self._numbers: dict[Any, int] = {}
         self._codes: dict[int, tuple[Any, np.ndarray]] = {}
 
+    def code(self, uri: str) -> int:
+        """Return the number of a file; a new file is added."""
+        return self.files.setdefault(uri, len(self.files))
+
     def _once(self, key: Any, into: list[Any], make: Callable[[], Any]) -> int:
         """Return the number of an item in a list; a new item is made and appended."""
         if key not in self._numbers:
@@ -132,7 +136,7 @@ class Encoder:
             if len(first) == len(uris):
                 self.files = first
                 return np.arange(len(uris))
-        return np.array([self.files.setdefault(u, len(self.files)) for u in uris], np.int64)
+        return np.array(list(map(self.code, uris)), np.int64)
 
     def matrix(self, matrix: Matrix) -> dict[str, Any]:
         """Encode a matrix of partitions, without the sub-arrays that no cell uses."""

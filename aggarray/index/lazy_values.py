@@ -22,7 +22,7 @@ class LazyValues(Sequence[Any]):
     def load(self) -> KnownValues:
         """Return values and mask. Raises IndexFileError if the index was removed or saved again."""
         if self._pair is None:
-            with self._reader.opened(), self._reader.index_errors():
+            with self._reader.opened():
                 values = self._reader.value(self._spec[0])
                 mask = None
                 if self._spec[1] is not None:

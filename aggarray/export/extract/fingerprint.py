@@ -76,19 +76,13 @@ def _used(variable: Variable) -> Sequence[str]:
 
 
 def _state(uri: str) -> tuple[int, ...] | None:
-    """Return the state of a file, None if it is missing.
-
-    The state of a remote file includes the server's identifier of its content.
-    """
+    """Return the state of a file or local Zarr store, None if it is missing."""
     with contextlib.suppress(OSError):
         if not is_remote(uri) and os.path.isdir(uri):
-            return _store_state(uri)
+            # Chunks may change while the metadata stay the same.
+            states = [os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(uri) for name in names]
+            return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)
         stat = stat_file(state_path(uri))
+        # The inode of a remote file is the server's identifier of its content.
         return stat.size, stat.mtime_ns, stat.inode if is_remote(uri) else 0
     return None
-
-
-def _store_state(folder: str) -> tuple[int, ...]:
-    """Return the state of a local Zarr store. Chunks may change while the metadata stay the same."""
-    states = [os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(folder) for name in names]
-    return len(states), sum(s.st_size for s in states), max((s.st_mtime_ns for s in states), default=0)

@@ -25,10 +25,7 @@ WHOLE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """A variable to be written.
-
-    ``source``: its values; ``chunks``: None for one piece; ``fill``: the value of missing elements.
-    """
+    """A variable to be written; ``chunks``: None for one piece; ``fill``: the value of missing elements."""
 
     name: str
     dimensions: tuple[str, ...]
@@ -124,11 +121,6 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLay
     return layout
 
 
-def _templates(matrix: Matrix) -> list[Template]:
-    used = np.unique(matrix.refs[matrix.refs >= 0])
-    return [matrix.references.templates[i] for i in np.unique(matrix.references.template[used]).tolist()]
-
-
 def _may_miss(template: Template) -> bool:
     """Return whether values can be missing; an unresolved template is assumed to allow it."""
     encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
@@ -136,12 +128,9 @@ def _may_miss(template: Template) -> bool:
 
 
 def _fill(array: MasterArray) -> Any:
-    """Return the fill value of missing elements, None if none can be missing.
-
-    It is the missing value of all files if they agree, else NaN.
-    """
-    templates = _templates(array._matrix)
-    missing = [t for t in templates if _may_miss(t)]
+    """Return the missing value of all files if they agree, else NaN; None if no element can be missing."""
+    references = array._matrix.compact().references
+    missing = [t for t in map(references.templates.__getitem__, set(references.template.tolist())) if _may_miss(t)]
     if not missing and not (array._matrix.refs < 0).any():
         return None
     if array.dtype.kind in "iu":
@@ -158,6 +147,7 @@ def _fill(array: MasterArray) -> Any:
 
 
 def _chunks(array: MasterArray) -> tuple[int, ...] | None:
+    """Return the shape of chunks like those of the files, None to write an array in one piece."""
     if array.dtype.kind == "T" or array.nbytes < WHOLE or not array.ndim:
         return None
     return chunk_like(array.shape, array.dtype.itemsize, _stored_chunk(array._matrix, array._access))

@@ -58,10 +58,12 @@ def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], pa
         for name, size in layout.dimensions.items():
             dataset.createDimension(name, size)
         # Values last: a later declaration would move them.
-        declared = [(v, _create_variable(dataset, v)) for v in layout.variables]
-        for variable, target in declared:
+        targets = [_create_variable(dataset, v) for v in layout.variables]
+        for variable, target in zip(layout.variables, targets, strict=True):
             if variable.name in unchunked:
-                _write_values(unchunked[variable.name], target)
+                values = unchunked[variable.name]
+                values = values.astype(object) if values.dtype.kind == "T" else values
+                target[...] = values if values.ndim else values.item()
 
 
 def _check_filters(layout: ExtractLayout, path: str) -> str | None:
@@ -80,10 +82,7 @@ def _check_filters(layout: ExtractLayout, path: str) -> str | None:
 
 
 def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
-    """Make all filters optional, as most versions of the libraries do.
-
-    The same chunks then give the same bytes with every version.
-    """
+    """Make all filters optional, as most versions of the libraries do, so that all versions write the same bytes."""
     headers: list[tuple[int, int]] = []
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         import h5py
@@ -104,10 +103,7 @@ def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
 
 
 def _optional_filters(block: bytes, size: int) -> bytes:
-    """Return the first block of an object header with all filters optional.
-
-    The header is of version 2 of the format; b"" if its layout is not the expected one.
-    """
+    """Return the first block of an object header (version 2) with all filters optional, b"" for an unexpected layout."""
     from numcodecs.jenkins import jenkins_lookup3
 
     flags, width = block[5], 1 << (block[5] & 3)
@@ -137,8 +133,3 @@ def _create_variable(dataset: Any, variable: Variable) -> Any:
     created.set_auto_maskandscale(False)
     created.setncatts({name: value for name, value in variable.attributes.items() if name != "_FillValue"})
     return created
-
-
-def _write_values(values: np.ndarray, target: Any) -> None:
-    values = values.astype(object) if values.dtype.kind == "T" else values
-    target[...] = values if values.ndim else values.item()

@@ -33,8 +33,6 @@ class Pieces:
 
     def __init__(self, folder: str, spare: str, encode: Encode) -> None:
         self._folder, self._spare, self._encode = folder, spare, encode
-        self._made: set[str] = set()
-        self._lock = threading.Lock()
 
     def path(self, variable: Variable, position: Position) -> str:
         """Return the file of a chunk, by its position in the grid of chunks."""
@@ -58,20 +56,17 @@ class Pieces:
         if missing:
             values = variable.values(box)
             chunks = (_chunk(values, variable, box, position) for position in missing)
-            for _ in pool.map(self._store, [variable] * len(missing), missing, chunks):
-                pass
+            list(pool.map(self._store, [variable] * len(missing), missing, chunks))
         advance(size, not missing)
 
     def _store(self, variable: Variable, position: Position, values: np.ndarray) -> None:
-        path = self.path(variable, position)
-        self._make_folder(os.path.dirname(path))
-        write_complete(path, self._encode(_padded_chunk(values, variable)), self._spare)
-
-    def _make_folder(self, folder: str) -> None:
-        with self._lock:
-            if folder not in self._made:
-                os.makedirs(folder, exist_ok=True)
-                self._made.add(folder)
+        path, shape = self.path(variable, position), variable.chunks or ()
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if values.shape != shape:  # chunks at the edge are stored at full size
+            padded = np.full(shape, variable.fill if variable.fill is not None else 0, variable.dtype)
+            padded[tuple(map(slice, values.shape))] = values
+            values = padded
+        write_complete(path, self._encode(np.ascontiguousarray(values)), self._spare)
 
 
 def chunk_positions(variable: Variable, box: Sequence[slice] | None = None) -> Iterator[Position]:
@@ -86,16 +81,6 @@ def _chunk(values: np.ndarray, variable: Variable, box: Sequence[slice], positio
     sides = variable.chunks or ()
     starts = (n * side - s.start for n, side, s in zip(position, sides, box, strict=True))
     return values[tuple(slice(a, a + side) for a, side in zip(starts, sides, strict=True))]
-
-
-def _padded_chunk(values: np.ndarray, variable: Variable) -> np.ndarray:
-    """Return a chunk in C order; chunks at the edge are padded to full size."""
-    shape = variable.chunks or ()
-    if values.shape == shape:
-        return np.ascontiguousarray(values)
-    padded = np.full(shape, variable.fill if variable.fill is not None else 0, variable.dtype)
-    padded[tuple(map(slice, values.shape))] = values
-    return padded
 
 
 def write_complete(path: str, content: bytes, spare: str) -> None:

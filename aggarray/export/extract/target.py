@@ -71,14 +71,12 @@ class ExtractTarget:
 
     def _conflict(self, exists: str) -> str | None:
         """Return why an existing file must not be replaced, None if it may be."""
-        is_store = os.path.isfile(os.path.join(self.path, "zarr.json")) or os.path.isfile(os.path.join(self.path, ".zgroup"))
-        if os.path.isdir(self.path) and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
+        is_folder, needs_folder = os.path.isdir(self.path), self.path.lower().endswith(".zarr")
+        is_store = any(os.path.isfile(os.path.join(self.path, name)) for name in ("zarr.json", ".zgroup"))
+        if is_folder and not os.path.islink(self.path) and not is_store and os.listdir(self.path):
             return "is a folder and not a Zarr store"
-        needs_folder = self.path.lower().endswith(".zarr")
-        if not os.path.isdir(self.path) and needs_folder:
-            return "is a file and not a Zarr store"
-        if os.path.isdir(self.path) and not needs_folder:
-            return "is a folder"
+        if is_folder != needs_folder:
+            return "is a folder" if is_folder else "is a file and not a Zarr store"
         if index.may_be_replaced(self.path) and os.path.getsize(self.path):
             return "is an index"
         if exists == "update" and stored_fingerprint(self.path) is None:
@@ -98,7 +96,7 @@ class ExtractTarget:
         return done
 
     def _is_done(self) -> bool:
-        """Return whether the result is complete. The folder then holds only remains of its run."""
+        """Return whether the result is complete, so that the folder holds only remains of its run."""
         if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
             return False
         with contextlib.suppress(FileNotFoundError):
@@ -116,10 +114,7 @@ class ExtractTarget:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Lock]:
-        """Lock and prepare the folder for the length of a block.
-
-        Chunks of an earlier run are kept if they have the same fingerprint.
-        """
+        """Lock and prepare the folder for a block; chunks of an earlier run with the same fingerprint are kept."""
         try:
             with self._locked() as lock:
                 self._take_over()
@@ -194,11 +189,7 @@ class ExtractTarget:
 
 
 def check_not_source(path: str, sources: Iterable[str]) -> None:
-    """Raise AggregationError for a result that would replace its own source.
-
-    A result that encloses a source is an error too.
-    A hard link to a source counts as the same file. A result inside a source folder is an error too.
-    """
+    """Raise AggregationError for a result that would replace, enclose or lie in a source; hard links count as the file."""
     targets = {os.path.abspath(path), os.path.realpath(path)}
     state = os.stat(path) if os.path.isfile(path) else None
     for source in map(carrier, sources):

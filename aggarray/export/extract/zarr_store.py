@@ -18,21 +18,16 @@ _LEVEL = 5
 
 
 def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: shuffled, compressed with zstd, with a checksum.
+    """Encode a chunk: little-endian, shuffled, compressed with zstd, with a checksum (CRC32C).
 
-    Values are little-endian; the checksum is CRC32C.
-    Call it in a thread other than the main one: Blosc then uses one thread, and several threads would make the order of its
-    blocks undefined.
+    Blosc uses one thread if the caller is not the main thread; several would make the order of its blocks undefined.
     """
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return _checked(bytes(numcodecs.Blosc("zstd", _LEVEL, numcodecs.Blosc.SHUFFLE).encode(little)))
 
 
 def _checked(packed: bytes) -> bytes:
-    """Return a chunk with its checksum.
-
-    Blosc stores values that hardly compress as they are, so that nothing else reveals damage to them.
-    """
+    """Return a chunk with its checksum: Blosc stores values that hardly compress unchanged and unchecked."""
     import google_crc32c  # zarr-python needs it too
 
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
@@ -74,9 +69,14 @@ def _metadata(variable: Variable) -> dict[str, Any]:
     # promise: zarr-extract-checksum
     codecs.append({"name": "crc32c"})
     fill = dtype.type(0 if variable.fill is None else variable.fill) if not text else ""
+    attributes = _plain(variable.attributes)
+    if variable.fill is not None and dtype.kind == "f":
+        # As xarray reads and writes it: bytes, so that it is exact.
+        exact = np.float64(variable.fill).astype("<f8").tobytes()
+        attributes["_FillValue"] = base64.standard_b64encode(exact).decode()
     return {
         **_head("array"),
-        "attributes": {**_plain(variable.attributes), **_fill_attribute(variable)},
+        "attributes": attributes,
         "shape": variable.shape,
         "data_type": "string" if text else str(dtype.newbyteorder("=")),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
@@ -88,28 +88,14 @@ def _metadata(variable: Variable) -> dict[str, Any]:
     }
 
 
-def _fill_attribute(variable: Variable) -> dict[str, Any]:
-    """Return ``_FillValue`` as xarray reads and writes it. Floating values are bytes, so that they are exact."""
-    if variable.fill is None or variable.dtype.kind != "f":
-        return {}
-    exact = np.float64(variable.fill).astype("<f8").tobytes()
-    return {"_FillValue": base64.standard_b64encode(exact).decode()}
-
-
 def _head(kind: str) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": kind}
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as JSON values."""
-    return {name: _unwrapped(value) for name, value in attributes.items()}
-
-
-def _unwrapped(value: Any) -> Any:
-    item = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-    if isinstance(item, list):
-        return [_scalar(v) for v in item]
-    return _scalar(item)
+    items = {n: v.tolist() if isinstance(v, np.ndarray | np.generic) else v for n, v in attributes.items()}
+    return {name: list(map(_scalar, item)) if isinstance(item, list) else _scalar(item) for name, item in items.items()}
 
 
 def _scalar(value: Any) -> Any:
