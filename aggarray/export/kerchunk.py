@@ -9,7 +9,6 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refuse, stored_chunks
-from aggarray.formats.base import basename
+from aggarray.formats.base import Attributes, basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.generation import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors
@@ -57,36 +56,22 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
     coordinates = {name: one for array in flat for name, one in array.coords.items()}
     for array in flat:
         for name, variable in {**array.coords, array.name or "": array}.items():
-            is_data = variable is array
-            refs_of_variable = _array_refs(variable if is_data else _with_bounds(variable, coordinates), not is_data)
-            previous = written.get(name)
-            if not _is_valid_name(name) or (previous is not None and previous[1] != refs_of_variable):
-                raise _name_error(name, array, previous)
-            if previous is None:
-                written[name] = variable, refs_of_variable
-                refs.update(_groups(name))
-                refs.update({f"{name}/{key}": value for key, value in refs_of_variable.items()})
+            is_data, parts = variable is array, name.split("/")
+            if not all(part and not part.startswith(".") for part in parts):
+                what = f"no kerchunk references: {name!r} is not a valid name in a Zarr store"
+                raise AggregationError(what, variable=array.name, hint="rename it")
+            # A coordinate is encoded with its bounds beside it, so that its attributes name them.
+            bounds = {} if is_data else {n: coordinates[n] for n in bounds_names(variable) if n in coordinates}
+            encoded = _array_refs(replace(variable, coords=bounds) if bounds else variable, not is_data)
+            previous = written.setdefault(name, (variable, encoded))
+            if previous[1] != encoded:
+                what = f"no kerchunk references: {name!r} differs from that of shape {previous[0].shape}"
+                raise AggregationError(what, variable=array.name, hint="names must be unique; select one of the arrays")
+            if previous[0] is variable:
+                refs.update({f"{'/'.join(parts[:i])}/.zgroup": _text({"zarr_format": 2}) for i in range(1, len(parts))})
+                refs.update({f"{name}/{key}": value for key, value in encoded.items()})
     _check_sizes([variable for variable, _ in written.values()])
     return {"version": 1, "refs": refs}
-
-
-def _with_bounds(coordinate: MasterArray, known: Mapping[str, MasterArray]) -> MasterArray:
-    """Return a coordinate with its bounds beside it, so that its attributes name them."""
-    bounds = {name: known[name] for name in bounds_names(coordinate) if name in known}
-    return replace(coordinate, coords=bounds) if bounds else coordinate
-
-
-def _is_valid_name(name: str) -> bool:
-    """Return whether a name is valid in a Zarr store: no component is empty or begins with a dot."""
-    return all(part and not part.startswith(".") for part in name.split("/"))
-
-
-def _name_error(name: str, array: MasterArray, previous: tuple[MasterArray, Refs] | None) -> AggregationError:
-    if previous is None:
-        what = f"no kerchunk references: {name!r} is not a valid name in a Zarr store"
-        return AggregationError(what, variable=array.name, hint="rename it")
-    what = f"no kerchunk references: {name!r} differs from that of shape {previous[0].shape}"
-    return AggregationError(what, variable=array.name, hint="names must be unique; select one of the arrays")
 
 
 def _check_sizes(arrays: Sequence[MasterArray]) -> None:
@@ -99,36 +84,31 @@ def _check_sizes(arrays: Sequence[MasterArray]) -> None:
                 raise AggregationError(what, variable=array.name, hint="select one of the arrays")
 
 
-def _groups(name: str) -> Refs:
-    """Return the references of the parent groups of a variable."""
-    parts = name.split("/")[:-1]
-    return {f"{'/'.join(parts[: i + 1])}/.zgroup": _text({"zarr_format": 2}) for i in range(len(parts))}
-
-
 def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
-    by_value = in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE)
-    if coordinate and not by_value:
-        with suppress(AggregationError):
-            return _stored_refs(array)
-    return _inline_refs(array) if by_value or coordinate else _stored_refs(array)
-
-
-# Arrays that stay in their files
+    """Return references to an array; a coordinate that is small, or cannot stay in its files, is stored by value."""
+    if in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE):
+        return _inline_refs(array)
+    try:
+        return _stored_refs(array)
+    except AggregationError:
+        if coordinate:
+            return _inline_refs(array)
+        raise
 
 
 def _stored_refs(array: MasterArray) -> Refs:
     layout = find_chunk_grid(array)
     _check_filters(array, layout)
-    refs = _metadata(array, layout.dtype, (layout.chunk, layout.filters), layout.fill, _packing(layout.encoding))
+    refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, _packing(layout.encoding))
     for piece in layout.pieces:
         refs.update(_piece_refs(array, layout, piece))
     return refs
 
 
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
-    """Raise AggregationError for filters that numcodecs does not decode.
+    """Raise AggregationError for filters that numcodecs does not decode, or not in this order.
 
-    The order matters: numcodecs shuffles whole elements only, HDF5 leaves the bytes of an incomplete last element in place.
+    It shuffles complete elements only; HDF5 leaves the bytes of an incomplete last element in place.
     """
     first = layout.pieces[0]
     size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
@@ -192,7 +172,7 @@ def _inline_refs(array: MasterArray) -> Refs:
     fill = _unused_value(array, values[~mask]) if mask is not None and absent and values.dtype.kind in "iufc" else None
     if mask is not None and absent and values.dtype.kind in "biufc":
         values = np.where(mask, array.fill_value if fill is None else fill, values).astype(values.dtype)
-    refs = _metadata(array, values.dtype, (tuple(max(n, 1) for n in values.shape), ()), fill, {})
+    refs = _metadata(array, values.dtype, tuple(max(n, 1) for n in values.shape), (), fill, {})
     if values.size:
         refs[".".join("0" * values.ndim) or "0"] = _base64(np.ascontiguousarray(values).tobytes())
     return refs
@@ -215,13 +195,8 @@ def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
 
 
 def _metadata(
-    array: MasterArray,
-    dtype: np.dtype[Any],
-    stored: tuple[tuple[int, ...], Sequence[Filter]],
-    fill: Any,
-    packing: Mapping[str, Any],
+    array: MasterArray, dtype: np.dtype[Any], chunk: Sequence[int], filters: Sequence[Filter], fill: Any, packing: Attributes
 ) -> Refs:
-    chunk, filters = stored
     meta = {
         "zarr_format": 2,
         "shape": list(array.shape),
@@ -233,16 +208,15 @@ def _metadata(
         "dimension_separator": ".",
         "compressor": None,
     }
-    attrs = {**attributes_of(array, {n: n for n in array.coords}), **packing}
-    if others := coordinates_attribute(array, {n: n for n in array.coords}):
+    names = {name: name for name in array.coords}
+    attrs = {**attributes_of(array, names), **packing}
+    if others := coordinates_attribute(array, names):
         attrs["coordinates"] = others
     return {".zarray": _text(meta), ".zattrs": _text({**_plain(attrs), "_ARRAY_DIMENSIONS": list(array.dimensions)})}
 
 
-def _codec(filter_: Filter) -> dict[str, Any]:
-    if filter_.name == "shuffle":
-        return {"id": "shuffle", "elementsize": filter_.parameters[0]}
-    return dict(_CODECS[filter_.name])
+def _codec(step: Filter) -> Mapping[str, Any]:
+    return {"id": "shuffle", "elementsize": step.parameters[0]} if step.name == "shuffle" else _CODECS[step.name]
 
 
 def _fill(value: Any) -> Any:
@@ -255,12 +229,13 @@ def _fill(value: Any) -> Any:
     return scalar
 
 
-def _plain(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    return {n: v.tolist() if isinstance(v, np.ndarray | np.generic) else _listed(v) for n, v in attrs.items() if v is not None}
-
-
-def _listed(value: Any) -> Any:
-    return [v.item() if isinstance(v, np.generic) else v for v in value] if isinstance(value, list | tuple) else value
+def _plain(value: Any) -> Any:
+    """Return a value as JSON; items of a mapping that are None are left out."""
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _text(value: Any) -> str:
@@ -280,16 +255,13 @@ def write(references: Mapping[str, Any], path: str) -> None:
         with replace_index(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
             json.dump(references, file)
     elif path.endswith((".parq", ".parquet")):
-        _write_tables(references["refs"], os.path.realpath(path))
+        path = os.path.realpath(path)
+        if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
+            raise IndexFileError("exists and is not a set of references", path=path, hint="give another path")
+        with write_errors(path), replace_atomically(path, folder=True) as temporary:
+            _fill_folder(references["refs"], temporary)
     else:
         raise AggregationError("not a name of references", path=path, hint="give a path that ends in .json, .parq or .parquet")
-
-
-def _write_tables(refs: Mapping[str, Any], path: str) -> None:
-    if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ".zmetadata")):
-        raise IndexFileError("exists and is not a set of references", path=path, hint="give another path")
-    with write_errors(path), replace_atomically(path, folder=True) as temporary:
-        _fill_folder(refs, temporary)
 
 
 def _fill_folder(refs: Mapping[str, Any], folder: str) -> None:

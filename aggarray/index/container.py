@@ -6,6 +6,7 @@ to variables. Each convention is a subclass that writes the locations of the fra
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -63,15 +64,6 @@ class VariableNames:
         return name, True
 
 
-@dataclass(slots=True)
-class _WrittenArray:
-    """An array in the file: its variable. ``names``: those of its dimensions and coordinates in the file."""
-
-    array: MasterArray
-    variable: Any
-    names: dict[str, str]
-
-
 class Container:
     """A dataset that is being written. ``references`` returns the URI references of a table."""
 
@@ -81,7 +73,6 @@ class Container:
         self.dataset, self.references = dataset, references
         self.names = VariableNames()
         self.left_out: list[tuple[str, str]] = []
-        self._count = 0
 
     def reason(self, array: MasterArray) -> str | None:
         """Return why the convention cannot express an array, None if it can."""
@@ -92,46 +83,34 @@ class Container:
         raise NotImplementedError
 
     def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
-        """Write arrays; return (name, reason) of those that are left out.
-
-        These are arrays that the convention cannot express, and coordinates that cannot be read.
-        """
+        """Write arrays; return (name, reason) of inexpressible arrays and unreadable coordinates, which are left out."""
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
-        written = []
-        for array in map(flatten_ragged, arrays):
+        written, by_name = [], dict[str, list[str]]()
+        for number, array in enumerate(map(flatten_ragged, arrays)):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
-            if reason is None:
-                written.append(self._write(array))
-            else:
+            if reason is not None:
                 self.left_out.append((array.name or "unnamed", reason))
-        by_name: dict[str, list[str]] = {}
-        for item in written:
-            by_name.setdefault(item.array.name or "", []).append(item.variable.name)
+                continue
+            names = self._coordinates(array)
+            name, _ = self.names.of(("array", number), array.name)
+            write = self._valued if in_memory(array._matrix) else self.aggregated
+            written.append((array, names, write(array, name, [names[d] for d in array.dimensions])))
+            by_name.setdefault(array.name or "", []).append(name)
         unique = {name: variables[0] for name, variables in by_name.items() if len(variables) == 1}
-        for item in written:
-            attrs = attributes_of(item.array, item.names)
+        for array, names, variable in written:
+            attrs = attributes_of(array, names)
             for attribute in ("ancillary_variables", "formula_terms"):
                 if isinstance(attrs.get(attribute), str):
-                    attrs[attribute] = _renamed(attrs[attribute], {**unique, **item.names})
-            if coordinates := coordinates_attribute(item.array, item.names):
+                    attrs[attribute] = _renamed(attrs[attribute], {**unique, **names})
+            if coordinates := coordinates_attribute(array, names):
                 attrs["coordinates"] = coordinates
-            item.variable.setncatts(attrs)
+            variable.setncatts(attrs)
         return self.left_out
 
     def _unfit(self, array: MasterArray) -> str | None:
         if array.dtype.kind != "T" and array.dtype.str[1:] not in _DTYPES:
             return f"netCDF has no type for {array.dtype}"
         return "it has no elements" if array.size == 0 else None
-
-    def _write(self, array: MasterArray) -> _WrittenArray:
-        """Write an array after its coordinates."""
-        names = self._coordinates(array)
-        dimensions = [names[d] for d in array.dimensions]
-        self._count += 1
-        name, _ = self.names.of(("array", self._count), array.name)
-        write = self._valued if in_memory(array._matrix) else self.aggregated
-        variable = write(array, name, dimensions)
-        return _WrittenArray(array, variable, names)
 
     def _coordinates(self, array: MasterArray) -> dict[str, str]:
         """Write new coordinates; return the names of all coordinates and dimensions in the file."""
@@ -191,12 +170,8 @@ class Container:
     def _valued(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write a variable by value."""
         values, mask = array._values_and_mask()
-        variable = self.variable(
-            name,
-            array.dtype,
-            dimensions,
-            array.fill_value if mask is not None and mask.any() and array.dtype.kind != "T" else None,
-        )
+        has_missing = mask is not None and mask.any() and array.dtype.kind != "T"
+        variable = self.variable(name, array.dtype, dimensions, array.fill_value if has_missing else None)
         values = values.astype(object) if array.dtype.kind == "T" else values
         variable[...] = values if values.ndim else values.item()
         return variable
@@ -225,12 +200,10 @@ def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any
     for attribute in ("bounds", "climatology"):
         if attribute in attrs:
             attrs[attribute] = names.get(basename(str(attrs[attribute])))
-    for attribute in ROWS:
+    for attribute in (*ROWS, "cell_methods"):
         if isinstance(attrs.get(attribute), str):
             attrs[attribute] = _renamed(attrs[attribute], names)
     attrs.pop("coordinates", None)
-    if isinstance(attrs.get("cell_methods"), str):
-        attrs["cell_methods"] = _renamed(attrs["cell_methods"], names)
     for attribute in ("cell_measures", "grid_mapping"):
         listed = words(attrs.get(attribute))
         # External variables keep their names (CF section 2.6.3).
@@ -250,10 +223,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def coordinates_attribute(array: MasterArray, names: Mapping[str, str]) -> str:
-    """Return the attribute ``coordinates`` of an array.
-
-    It lists the coordinates that are not coordinate variables, bounds, measures or grid mappings.
-    """
+    """Return the attribute ``coordinates``: those that are no coordinate variables, bounds, measures or grid mappings."""
     excluded = {basename(w.rstrip(":")) for a in ("cell_measures", "grid_mapping") for w in words(array.attrs.get(a))}
     excluded |= {
         basename(w) for c in (array, *array.coords.values()) for a in ("bounds", "climatology") for w in words(c.attrs.get(a))
@@ -271,24 +241,16 @@ def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
             plain[name] = _encodable(value)
         elif isinstance(value, list) and value and all(isinstance(v, str) for v in value):
             plain[name] = list(map(_encodable, value))
-        elif _is_numbers(value):
-            plain[name] = value
+        else:
+            with suppress(ValueError, OverflowError):  # nested lists of different lengths
+                numbers = np.asarray(value)
+                if numbers.ndim <= 1 and numbers.dtype.str[1:] in _DTYPES:
+                    plain[name] = value
     return plain
 
 
 def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _is_numbers(value: Any) -> bool:
-    """Return whether a value is one or more numbers that netCDF can store."""
-    if value is None or isinstance(value, str | bytes | Mapping):
-        return False
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError):  # nested lists of different lengths
-        return False
-    return array.ndim <= 1 and array.dtype.str[1:] in _DTYPES
 
 
 def common_attributes(arrays: Sequence[MasterArray]) -> dict[str, Any]:

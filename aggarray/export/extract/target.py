@@ -57,17 +57,11 @@ class ExtractTarget:
         """Raise AggregationError if something exists that must not be replaced."""
         if not os.path.isdir(os.path.dirname(self.path)):
             raise AggregationError(f"no folder {os.path.dirname(self.path)}", path=self.path, hint="make it first")
+        if exists == "raise" and os.path.lexists(self.path):
+            raise AggregationError("exists already", path=self.path, hint="give another name, or pass exists='overwrite'")
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            self._check_existing(exists)
-
-    def _check_existing(self, exists: str) -> None:
-        if not os.path.lexists(self.path):
-            return
-        if exists == "raise":
-            hint = "give another name, or pass exists='overwrite'"
-            raise AggregationError("exists already", path=self.path, hint=hint)
-        if problem := self._conflict(exists):
-            raise AggregationError(problem, path=self.path, hint="give another name, or remove it")
+            if os.path.lexists(self.path) and (problem := self._conflict(exists)):
+                raise AggregationError(problem, path=self.path, hint="give another name, or remove it")
 
     def _conflict(self, exists: str) -> str | None:
         """Return why an existing file must not be replaced, None if it may be."""
