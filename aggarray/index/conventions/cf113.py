@@ -25,8 +25,7 @@ class _CF113:
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
         """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
-        source = ForeignFile(structure, values, path_map)
-        return foreign(source, {v.name: (v, _terms(source, v)) for v in _aggregations(structure)})
+        return foreign(ForeignFile(structure, values, path_map), _aggregations(structure), _terms)
 
 
 def _aggregations(structure: Structure) -> list[Variable]:

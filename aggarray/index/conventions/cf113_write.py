@@ -40,11 +40,7 @@ def inexpressible(array: MasterArray) -> str | None:
 
 
 def _deviation(matrix: Matrix, number: int) -> str | None:
-    """Return how the sub-arrays of a template deviate from canonical form.
-
-    None if they do not.
-    Conversions that readers make themselves do not count.
-    """
+    """Return how the sub-arrays of a template deviate from canonical form, beside the conversions that readers make."""
     template: Template = matrix.references.templates[number]
     # A single decoding of a declared sub-array is that of the missing value of its aggregation variable.
     decoding = template.steps[0].encoding if template.declared and len(template.steps) == 1 else None
@@ -67,35 +63,26 @@ def _deviation(matrix: Matrix, number: int) -> str | None:
     return None
 
 
-def _own_missing(matrix: Matrix) -> Any:
-    """Return the missing value of an aggregation variable, None without one.
-
-    It is that of the index from which the array was read.
-    """
-    encodings = (t.steps[0].encoding for t in matrix.references.templates if t.declared and t.steps)
-    return next((e.missing[0] for e in encodings if e is not None and e.missing), None)
-
-
 class CF113(Container):
     """A file of CF-1.13 aggregation variables."""
 
     conventions = "CF-1.13"
-
-    def reason(self, array: MasterArray) -> str | None:
-        """Return why CF-1.13 cannot express an array, None if it can."""
-        return inexpressible(array)
+    reason = staticmethod(inexpressible)
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write a scalar aggregation variable, and those of its terms."""
         absent = bool((array._matrix.refs < 0).all())
         fill = array.dtype.type(_NETCDF_FILL) if array.dtype.kind == "f" else array.fill_value
-        own_fill = _own_missing(array._matrix)
+        templates = array._matrix.references.templates
+        # The missing value of the aggregation variable from which the array was read.
+        encodings = (t.steps[0].encoding for t in templates if t.declared and t.steps)
+        own_fill = next((e.missing[0] for e in encodings if e is not None and e.missing), None)
         fill = fill if own_fill is None or absent else own_fill
-        missing = array.dtype.kind in "iu" and any(t.encoding.may_miss for t in array._matrix.references.templates)
+        missing = array.dtype.kind in "iu" and any(t.encoding.may_miss for t in templates)
         declared = absent or own_fill is not None or missing
         variable = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
         variable.aggregated_dimensions = " ".join(dimensions)
-        terms = self._unique(array, name, fill) if absent else self._located(array, name)
+        terms = self._unique(array, name, fill) if absent else self._located(array._matrix, name)
         variable.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
         return variable
 
@@ -103,10 +90,7 @@ class CF113(Container):
         return self._sizes("fragments", matrix.cells)
 
     def _sizes(self, prefix: str, sizes: tuple[int, ...]) -> list[str]:
-        """Return dimensions of these sizes, which other aggregations share.
-
-        The dimensions of one variable are distinct (CF section 2.4).
-        """
+        """Return distinct dimensions (CF section 2.4) of these sizes, which other aggregations share."""
         names: list[str] = []
         for number, size in enumerate(sizes):
             name, new = self.names.of((prefix, size, sizes[:number].count(size)), f"{prefix}_{size}")
@@ -120,8 +104,7 @@ class CF113(Container):
         values = np.full(cells, "" if array.dtype.kind == "T" else fill, object if array.dtype.kind == "T" else array.dtype)
         return {"unique_values": self._table(f"{name}_unique_values", self._cells(array._matrix), values)}
 
-    def _located(self, array: MasterArray, name: str) -> dict[str, str]:
-        matrix = array._matrix
+    def _located(self, matrix: Matrix, name: str) -> dict[str, str]:
         references, rows = matrix.references, matrix.refs
         uris = self.references(references)
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
@@ -129,8 +112,7 @@ class CF113(Container):
         terms = {"uris": self._table(f"{name}_uris", dimensions, uris[references.uri[rows]].reshape(matrix.cells))}
         used = used_rows(references.variable[rows], len(references.variables))
         single = len(used) == 1
-        identifiers = paths[used[0]] if single else paths[references.variable[rows]].reshape(matrix.cells)
-        identifiers = np.array(identifiers, object)
+        identifiers = np.array(paths[used[0]] if single else paths[references.variable[rows]].reshape(matrix.cells), object)
         return {**terms, "identifiers": self._table(f"{name}_identifiers", [] if single else dimensions, identifiers)}
 
     def _map(self, matrix: Matrix, name: str) -> str:

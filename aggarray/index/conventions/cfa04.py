@@ -6,9 +6,9 @@ part of a sub-array. The geometry follows from the locations. Some writers use h
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,18 +70,14 @@ def _is_aggregation(variable: Variable) -> bool:
     return any(a in variable.attrs for a in _ARRAYS) or text_attribute(variable.attrs.get("cf_role")) in _ROLES
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Columns of the partitions read so far.
+class _Partition(NamedTuple):
+    """Geometry of a partition; ``extents``: sizes of its sub-array along the master's dimensions, -1 if unknown."""
 
-    ``extents``: sizes of the sub-arrays along the master's dimensions, -1 if unknown; ``layouts``: their dimensions, and
-    their shape if the index has it.
-    """
-
-    boxes: list[list[list[int]]] = field(default_factory=list)
-    extents: list[list[int]] = field(default_factory=list)
-    parts: list[dict[str, slice | np.ndarray]] = field(default_factory=list)
-    layouts: list[tuple[tuple[str, ...], list[int] | None]] = field(default_factory=list)
+    box: list[list[int]]
+    extents: list[int]
+    part: dict[str, slice | np.ndarray]
+    dimensions: tuple[str, ...]
+    shape: list[int] | None
 
 
 class _VariableReader:
@@ -125,36 +121,30 @@ class _VariableReader:
 
     def matrix(self) -> Matrix:
         """Return the matrix of all partitions; uncovered regions are missing."""
-        columns = _Columns()
         self._check_shape()
-        for number, partition in enumerate(self.json["Partitions"]):
-            if not isinstance(partition, dict):
-                raise self.fault(f"{shown(partition)} is not a JSON object", number, _OBJECT)
-            self._add(columns, partition, number)
-        rank, count = len(self.dimensions), len(columns.boxes)
-        boxes = np.array(columns.boxes, np.int64).reshape(count, rank, 2)
-        extents = np.array(columns.extents, np.int64).reshape(count, rank)
+        partitions = [self._partition(partition, number) for number, partition in enumerate(self.json["Partitions"])]
+        rank, count = len(self.dimensions), len(partitions)
+        boxes = np.array([p.box for p in partitions], np.int64).reshape(count, rank, 2)
+        extents = np.array([p.extents for p in partitions], np.int64).reshape(count, rank)
         sizes = [self.source.dimension(name, self.variable) for name in self.written]
         boxes = self._half_open(boxes, extents, sizes)
         shape = tuple(self._size(d, n, boxes) for d, n in enumerate(sizes))
-        refs, references = np.arange(count, dtype=np.int32), self._references(columns, boxes)
-        cells = Cells(self.dimensions, (True,) * rank, boxes, refs, _parts(columns.parts), references)
+        refs, references = np.arange(count, dtype=np.int32), self._references(partitions, boxes)
+        cells = Cells(self.dimensions, (True,) * rank, boxes, refs, _parts([p.part for p in partitions]), references)
         try:
             return tile(cells, shape, name=lambda n: f"partition {n}")
         except AggregationError as error:
             raise self.fault(str(error)) from error
 
-    def _references(self, columns: _Columns, boxes: np.ndarray) -> References:
+    def _references(self, partitions: Sequence[_Partition], boxes: np.ndarray) -> References:
         builder = ReferenceBuilder()
         lengths = (boxes[:, :, 1] - boxes[:, :, 0]).tolist()
-        for number, (dimensions, shape) in enumerate(columns.layouts):
-            partition = self.json["Partitions"][number]
-            if shape is None:
-                # Without a shape the sub-array has the shape of its location.
-                sizes = dict(zip(self.dimensions, lengths[number], strict=True))
-                shape = [sizes.get(d, 1) for d in dimensions]
-            template = self._template((tuple(shape), dimensions), partition, number)
-            builder.add(template, *self._source_of(self._object(partition, "subarray", "data"), number))
+        for number, (partition, written) in enumerate(zip(partitions, self.json["Partitions"], strict=True)):
+            # Without a shape the sub-array has the shape of its location.
+            sizes = dict(zip(self.dimensions, lengths[number], strict=True))
+            shape = [sizes.get(d, 1) for d in partition.dimensions] if partition.shape is None else partition.shape
+            template = self._template((tuple(shape), partition.dimensions), written, number)
+            builder.add(template, *self._source_of(self._object(written, "subarray", "data"), number))
         return builder.build()
 
     def _check_shape(self) -> None:
@@ -179,27 +169,24 @@ class _VariableReader:
 
     def _list(self, holder: dict[str, Any], *keys: str, number: int | None = None) -> list[Any] | None:
         key = next((k for k in keys if holder.get(k) is not None), None)
-        if key is None:
-            return None
-        if not isinstance(holder[key], list):
-            raise self.fault(f"{key} {shown(holder[key])} is not a JSON list", number, _LIST)
-        items: list[Any] = holder[key]
+        items: list[Any] | None = None if key is None else holder[key]
+        if items is not None and not isinstance(items, list):
+            raise self.fault(f"{key} {shown(items)} is not a JSON list", number, _LIST)
         return items
 
     def _integers(self, holder: dict[str, Any], *keys: str, number: int | None = None) -> list[int] | None:
         items = self._list(holder, *keys, number=number)
-        if items is not None and not all(
-            isinstance(n, int) and not isinstance(n, bool) and -1 <= n <= _MAX_NUMBER for n in items
-        ):
+        if items is not None and not all(type(n) is int and -1 <= n <= _MAX_NUMBER for n in items):
             raise self.fault(f"{keys[0]} {shown(items)} are not integers in range", number, "write integers from 0 on")
         return items
 
-    def _add(self, columns: _Columns, partition: dict[str, Any], number: int) -> None:
+    def _partition(self, partition: Any, number: int) -> _Partition:
+        if not isinstance(partition, dict):
+            raise self.fault(f"{shown(partition)} is not a JSON object", number, _OBJECT)
         sub = self._object(partition, "subarray", "data")
         pdimensions = self._list(partition, "pdimensions", number=number)
-        dimensions = (
-            tuple(self.dimensions) if pdimensions is None else tuple(self.names.get(str(n), str(n)) for n in pdimensions)
-        )
+        names = self.dimensions if pdimensions is None else map(str, pdimensions)
+        dimensions = tuple(self.names.get(name, name) for name in names)
         shape = self._integers(sub, "shape", "pshape", number=number)
         if len(set(dimensions)) < len(dimensions):
             raise self.fault(f"pdimensions {shown(pdimensions)} repeat a dimension", number, "name each dimension once")
@@ -213,20 +200,15 @@ class _VariableReader:
             what = f"pdimensions {shown(wrong)} are not dimensions of the array"
             raise self.fault(what, number, "only dimensions of size 1 may be added")
         expected = [-1 if shape is None and d in dimensions else extents.get(d, 1) for d in self.dimensions]
-        box = self._location(partition, expected, number)
-        columns.boxes.append(box)
-        columns.extents.append(expected)
-        columns.parts.append(part)
-        columns.layouts.append((dimensions, shape))
+        return _Partition(self._location(partition, expected, number), expected, part, dimensions, shape)
 
     def _part(self, written: Any, dimensions: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
         """Return the part of a sub-array by dimension, empty for all of it."""
         try:
             part = parse_part(written)
             if part and (shape is None or len(part) != len(dimensions)):
-                raise PartError(
-                    "does not match the sub-array", f"give one item for each of {dimensions}, and the sub-array's shape"
-                )
+                hint = f"give one item for each of {dimensions}, and the sub-array's shape"
+                raise PartError("does not match the sub-array", hint)
             for indices, size in zip(part, shape or (), strict=False):
                 if _length(indices) and (indices.stop if isinstance(indices, slice) else int(indices[-1]) + 1) > size:
                     raise PartError(f"is out of range for the sub-array's shape {shown(shape)}")
@@ -238,8 +220,7 @@ class _VariableReader:
         location = self._list(partition, "location", number=number)
         if location is None:
             if len(self.json["Partitions"]) > 1:
-                hint = "only the single partition of an array may omit it"
-                raise self.fault("no location", number, hint)
+                raise self.fault("no location", number, "only the single partition of an array may omit it")
             stored = (self.source.dimension(name, self.variable) for name in self.written)
             sizes = [n if n is not None else max(e, 0) for n, e in zip(stored, expected, strict=True)]
             return [[0, n - 1] for n in sizes]
@@ -270,8 +251,8 @@ class _VariableReader:
         """Return the size of a dimension: the end of the last partition if the file has none."""
         end = int(boxes[:, d, 1].max(initial=0))
         if size is not None and end > size:
-            number = int(boxes[:, d, 1].argmax())
-            raise self.fault(f"end {end} along {self.dimensions[d]!r} is out of range for size {size}", number)
+            what = f"end {end} along {self.dimensions[d]!r} is out of range for size {size}"
+            raise self.fault(what, int(boxes[:, d, 1].argmax()))
         return end if size is None else size
 
     def _template(self, layout: tuple[tuple[int, ...], tuple[str, ...]], partition: dict[str, Any], number: int) -> Template:
@@ -283,9 +264,8 @@ class _VariableReader:
         )
         against = self._list(partition, "reverse", "flip", number=number) or []
         reversed_ = {self.names.get(str(n), str(n)) for n in against}
-        reversed_ |= {
-            d for d, f in self._object(partition, "pdirections").items() if bool(f) != bool(self.forward.get(d, True))
-        }
+        directions = self._object(partition, "pdirections")
+        reversed_ |= {d for d, forward in directions.items() if bool(forward) != bool(self.forward.get(d, True))}
         if not reversed_ <= set(dimensions):
             what = f"reverse {shown(sorted(reversed_))} names other dimensions than the sub-array's"
             raise self.fault(what, number, f"name dimensions of {dimensions}")
@@ -307,7 +287,7 @@ class _VariableReader:
         path = self._files[written]
         name = name.removeprefix("/")
         if not name:
-            if not isinstance(code, int) or isinstance(code, bool) or code < 0:
+            if type(code) is not int or code < 0:
                 raise self.fault(f"neither ncvar nor varid ({shown(code)}) names a variable", number)
             name = f"{NUMBER_MARK}{code}"
         if path == self.source.structure.uri and not name.startswith(NUMBER_MARK):

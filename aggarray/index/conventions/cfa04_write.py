@@ -6,8 +6,8 @@ reason is returned. Missing partitions are omitted and read as holes.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,6 @@ from aggarray.partition.plan import part_of
 from aggarray.partition.tiling import rename
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ScalarVariable:
-    """A scalar variable of the dtype of its array; its value is not used."""
-
-    name: str
-    dtype: np.dtype[Any]
-    attrs: Mapping[str, Any]
-
-
 def inexpressible(array: MasterArray) -> str | None:
     """Return why CFA-0.4 cannot express an array, None if it can."""
     references = array._matrix.compact().references
@@ -43,24 +34,11 @@ def inexpressible(array: MasterArray) -> str | None:
     return None
 
 
-def aggregation_variable(array: MasterArray, folder: str | None) -> ScalarVariable:
-    """Return the variable of an array; ``folder``: the base of relative file names, or None.
-
-    The file needs ``CFA-0.4`` among its Conventions, and the dimensions that ``cfa_dimensions`` lists.
-    """
-    partitions = array.partitions
-    text = {
-        "pmdimensions": list(partitions.dimensions),
-        "pmshape": list(partitions.shape),
-        "base": "",
-        "Partitions": list(_partitions(array._matrix, folder)),
-    }
-    attrs: dict[str, Any] = dict(array.attrs)
-    attrs |= {k: v for k, v in (("units", array.units), ("calendar", array.calendar)) if v is not None}
-    if array.dtype.kind in "iu" and array.fill_value != default_fill(array.dtype):
-        attrs["_FillValue"] = array.dtype.type(array.fill_value)
-    aggregation = {"cf_role": "cfa_variable", "cfa_dimensions": " ".join(array.dimensions), "cfa_array": json.dumps(text)}
-    return ScalarVariable(str(array.name), array.dtype, {**attrs, **aggregation})
+def aggregation_attributes(array: MasterArray, folder: str | None) -> dict[str, str]:
+    """Return the attributes that locate the partitions; ``folder``: the base of relative file names, or None."""
+    shape = {"pmdimensions": list(array.partitions.dimensions), "pmshape": list(array.partitions.shape)}
+    text = json.dumps({**shape, "base": "", "Partitions": list(_partitions(array._matrix, folder))})
+    return {"cf_role": "cfa_variable", "cfa_array": text, "cfa_dimensions": " ".join(array.dimensions)}
 
 
 def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
@@ -78,13 +56,11 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
             files[code] = uri if folder is None or is_url(uri) else os.path.relpath(uri, folder)
         template = matrix.references.templates[number]
         bounds = zip(matrix.edges, cell, strict=True)
-        partition: dict[str, Any] = {
-            "index": [cell[d] for d in varying],
-            "location": [[int(e[i]), int(e[i + 1]) - 1] for e, i in bounds],
-        }
+        location = [[int(e[i]), int(e[i + 1]) - 1] for e, i in bounds]
+        partition: dict[str, Any] = {"index": [cell[d] for d in varying], "location": location}
         variable = matrix.references.variables[int(matrix.references.variable[ref])]
         sub = {**texts[number][1], "file": files[code], "ncvar": variable}
-        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, partition["location"], strict=True)}
+        extents = {d: b - a + 1 for d, (a, b) in zip(matrix.dimensions, location, strict=True)}
         if not cut and all(extents.get(d, 1) == n for d, n in zip(template.dimensions, template.shape, strict=True)):
             yield {**partition, **texts[number][0], "subarray": sub}  # all of the sub-array, the common case
             continue
@@ -104,10 +80,7 @@ def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], di
         partition["pdimensions"] = list(template.dimensions)
     if against:
         partition["reverse"] = against
-    if template.units is not None:
-        partition["punits"] = template.units
-    if template.calendar is not None:
-        partition["pcalendar"] = template.calendar
+    partition |= {k: v for k, v in (("punits", template.units), ("pcalendar", template.calendar)) if v is not None}
     sub: dict[str, Any] = {"shape": list(template.shape)}
     if not template.declared:
         dtype = template.encoding.dtype
@@ -121,21 +94,17 @@ class CFA04(Container):
 
     name = "CFA-0.4"
     conventions = f"CF-1.8 {name}"
+    reason = staticmethod(inexpressible)
 
     def __init__(self, dataset: Any, references: ReferencesOf, folder: str | None) -> None:
         super().__init__(dataset, references)
         self._folder = folder
 
-    def reason(self, array: MasterArray) -> str | None:
-        """Return why CFA-0.4 cannot express an array, None if it can."""
-        return inexpressible(array)
-
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
         """Write the scalar variable whose attributes locate the partitions."""
         # The convention uses the names of the dimensions in this file.
-        names = dict(zip(array.dimensions, dimensions, strict=True))
-        written = aggregation_variable(replace(array, _matrix=rename(array._matrix, names)), self._folder)
-        attrs = dict(written.attrs)
-        variable = self.variable(name, array.dtype, (), attrs.pop("_FillValue", None))
-        variable.setncatts({k: attrs[k] for k in ("cf_role", "cfa_array")} | {"cfa_dimensions": " ".join(dimensions)})
+        renamed = rename(array._matrix, dict(zip(array.dimensions, dimensions, strict=True)))
+        declared = array.dtype.kind in "iu" and array.fill_value != default_fill(array.dtype)
+        variable = self.variable(name, array.dtype, (), array.dtype.type(array.fill_value) if declared else None)
+        variable.setncatts(aggregation_attributes(replace(array, _matrix=renamed), self._folder))
         return variable

@@ -22,9 +22,8 @@ class _CFA062:
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
         """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
-        source = ForeignFile(structure, values, path_map)
         variables = [v for v in structure.variables if "aggregated_data" in v.attrs]
-        return foreign(source, {v.name: (v, _terms(source, v)) for v in variables})
+        return foreign(ForeignFile(structure, values, path_map), variables, _terms)
 
 
 def _terms(source: ForeignFile, variable: Variable) -> Terms:
@@ -38,8 +37,7 @@ def _terms(source: ForeignFile, variable: Variable) -> Terms:
     variables = {term: source.find(name, variable) for term, name in names.items()}
     used = {r: term_variable(source, variable, term, names[term]) for r, term in roles.items() if term in names}
     others = tuple(v for term, v in variables.items() if v is not None and term not in roles.values())
-    terms = (used["map"], used.get("uris"), used.get("identifiers"), used.get("unique_values"))
-    return Terms(*terms, loose=True, others=others)
+    return Terms(**used, loose=True, others=others)
 
 
 CONVENTION = _CFA062()

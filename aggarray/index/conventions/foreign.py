@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.tiling import relabel
 from aggarray.storage.remote import is_remote, parent
 
+_T = TypeVar("_T")
 Values = Callable[[str], np.ndarray]
 
 #: Longest text in a message, and most dimensions of a variable.
@@ -137,14 +138,10 @@ class ForeignFile:
             raise self.fault(variable, f"invalid file name: {error}") from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
-        """Return the variable of a path, or of a name near another variable.
+        """Return the variable of a path, or of a name in the group of ``near`` or its parents."""
+        return self._nearest(name, near, self.variables)
 
-        Names are searched in the group of ``near``, then in its parents.
-        """
-        variable: Variable | None = self._nearest(name, near, self.variables)
-        return variable
-
-    def _nearest(self, name: str, near: Variable, items: Mapping[str, Any]) -> Any:
+    def _nearest(self, name: str, near: Variable, items: Mapping[str, _T]) -> _T | None:
         if name.startswith("/"):
             return items.get(name[1:])
         group = near.name
@@ -156,24 +153,20 @@ class ForeignFile:
         return None
 
     def dimension(self, name: str, near: Variable) -> int | None:
-        """Return the size of a dimension, None if it is unknown.
+        """Return the size of a dimension; None if the format has no dimensions and no variable has it.
 
-        It is unknown if the format has no dimensions and no variable shows it.
         Raises IndexFileError for a dimension that the file does not have.
         """
-        sizes = self.structure.sizes
-        if sizes is None:
-            sizes = {}
+        sizes = dict(self.structure.sizes or {})
+        if self.structure.sizes is None:
             for v in self.structure.variables:
-                group = v.name.rpartition("/")[0]
-                sizes.update({f"{group}/{d}" if group else d: n for d, n in zip(v.dimensions, v.shape, strict=True)})
-            size = self._nearest(name, near, sizes)
-            return None if size is None else int(size)
+                group, slash, _ = v.name.rpartition("/")
+                sizes.update({f"{group}{slash}{d}": n for d, n in zip(v.dimensions, v.shape, strict=True)})
         size = self._nearest(name, near, sizes)
-        if size is None:
+        if size is None and self.structure.sizes is not None:
             names = ", ".join(list(sizes)[:20]) or "none"
             raise self.fault(near, f"no dimension {shown(name)} in the file, which has {names}", "correct the index")
-        return int(size)
+        return None if size is None else int(size)
 
     def dimensions(self, variable: Variable, attribute: str) -> tuple[list[str], tuple[str, ...]]:
         """Return the names in an attribute, and the dimensions of the array."""
@@ -187,10 +180,7 @@ class ForeignFile:
         return names, unique_dimensions([basename(n) for n in names])
 
     def stored(self, variable: Variable, term: Variable) -> np.ndarray:
-        """Return the stored values of the variable of a term, read once.
-
-        Raises IndexFileError, before memory is allocated, if it has more elements than a matrix may have partitions.
-        """
+        """Return the stored values of the variable of a term, read once; at most as many as a matrix may have partitions."""
         if term.name not in self._stored:
             if prod(term.shape) > MAX_CELLS:
                 raise self.fault(variable, f"{term.name!r} has {prod(term.shape)} elements, more than {MAX_CELLS}")
@@ -220,11 +210,7 @@ class ForeignFile:
         return decoding, () if decoding.trivial else (Step(*units_of(variable), decoding.stored, decoding),)
 
     def check_own(self, variable: Variable, names: list[str], marks: tuple[str, ...]) -> None:
-        """Raise IndexFileError for invalid fragments in the index itself.
-
-        They must be variables that exist and are not aggregations.
-        ``marks``: attributes of aggregation variables.
-        """
+        """Raise IndexFileError for fragments in the index itself that do not exist, or have attributes of aggregations."""
         for name in names:
             fragment = self.variables.get(name)
             if fragment is None:
@@ -234,10 +220,7 @@ class ForeignFile:
                 raise self.fault(variable, what, "a fragment must hold values")
 
     def rewritten(self, made: Mapping[str, Variable], dropped: set[str]) -> Structure:
-        """Return the structure with ordinary variables for the aggregations.
-
-        ``made``: these variables; ``dropped``: names of variables to leave out.
-        """
+        """Return the structure with the ordinary variables ``made`` for the aggregations, without the ``dropped`` names."""
         kept = [made.get(v.name, v) for v in self.structure.variables if v.name not in dropped or v.name in made]
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}

@@ -5,7 +5,7 @@ each fragment, or ``unique_values`` hold its single value. Everything is done in
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -31,10 +31,9 @@ _OWN = ("aggregated_", "cfa_")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Variables of the terms, with the names of CF-1.13.
+    """Variables of the terms, with the names of CF-1.13; ``others``: those of other terms.
 
-    ``loose``: fragments and identifiers may be missing, and a trailing dimension of ``uris`` lists copies. ``others``:
-    variables of other terms.
+    ``loose``: fragments and identifiers may be missing, and a trailing dimension of ``uris`` lists copies.
     """
 
     map: Variable
@@ -43,12 +42,6 @@ class Terms:
     unique_values: Variable | None = None
     loose: bool = False
     others: tuple[Variable, ...] = ()
-
-    def served(self) -> Iterator[str]:
-        """Yield the names of all these variables."""
-        for variable in (self.map, self.uris, self.identifiers, self.unique_values, *self.others):
-            if variable is not None:
-                yield variable.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,16 +94,18 @@ def term_variable(source: ForeignFile, variable: Variable, term: str, name: str)
     return target
 
 
-def foreign(source: ForeignFile, aggregations: dict[str, tuple[Variable, Terms]]) -> ForeignArrays:
+def foreign(
+    source: ForeignFile, variables: Iterable[Variable], terms_of: Callable[[ForeignFile, Variable], Terms]
+) -> ForeignArrays:
     """Return the aggregation variables of a file. The variables of their terms are dropped."""
-    variables, matrices = {}, {}
-    dropped: set[str] = set()
-    for name, (variable, terms) in aggregations.items():
+    made, matrices, dropped = {}, {}, set[str]()
+    for variable, terms in [(v, terms_of(source, v)) for v in variables]:
         layout = _layout(source, variable, terms.map)
-        matrices[name] = _matrix(source, layout, terms)
-        variables[name] = ordinary(variable, layout.dimensions, matrices[name].shape, _OWN)
-        dropped.update(terms.served())
-    return ForeignArrays(source.rewritten(variables, dropped), matrices)
+        matrix = matrices[variable.name] = _matrix(source, layout, terms)
+        made[variable.name] = ordinary(variable, layout.dimensions, matrix.shape, _OWN)
+        used = (terms.map, terms.uris, terms.identifiers, terms.unique_values, *terms.others)
+        dropped.update(v.name for v in used if v is not None)
+    return ForeignArrays(source.rewritten(made, dropped), matrices)
 
 
 def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> _FragmentLayout:
@@ -142,12 +137,10 @@ def _sizes(source: ForeignFile, variable: Variable, term: Variable, rank: int) -
     absent = np.isnan(values) if values.dtype.kind == "f" else values == default_fill(term.dtype)
     absent = absent if mask is None else absent | mask.reshape(shape)
     rows = [_row(source, variable, term, row, gone) for row, gone in zip(values, absent, strict=True)]
-    if rank:
-        return tuple(rows)
-    if rows[0].tolist() != [1]:
+    if not rank and rows[0].tolist() != [1]:
         what = f"{term.name!r} is {shown(rows[0].tolist())}, but an array without dimensions is one fragment"
         raise source.fault(variable, what)
-    return ()
+    return tuple(rows) if rank else ()
 
 
 def _row(source: ForeignFile, variable: Variable, term: Variable, row: np.ndarray, absent: np.ndarray) -> np.ndarray:
@@ -182,8 +175,7 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
         cell = int(np.flatnonzero(has_uri & ~has_name)[0])
         raise source.fault(variable, f"fragment {_index(cell, layout)} in {uris[cell]!r} has no variable", "name one")
     rows = np.flatnonzero(has_name)
-    refs = np.full(count, -1, np.int32)
-    refs[rows] = np.arange(len(rows))
+    refs = np.where(has_name, np.cumsum(has_name) - 1, -1).astype(np.int32)
     return layout.matrix(_references(source, layout, (uris, has_uri, names), rows), refs)
 
 
@@ -229,21 +221,12 @@ def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[n
 def _first_copies(
     source: ForeignFile, variable: Variable, names: np.ndarray, has_name: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first copy of each fragment that exists.
-
-    If none exists, it is the first with a name. Arrays are (fragments, copies).
-    """
-    any_name = np.asarray(has_name.any(axis=1))
-    distinct, number = np.unique(names, return_inverse=True)
-    several = has_name.sum(axis=1) > 1
-    checked = np.zeros(len(distinct), bool)
-    checked[number.reshape(names.shape)[several].ravel()] = True
-    exists = np.zeros(len(distinct), bool)
-    for code in np.flatnonzero(checked).tolist():
-        exists[code] = distinct[code] != "" and os.path.exists(source.resolve(variable, str(distinct[code])))
-    best = np.logical_and(has_name, exists[number.reshape(names.shape)])
-    chosen = np.where(best.any(axis=1), best.argmax(axis=1), has_name.argmax(axis=1))
-    return names[np.arange(len(names)), chosen], any_name
+    """Return the first copy of each fragment that exists, else the first with a name; arrays are (fragments, copies)."""
+    several = names[has_name.sum(axis=1) > 1]
+    exists = {n: n != "" and os.path.exists(source.resolve(variable, n)) for n in set(several.ravel().tolist())}
+    there = np.array([exists.get(n, False) for n in names.ravel().tolist()], bool).reshape(names.shape) & has_name
+    chosen = np.where(there.any(axis=1), there.argmax(axis=1), has_name.argmax(axis=1))
+    return names[np.arange(len(names)), chosen], np.asarray(has_name.any(axis=1))
 
 
 def _substituted(source: ForeignFile, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:

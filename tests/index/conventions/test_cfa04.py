@@ -1,8 +1,6 @@
 """Reader and writer of CFA-0.4."""
 
 import json
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.index.conventions.cfa04_write import ScalarVariable, aggregation_variable, inexpressible
+from aggarray.index.conventions.cfa04_write import aggregation_attributes, inexpressible
 from tests.support.foreign_indexes import fragment, opened
 from tests.support.netcdf import LAT, TIME, cube, write
 
@@ -272,19 +270,9 @@ def test_invalid_json(tmp_path: Path, text: str | None, words: str) -> None:
 # Writing
 
 
-def variables_for(
-    arrays: Sequence[aa.MasterArray], path: str, relative: bool = True
-) -> tuple[list[ScalarVariable], list[tuple[str, str]]]:
-    """Return the variables of an index at ``path``, and (name, reason) of the arrays left out."""
-    folder = os.path.dirname(path) if relative else None
-    refused = [(a.name or "", reason) for a in arrays if (reason := inexpressible(a)) is not None]
-    return [aggregation_variable(a, folder) for a in arrays if inexpressible(a) is None], refused
-
-
 def written(array: aa.MasterArray, path: Path, format: str = "NETCDF4") -> str:
     """Write an array and its 1-d coordinates as CFA-0.4."""
-    (variable,), refused = variables_for([array], str(path))
-    assert refused == []
+    assert inexpressible(array) is None
     with netCDF4.Dataset(path, "w", format=format) as file:
         file.Conventions = "CF-1.13 CFA-0.4"
         for d, n in zip(array.dimensions, array.shape, strict=True):
@@ -293,9 +281,10 @@ def written(array: aa.MasterArray, path: Path, format: str = "NETCDF4") -> str:
                 made = file.createVariable(d, array.coords[d].dtype, (d,))
                 made[:] = array.coords[d][...]
                 made.units = array.coords[d].units
-        attrs = dict(variable.attrs)
-        made = file.createVariable(variable.name, variable.dtype, (), fill_value=attrs.pop("_FillValue", None))
-        made.setncatts(attrs)
+        fill = array.dtype.type(array.fill_value) if array.dtype.kind in "iu" else None
+        made = file.createVariable(array.name, array.dtype, (), fill_value=fill)
+        described = {"units": array.units, "calendar": array.calendar, **aggregation_attributes(array, str(path.parent))}
+        made.setncatts({**array.attrs, **{k: v for k, v in described.items() if v is not None}})
     return str(path)
 
 
@@ -340,9 +329,9 @@ def test_an_archive_reads_back(tmp_path: Path, archive: aa.MasterArray, format: 
     again = opened(written(archive, tmp_path / "out" / "index.nca", format))["tas"]
     again[...]  # its files are opened
     same(archive, again)
-    text = json.loads(variables_for([archive], str(tmp_path / "out/index.nca"))[0][0].attrs["cfa_array"])
+    text = json.loads(aggregation_attributes(archive, str(tmp_path / "out"))["cfa_array"])
     assert text["base"] == "" and text["Partitions"][0]["subarray"]["file"] == "../in/a.nc"
-    absolute = json.loads(variables_for([archive], str(tmp_path / "x.nca"), relative=False)[0][0].attrs["cfa_array"])
+    absolute = json.loads(aggregation_attributes(archive, None)["cfa_array"])
     assert absolute["Partitions"][0]["subarray"]["file"] == str(tmp_path / "in" / "a.nc")
 
 
@@ -365,12 +354,11 @@ def test_selections_read_back(tmp_path_factory: pytest.TempPathFactory, data: st
     np.testing.assert_array_equal(again[...], chosen[...])
 
 
-def test_arrays_that_cfa_cannot_express(archive: aa.MasterArray, tmp_path: Path) -> None:
+def test_arrays_that_cfa_cannot_express(archive: aa.MasterArray) -> None:
     memory = aa.MasterArray.from_subarrays([([(0, 1)], aa.SubArray.from_array([1.0]))], dimensions=("x",), name="m")
     arrays = [memory, archive.to_units("degC"), archive]
-    found, refused = variables_for(arrays, str(tmp_path / "x.nca"))
-    assert [v.name for v in found] == ["tas"] and [name for name, _ in refused] == ["m", "tas"]
-    assert "memory" in refused[0][1] and "converted" in refused[1][1]
+    in_memory, converted, expressible = map(inexpressible, arrays)
+    assert in_memory and "memory" in in_memory and converted and "converted" in converted and expressible is None
 
 
 def test_integers_and_holes_read_back(tmp_path: Path) -> None:
