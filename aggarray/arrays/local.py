@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from aggarray.arrays.values import COPY_HINT
 from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.maps.dim_data import FaultList, map_of
@@ -23,6 +22,7 @@ from aggarray.memory.creation import array_of, owned, shared
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.selection import Range
 from aggarray.memory.types import SupportsDatashape, Type
+from aggarray.read import COPY_HINT
 
 
 class LocalArray(Interchange):

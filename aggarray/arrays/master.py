@@ -25,7 +25,7 @@ from aggarray.arrays.origin import Origin, restore_array
 from aggarray.arrays.partitions import PartitionMatrix
 from aggarray.arrays.sections import sections
 from aggarray.arrays.subarray import SubArray
-from aggarray.arrays.values import KnownValues, ReadOptions, Viewable, read_datetimes, read_known, read_or_view
+from aggarray.arrays.values import KnownValues, Viewable, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units import normal_calendar, temperature_of
 from aggarray.errors import AggregationError, printable
@@ -34,7 +34,7 @@ from aggarray.memory import Type
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, convert, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
-from aggarray.read import Target
+from aggarray.read import ReadOptions, Target, read
 from aggarray.storage.access import ANYWHERE, Access
 
 
@@ -207,7 +207,7 @@ class MasterArray(Viewable):
         options = ReadOptions(masked, out, copy, threads)
         if self._known is not None and copy is True:
             return read_known(self._known, self._target, selectors, options)
-        return read_or_view(self._matrix, self._target, selectors, options)
+        return read(self._matrix, self._target, selectors, options)
 
     @property
     def _target(self) -> Target:

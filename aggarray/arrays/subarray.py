@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
-from aggarray.arrays.values import ReadOptions, Viewable, read_or_view
+from aggarray.arrays.values import Viewable
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import epoch, is_reference_time, normal_calendar
 from aggarray.errors import AggregationError, NotFoundError, printable
@@ -20,7 +20,7 @@ from aggarray.memory.creation import shared
 from aggarray.memory.selection import normalise
 from aggarray.memory.types import SUPPORTED
 from aggarray.partition.matrix import Matrix, References, Template, single
-from aggarray.read import Target
+from aggarray.read import ReadOptions, Target, read
 from aggarray.read.open_files import with_external_coordinates
 from aggarray.scan.resolution import resolve_references
 from aggarray.storage.access import ANYWHERE, Access
@@ -165,7 +165,7 @@ class SubArray(Viewable):
         template = self.template
         selectors = normalise(key, self.shape, self.dimensions)
         options = ReadOptions(masked=masked, copy=copy)
-        return read_or_view(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, options)
+        return read(self.matrix(), Target(template.last_step, self.fill_value, self._access), selectors, options)
 
     def __datashape__(self) -> Type:
         return Type(self.shape, self.dtype, self.template.encoding.may_miss)

@@ -1,63 +1,23 @@
-"""Reading a selection of an array: as a fresh array or a view, with or without the mask."""
+"""Values in memory: those that scanning has read, views, reference times."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.units import datetime_kind, datetimes, is_reference_time
-from aggarray.errors import AggregationError, SelectionError, UnitsError
+from aggarray.errors import AggregationError, UnitsError
 from aggarray.memory import Array
 from aggarray.memory.creation import array_of
 from aggarray.memory.selection import Range, Selector, result_shape
-from aggarray.partition.matrix import Matrix
-from aggarray.read import Target, output, read, view
+from aggarray.read import ReadOptions, Target, masked_array, output
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
-COPY_HINT = "give True, None (a view where possible) or False (a view or an error)"
 #: The values of an array that scanning has read, and their mask (None: none is missing).
 KnownValues = tuple[np.ndarray, np.ndarray | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Options of a read: with the mask, into an array, as a view, number of threads.
-
-    Raises AggregationError or SelectionError for invalid values.
-    """
-
-    masked: bool = False
-    out: np.ndarray | None = None
-    copy: bool | None = True
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        if not (self.copy is None or self.copy is True or self.copy is False):
-            raise AggregationError(f"invalid copy={self.copy!r}", hint=COPY_HINT)
-        is_integer = isinstance(self.threads, int | np.integer) and not isinstance(self.threads, bool)
-        if self.threads is not None and not (is_integer and self.threads >= 1):
-            hint = "give an integer of at least 1, or None to use the option"
-            raise SelectionError(f"invalid threads={self.threads!r}", hint=hint)
-
-
-def read_or_view(matrix: Matrix, target: Target, selectors: Sequence[Any], options: ReadOptions) -> np.ndarray:
-    """Read a selection; a masked array has the mask of the files. Raises AggregationError if there is no view."""
-    if options.copy is not True and options.out is None:
-        viewed = view(matrix, target, selectors, options.masked)
-        if isinstance(viewed, np.ndarray):
-            return np.ma.MaskedArray(viewed, mask=False) if options.masked else viewed
-        if options.copy is False:
-            raise AggregationError(f"no view without a copy: {viewed}", hint="read with copy=None or copy=True")
-    elif options.copy is False:
-        raise AggregationError("copy=False and out= contradict each other", hint="leave one out")
-    values, mask = read(matrix, target, selectors, options.out, options.masked, options.threads)
-    if mask is None:
-        return values
-    return np.ma.MaskedArray(values, mask=mask, fill_value=_mask_fill(values.dtype, target.fill_value))
 
 
 class Viewable:
@@ -76,12 +36,8 @@ class Viewable:
             return str(error)
 
 
-def _mask_fill(dtype: np.dtype[Any], fill: Any) -> Any:
-    return fill if dtype.kind in "iufcbmM" else None
-
-
 def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
-    """Copy a selection of values in memory, as `read_or_view` reads those of files."""
+    """Copy a selection of values in memory, as `read` reads those of files."""
     values, mask = (None if k is None else _select(k, selectors) for k in known)
     result = output(options.out, result_shape(selectors), target.step.dtype)
     result[...] = values
@@ -90,7 +46,7 @@ def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector]
     if not options.masked:
         return result
     mask = np.zeros(result.shape, bool) if mask is None else mask
-    return np.ma.MaskedArray(result, mask=mask, fill_value=_mask_fill(result.dtype, target.fill_value))
+    return masked_array(result, mask, target.fill_value)
 
 
 def _select(values: np.ndarray, selectors: Sequence[Selector]) -> np.ndarray:

@@ -5,9 +5,11 @@ depends on the partitions that it touches, not on the size of the matrix. `piece
 per touched partition, in sub-array indices. All functions here are pure; `aggarray.read` executes the plans.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -114,7 +116,7 @@ def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
 def runs(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
     """Cut a non-empty index array into runs that increase in one partition.
 
-    The runs keep the order given. Each run of a lazy selection becomes a partition.
+    The runs keep the order of the indices. Each run of a lazy selection becomes a partition.
 
     >>> rows = runs(np.array([5, 6, 1, 1]), np.array([0, 4, 10]))
     >>> rows.cells.tolist(), rows.first.tolist(), rows.count.tolist()
@@ -153,18 +155,6 @@ class Piece(NamedTuple):
     shape: tuple[int, ...]
 
 
-def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
-    """Yield one piece per touched partition.
-
-    ``rows``: one result of `plan_dimension` or `runs` per dimension.
-    """
-    strides = [int(np.prod(matrix.cells[d + 1 :])) for d in range(len(rows))]
-    columns = [_entries(r, stride) for r, stride in zip(rows, strides, strict=True)]
-    planner = _Planner(matrix)
-    for combination in product(*columns):
-        yield planner.piece(sum(entry.offset for entry in combination), combination)
-
-
 class _Entry(NamedTuple):
     """One row of a `DimensionPlan` as plain numbers.
 
@@ -195,74 +185,58 @@ def _entries(rows: DimensionPlan, stride: int) -> list[_Entry]:
 _MAX_CACHED = 1 << 12
 
 
-class _Planner:
-    """Plans pieces one by one; caches what many of them share."""
+def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
+    """Yield one piece per touched partition.
 
-    def __init__(self, matrix: Matrix) -> None:
-        self._matrix = matrix
-        self._axes: dict[int, list[tuple[int | None, str, bool]]] = {}
-        self._composed: dict[tuple[int, int, int, bool], Indices] = {}
-
-    def piece(self, cell: int, entries: tuple[_Entry, ...]) -> Piece:
-        """Return the piece of one cell, given one row per dimension.
-
-        ``cell``: its flat number.
-        """
-        matrix = self._matrix
+    ``rows``: one result of `plan_dimension` or `runs` per dimension.
+    """
+    counts = matrix.cells
+    columns = [_entries(r, prod(counts[d + 1 :])) for d, r in enumerate(rows)]
+    axes: dict[int, list[tuple[int | None, str, bool]]] = {}
+    # Many pieces share indices. Entries live as long as the columns, so that their ids are valid keys.
+    composed: dict[tuple[int, int, int, bool], Indices] = {}
+    for entries in product(*columns):
+        cell = sum(entry.offset for entry in entries)
         ref = int(matrix.refs[cell])
-        out = tuple([e.out for e in entries])
-        take = tuple([e.take for e in entries])
-        shape = tuple([e.extent for e in entries])
+        out, take, shape = tuple([e.out for e in entries]), tuple([e.take for e in entries]), tuple([e.extent for e in entries])
         if ref < 0:
-            return Piece(ref, (), (), out, take, shape)
+            yield Piece(ref, (), (), out, take, shape)
+            continue
+        code = int(matrix.references.template[ref])
+        if code not in axes:
+            axes[code] = _axes(matrix, matrix.references.templates[code])
         selection: list[Indices] = []
         flip: tuple[int, ...] = ()
-        for position, (d, name, against) in enumerate(self._axes_of(ref)):
+        for position, (d, name, against) in enumerate(axes[code]):
             start, step = matrix.parts.at(name, cell)
             if d is None:
                 start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
                 selection.append(slice(start, start + 1, 1))
                 continue
-            selection.append(self._along(d, entries[d], (start, step), against))
+            key = (id(entries[d]), start, step, against)
+            if key not in composed:
+                if len(composed) >= _MAX_CACHED:
+                    composed.clear()
+                composed[key] = _compose(matrix, d, entries[d], (start, step), against)
+            selection.append(composed[key])
             if against and shape[d] > 1:
                 flip += (position,)
-        return Piece(ref, tuple(selection), flip, out, take, shape)
-
-    def _axes_of(self, ref: int) -> list[tuple[int | None, str, bool]]:
-        """Return (master axis, name, opposite direction) per sub-array dimension."""
-        matrix = self._matrix
-        code = int(matrix.references.template[ref])
-        if code not in self._axes:
-            template = matrix.references.templates[code]
-            axes = [matrix.dimensions.index(n) if n in matrix.dimensions else None for n in template.dimensions]
-            self._axes[code] = [
-                (d, name, d is not None and direction != matrix.directions[d])
-                for d, name, direction in zip(axes, template.dimensions, template.directions, strict=True)
-            ]
-        return self._axes[code]
-
-    def _along(self, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
-        """Return the indices that a row takes of a cell along one dimension.
-
-        ``part``: the (start, step) of the cell. Rows live as long as their plan, so that their ids are valid keys.
-        """
-        key = (id(entry), *part, against)
-        indices = self._composed.get(key)
-        if indices is None:
-            if len(self._composed) >= _MAX_CACHED:
-                self._composed.clear()
-            edges = self._matrix.edges[d]
-            extent = int(edges[entry.number + 1] - edges[entry.number])
-            indices = self._composed[key] = _composed(entry, extent, part, against, self._matrix.parts.picks)
-        return indices
+        yield Piece(ref, tuple(selection), flip, out, take, shape)
 
 
-def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, picks: Sequence[np.ndarray]) -> Indices:
-    """Return the increasing sub-array indices that a row takes of a cell.
+def _axes(matrix: Matrix, template: Template) -> list[tuple[int | None, str, bool]]:
+    """Return (master axis, name, opposite direction) per dimension of a sub-array."""
+    axes = [matrix.dimensions.index(n) if n in matrix.dimensions else None for n in template.dimensions]
+    return [
+        (d, name, d is not None and direction != matrix.directions[d])
+        for d, name, direction in zip(axes, template.dimensions, template.directions, strict=True)
+    ]
 
-    ``extent``: the number of positions of the cell.
-    """
+
+def _compose(matrix: Matrix, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
+    """Return the increasing sub-array indices that a row takes of a cell along a dimension; ``part``: (start, step)."""
     start, step = part
+    extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
     if entry.pick is None:
         last = entry.first + (entry.extent - 1) * entry.step
         first = extent - 1 - last if against else entry.first
@@ -272,7 +246,46 @@ def _composed(entry: _Entry, extent: int, part: tuple[int, int], against: bool, 
         local = first + entry.step * np.arange(entry.extent)
     else:
         local = (extent - 1 - entry.pick)[::-1] if against else entry.pick
-    return start + (step * local if step > 0 else picks[-step][local])
+    return start + (step * local if step > 0 else matrix.parts.picks[-step][local])
+
+
+def pieces_by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[Piece]]:
+    """Return the pieces grouped by file, so that one thread at a time reads an open file."""
+    groups: dict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces(matrix, rows):
+        groups[int(matrix.references.uri[piece.ref]) if piece.ref >= 0 else -1].append(piece)
+    if len(rows) != 1:
+        return list(groups.values())
+    return [_join_pieces(matrix, group) if len(group) > 1 else group for group in groups.values()]
+
+
+def _join_pieces(matrix: Matrix, group: list[Piece]) -> list[Piece]:
+    """Join the one-dimensional pieces of each sub-array: its chunks are decoded once, in any order of pieces."""
+    by_sub_array: dict[int, list[Piece]] = defaultdict(list)
+    others: list[Piece] = []
+    for piece in group:
+        plain = piece.ref >= 0 and not piece.flip and matrix.references.template_of(piece.ref).dimensions == matrix.dimensions
+        (by_sub_array[piece.ref] if plain else others).append(piece)
+    return [*(_joined(own) if len(own) > 1 else own[0] for own in by_sub_array.values()), *others]
+
+
+def _joined(group: Sequence[Piece]) -> Piece:
+    """Return several pieces of one sub-array as one, whose elements are taken in stored order."""
+    elements = [_numbers(p.selection[0]) if p.take[0] is None else _numbers(p.selection[0])[p.take[0]] for p in group]
+    positions = np.concatenate([_numbers(piece.out[0]) for piece in group])
+    stored, ranks = np.unique(np.concatenate(elements), return_inverse=True)
+    order = np.argsort(ranks, kind="stable")
+    progression, positions = as_range(stored), positions[order]
+    selection = stored if progression is None else progression.as_slice()
+    take = None if len(stored) == len(positions) else ranks[order]
+    adjacent = take is None and (np.diff(positions) == 1).all()
+    out = slice(int(positions[0]), int(positions[-1]) + 1) if adjacent else positions
+    return Piece(group[0].ref, (selection,), (), (out,), (take,), (len(stored),))
+
+
+def _numbers(indices: Indices) -> np.ndarray:
+    """Return the numbers in a slice with both ends, or in an index array."""
+    return np.arange(indices.start, indices.stop, indices.step or 1) if isinstance(indices, slice) else indices
 
 
 def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[Indices, ...]:
@@ -282,16 +295,7 @@ def part_of(matrix: Matrix, cell: Sequence[int], template: Template) -> tuple[In
     ``slice(0, size, 1)``. ``cell``: one index per dimension of the master.
     """
     zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    extents = _extents(matrix, cell)
+    extents = [int(e[i + 1] - e[i]) for e, i in zip(matrix.edges, cell, strict=True)]
     rows = [DimensionPlan(n, np.array([i]), zero, np.array([n]), one, zero) for i, n in zip(cell, extents, strict=True)]
-    piece = next(pieces(matrix, rows))
-    return tuple(_tight(s) for s in piece.selection)
-
-
-def _extents(matrix: Matrix, cell: Sequence[int]) -> list[int]:
-    return [int(e[i + 1] - e[i]) for e, i in zip(matrix.edges, cell, strict=True)]
-
-
-def _tight(indices: Indices) -> Indices:
-    progression = None if isinstance(indices, slice) else as_range(indices)
-    return indices if progression is None else progression.as_slice()
+    ranges = [(s, None if isinstance(s, slice) else as_range(s)) for s in next(pieces(matrix, rows)).selection]
+    return tuple(s if progression is None else progression.as_slice() for s, progression in ranges)

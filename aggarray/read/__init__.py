@@ -1,33 +1,47 @@
-"""Execution of read plans.
+"""Reading of selections: key -> plan -> chunk tasks -> execution.
 
-Each piece is fetched from an open file or from memory, decoded, conformed and placed into the output array. Files stay open in
-a bounded cache; several threads work on pieces of different files.
+`read` plans the pieces that a selection takes of each file. A piece with a chunk index becomes `ReadTask`s that read byte
+ranges, decode, conform and place a few chunks while they are in the processor's cache, without a library and its lock. Other
+pieces are read through the library of their format. Several threads run the tasks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.errors import AggarrayError, IndexFileError
+from aggarray.errors import (
+    AggarrayError,
+    AggregationError,
+    ChangedFileError,
+    FormatError,
+    IndexFileError,
+    MissingFileError,
+    SelectionError,
+)
+from aggarray.formats.flattened import stored_name
 from aggarray.memory.selection import Selector
 from aggarray.options import get_options
 from aggarray.partition.conform import Masked
 from aggarray.partition.matrix import Matrix
-from aggarray.partition.plan import Piece, plan_dimension
+from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
+from aggarray.read.cache import chunk_tables
+from aggarray.read.chunk_blocks import read_chunk_blocks
 from aggarray.read.chunk_index import Found, find_chunk_index
-from aggarray.read.direct import BATCH, SLAB, carry_out, read_tasks
-from aggarray.read.executor import BoundedExecutor, Work
-from aggarray.read.library import named, raise_named, read_block, read_values
+from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
+from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
+from aggarray.read.executor import BoundedExecutor, ReadTask
+from aggarray.read.library import raise_named, read_through_library
 from aggarray.read.open_files import OpenFiles, close_files
-from aggarray.read.pieces import by_file, resolve_pieces
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
-from aggarray.read.stored_piece import Outputs, stored_piece
-from aggarray.read.target import Target, mask_output, output
+from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, stored_piece
 from aggarray.read.views import view
+from aggarray.scan.resolution import resolve_references, touched
 from aggarray.storage.remote import is_remote, prefetch_states
-from aggarray.storage.state import one_version
 
 #: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
@@ -35,85 +49,95 @@ _MANY, _BUNDLE, _FIRST = 8, 8, 4
 _LIGHT, _HEAVY = 1 << 18, 1 << 20
 #: Threads that read remote files, where they mostly wait, unless the options have more.
 DISTANT = 16
+#: Bytes read at once.
+BATCH = 1 << 21
+#: Size below which chunks are decoded several at a time, and their bytes in all.
+SMALL, SLAB = 1 << 16, 1 << 20
+#: Bytes, and number, of larger unfiltered chunks that are read at a time.
+PART, MOST = 1 << 21, 1 << 12
+#: Bytes of bookkeeping per chunk, and per element that is read individually.
+_EACH, _PLACES = 1000, 50
+COPY_HINT = "give True, None (a view where possible) or False (a view or an error)"
 
-__all__ = ["OpenFiles", "Target", "close_files", "output", "read", "view"]
+__all__ = ["OpenFiles", "ReadOptions", "Target", "close_files", "masked_array", "output", "read"]
 
 
-def read(
-    matrix: Matrix,
-    target: Target,
-    selectors: Sequence[Selector],
-    out: np.ndarray | None = None,
-    masked: bool = False,
-    threads: int | None = None,
-) -> Masked:
-    """Read a selection of a matrix into a new array or ``out``; return values of the target's dtype, and the mask or None.
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of a read: with the mask, into an array, as a view, number of threads.
+
+    Raises AggregationError or SelectionError for invalid values.
+    """
+
+    masked: bool = False
+    out: np.ndarray | None = None
+    copy: bool | None = True
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.copy is None or self.copy is True or self.copy is False):
+            raise AggregationError(f"invalid copy={self.copy!r}", hint=COPY_HINT)
+        if self.copy is False and self.out is not None:
+            raise AggregationError("copy=False and out= contradict each other", hint="leave one out")
+        is_integer = isinstance(self.threads, int | np.integer) and not isinstance(self.threads, bool)
+        if self.threads is not None and not (is_integer and self.threads >= 1):
+            hint = "give an integer of at least 1, or None to use the option"
+            raise SelectionError(f"invalid threads={self.threads!r}", hint=hint)
+
+
+def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
+    """Read a selection of a matrix; return values of the target's dtype, a masked array if the mask is requested.
 
     ``selectors``: one per dimension, as `memory.selection.normalise` returns them. FormatError, MissingFileError or UnitsError
-    name file and variable; SelectionError if ``out`` does not fit.
+    name file and variable; SelectionError if ``out`` does not fit; AggregationError if there is no view without a copy.
     """
+    if options.copy is not True and options.out is None:
+        viewed = view(matrix, target, selectors, options.masked)
+        if isinstance(viewed, np.ndarray):
+            return np.ma.MaskedArray(viewed, mask=False) if options.masked else viewed
+        if options.copy is False:
+            raise AggregationError(f"no view without a copy: {viewed}", hint="read with copy=None or copy=True")
     with target.access.reach():
-        return _read(matrix, target, selectors, FetchOptions(out, masked, threads))
+        values, mask = _read(matrix, target, selectors, options)
+    return values if mask is None else masked_array(values, mask, target.fill_value)
 
 
-class FetchOptions(NamedTuple):
-    """Options of a read; see `read`."""
-
-    out: np.ndarray | None
-    masked: bool
-    threads: int | None
+def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> np.ma.MaskedArray:
+    """Return a masked array with the fill value of an array, where NumPy can hold it."""
+    return np.ma.MaskedArray(values, mask=mask, fill_value=fill_value if values.dtype.kind in "iufcbmM" else None)
 
 
-def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options: FetchOptions) -> Masked:
-    out, masked, threads = options
+def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> Masked:
     rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     shape = tuple(r.size for r in rows if not r.dropped)
-    result = output(out, shape, target.step.dtype)
-    mask = mask_output(shape) if masked else None
-    matrix = resolve_pieces(matrix, rows, target)
-    aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
-    outputs = result[aim or ...], None if mask is None else mask[aim or ...]
-    if result.size:
-        job, groups = _ReadJob(matrix, outputs, target), by_file(matrix, rows)
-        distant = _look_ahead(matrix, groups)
-        usual = max(get_options().threads, DISTANT) if distant else get_options().threads
-        with BoundedExecutor(usual if threads is None else threads) as executor:
-            if distant:
-                job.hand_out(groups, executor)
-            else:
-                _share_out(job, groups, executor)
-    return result, mask
+    values = output(options.out, shape, target.step.dtype)
+    mask = _allocate(np.zeros, shape, np.dtype(bool), "values and their mask") if options.masked else None
+    if any(t.declared for t in matrix.references.templates):
+        matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
+    if values.size:
+        aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows) or ...
+        job = _ReadJob(matrix, (values[aim], None if mask is None else mask[aim]), target)
+        job.read(pieces_by_file(matrix, rows), options.threads)
+    return values, mask
 
 
-def _look_ahead(matrix: Matrix, groups: Sequence[Sequence[Piece]]) -> bool:
-    """Return whether remote files are read, after prefetching their states concurrently."""
-    uris = (matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0)
-    far = [str(uri) for uri in uris if uri is not None and is_remote(str(uri))]
-    prefetch_states(far)
-    return bool(far)
+def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the array to fill: a new one, or ``out``. SelectionError if ``out`` does not fit."""
+    if out is None:
+        return _allocate(np.empty, shape, dtype, f"values of {dtype}")
+    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
+        what = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        read_only = ", read-only" if isinstance(out, np.ndarray) and not out.flags.writeable else ""
+        raise SelectionError(f"out is {what}{read_only}: give a writable array of {dtype} and shape {shape}")
+    return out
 
 
-def _share_out(job: "_ReadJob", groups: Sequence[Sequence[Piece]], executor: BoundedExecutor) -> None:
-    """Distribute the pieces of all files: few files are divided, many files are handed out several at a time.
-
-    Threads gain nothing if a file is so little work that switching threads costs as much; the first files show how much it is.
-    """
-    if executor.threads == 1:
-        job.carry_out(groups)
-        return
-    if len(groups) < _MANY * executor.threads or job.outputs[0].nbytes >= _HEAVY * len(groups):
-        job.hand_out(groups, executor)
-        return
-    size = max(job.carry_out(groups[:_FIRST]), 1)
-    if size < _LIGHT * _FIRST:
-        job.carry_out(groups[_FIRST:])
-        return
-    if size > (BATCH + SLAB) * _FIRST:
-        job.hand_out(groups[_FIRST:], executor)
-        return
-    bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * executor.threads)))
-    for start in range(_FIRST, len(groups), bundle):
-        executor.do(partial(job.carry_out, groups[start : start + bundle]), BATCH + SLAB)
+def _allocate(make: Callable[..., np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> np.ndarray:
+    try:
+        return make(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        size = " x ".join(map(str, shape))
+        raise SelectionError(f"{size} {what} do not fit into memory: read a part of them") from error
 
 
 class _ReadJob(NamedTuple):
@@ -123,76 +147,167 @@ class _ReadJob(NamedTuple):
     outputs: Outputs
     target: Target
 
-    def carry_out(self, groups: Sequence[Sequence[Piece]]) -> int:
-        """Read the pieces of files one after the other, batching small ones; return the bytes that this needed."""
+    def read(self, groups: Sequence[Sequence[Piece]], threads: int | None) -> None:
+        """Read the pieces of all files: few files are divided, many files are handed out several at a time.
+
+        Threads gain nothing if a file is so little work that switching threads costs as much; the first files show how much
+        it is.
+        """
+        uris = [self.matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0]
+        remote = [uri for uri in uris if uri is not None and is_remote(uri)]
+        if remote:
+            prefetch_states(remote)
+        threads = threads or max(get_options().threads, DISTANT if remote else 1)
+        many = len(groups) >= _MANY * threads and self.outputs[0].nbytes < _HEAVY * len(groups)
+        if len(groups) == 1 or remote or (threads > 1 and not many):
+            run_tasks(chain.from_iterable(map(self.tasks, groups)), threads)
+            return
+        size = self.read_batches(groups if threads == 1 else groups[:_FIRST])
+        if threads == 1:
+            return
+        rest = groups[_FIRST:]
+        if size < _LIGHT * _FIRST:
+            self.read_batches(rest)
+        elif size > (BATCH + SLAB) * _FIRST:
+            run_tasks(chain.from_iterable(map(self.tasks, rest)), threads)
+        else:
+            bundle = min(_BUNDLE, max(1, len(groups) // (_MANY * threads)))
+            starts = range(0, len(rest), bundle)
+            run_tasks((ReadTask(partial(self.read_batches, rest[i : i + bundle]), BATCH + SLAB) for i in starts), threads)
+
+    def read_batches(self, groups: Sequence[Sequence[Piece]]) -> int:
+        """Read the pieces of files one after the other, small ones in batches; return the bytes that this needed."""
         total = 0
         batch: SmallChunkBatch | None = None
         for group in groups:
             piece = group[0]
-            found = _table(self.matrix, piece, self.target) if len(group) == 1 and piece.ref >= 0 else None
+            found = self.chunk_index(piece) if len(group) == 1 else None
             if found is None:
-                total += self._all(self.works(group))
+                total += _run_all(self.tasks(group))
                 continue
             if batch is not None:
                 if batch.add(piece, found):
                     total += batch.size
                     continue
-                batch.read(self.outputs, self._alone)
+                batch.read(self.outputs, self.read_piece)
             batch = small_chunk_batch(self.matrix, self.target, piece, found)
-            total += self._alone(piece, found) if batch is None else batch.size
+            total += self.read_piece(piece, found) if batch is None else batch.size
         if batch is not None:
-            batch.read(self.outputs, self._alone)
+            batch.read(self.outputs, self.read_piece)
         return total
 
-    def hand_out(self, groups: Sequence[Sequence[Piece]], executor: BoundedExecutor) -> None:
-        """Submit the pieces of files to the executor, a few chunks at a time."""
-        for group in groups:
-            for work, size in self.works(group):
-                executor.do(work, size)
+    def read_piece(self, piece: Piece, found: Found) -> int:
+        """Read one piece; return the bytes that this needed."""
+        return _run_all(chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection))
 
-    def _alone(self, piece: Piece, found: Found) -> int:
-        return self._all(self._works_of(piece, found))
-
-    def _all(self, works: Iterator[tuple[Work, int]]) -> int:
-        total = 0
-        for work, size in works:
-            work()
-            total += size
-        return total
-
-    def works(self, group: Sequence[Piece]) -> Iterator[tuple[Work, int]]:
-        """Yield the tasks for the pieces of one file, each with the bytes that it needs while it runs.
-
-        Chunks are read directly, in batches; pieces without a chunk index are read through the library of their format.
-        """
+    def tasks(self, group: Sequence[Piece]) -> Iterator[ReadTask]:
+        """Yield the tasks for the pieces of one file, those without a chunk index through the library of their format."""
         others = []
         for piece in group:
-            found = _table(self.matrix, piece, self.target) if piece.ref >= 0 else None
+            found = self.chunk_index(piece)
             if found is None:
                 others.append(piece)
             else:
-                yield from self._works_of(piece, found)
+                yield from chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection)
         if others:
-            yield partial(_through_library, self.matrix, others, self.outputs, self.target), 0
+            yield ReadTask(partial(read_through_library, self.matrix, others, self.outputs, self.target), 0)
 
-    def _works_of(self, piece: Piece, found: Found) -> Iterator[tuple[Work, int]]:
-        stored = stored_piece(self.matrix, piece, found, self.outputs, self.target)
-        for batch in read_tasks(stored, piece.selection):
-            yield partial(carry_out, batch), batch.size
+    def chunk_index(self, piece: Piece) -> Found | None:
+        """Return the chunk index of a piece; None on errors, which the format's library reports better."""
+        if piece.ref < 0:
+            return None
+        references = self.matrix.references
+        try:
+            return find_chunk_index(references, piece.ref, self.target.access)
+        except IndexFileError as error:
+            raise_named(error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])])
+        except AggarrayError:
+            return None
 
 
-def _table(matrix: Matrix, piece: Piece, target: Target) -> Found | None:
-    """Return the chunk index of a piece; None on errors, which the format's library reports better."""
+def run_tasks(tasks: Iterator[ReadTask], threads: int) -> None:
+    """Run tasks by several threads, a single task in this one."""
+    first = list(islice(tasks, 2))
+    if len(first) < 2:
+        _run_all(first)
+        return
+    with BoundedExecutor(threads) as executor:
+        for task in chain(first, tasks):
+            executor.do(task)
+
+
+def _run_all(tasks: Iterable[ReadTask]) -> int:
+    """Run tasks one after the other; return the bytes that they needed."""
+    total = 0
+    for task in tasks:
+        task.run()
+        total += task.size
+    return total
+
+
+def chunk_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
+    """Yield the tasks for a piece, neighbouring chunks together."""
+    table = stored.table
+    # promise: read-maps-no-file
+    chunk = prod(table.chunk) * table.dtype.itemsize
+    if not table.filters and not table.inline and chunk >= SMALL:
+        yield from _contiguous_tasks(stored, selection)
+        return
+    # A chunk decoded, unshuffled, converted in double precision, and its mask.
+    each = prod(table.chunk) * (2 * table.dtype.itemsize + 17)
+    blocks: list[ChunkBlock] = []
+    size = most = count = 0
+    for block in chunk_blocks_of(table, selection, 1 if chunk >= SMALL else min(SLAB // chunk, MOST)):
+        if blocks and (size >= BATCH or count >= MOST):
+            yield ReadTask(partial(read_stored, stored, read_chunk_blocks, blocks), size + most + count * _EACH)
+            blocks, size, most, count = [], 0, 0, 0
+        blocks.append(block)
+        count += len(block.numbers)
+        # The chunks of a store are whole files of unknown size.
+        size += int(table.sizes[block.numbers[0]] if len(block.numbers) == 1 else table.sizes[block.numbers].sum()) or chunk
+        most = max(most, len(block.numbers) * each)
+    if blocks:
+        yield ReadTask(partial(read_stored, stored, read_chunk_blocks, blocks), size + most + count * _EACH)
+
+
+def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
+    """Yield the tasks for a piece of large unfiltered chunks."""
+    table = stored.table
+    itemsize = table.dtype.itemsize
+    last = selection[-1] if selection else slice(0, 1, 1)
+    # Elements read individually need memory for their positions.
+    single = not (isinstance(last, slice) and last.step == 1)
+    each = 2 * itemsize + 17 + _PLACES * single
+    for part, start in parts_of(selection, table.chunk, PART // itemsize // (4 if single else 1)):
+        for block in chunk_blocks_of(table, part, MOST):
+            run = ContiguousRun(block, tuple(start))
+            # The bytes read, the selected values, their conversion in double precision, and the mask.
+            yield ReadTask(partial(read_stored, stored, read_contiguous_runs, [run]), SPAN + prod(block.shape) * each)
+
+
+def read_stored(
+    stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: Sequence[ChunkBlock | ContiguousRun]
+) -> None:
+    """Read, decode, conform and place parts of a piece by ``fetch``. Errors name file and variable."""
     try:
-        return find_chunk_index(matrix.references, piece.ref, target.access)
-    except IndexFileError as error:
-        references = matrix.references
-        raise_named(error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])])
-    except AggarrayError:
-        return None
-
-
-def _through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
-    with one_version(), read_values(matrix, group, target.access):
-        for piece in group:
-            named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))
+        fetch(stored, items)
+    except MissingFileError as error:
+        if stored.target.access.missing != "fill":
+            raise_named(error, stored.path, stored.variable)
+        for item in items:
+            for part, _ in parts_of(item.out, (1,) * len(item.out), PART):
+                put_missing(stored, tuple(s for s in part if isinstance(s, slice)))
+    except AggarrayError as error:
+        if isinstance(error, ChangedFileError):
+            chunk_tables.discard((stored.path, stored.variable))
+        raise_named(error, stored.path, stored.variable)
+    # promise: chunk-memory-error
+    except MemoryError as error:
+        table = stored.table
+        sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
+        what = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
+        hint = "read it where there is more memory, or rewrite the file with smaller chunks"
+        raise FormatError(what, path=stored.path, variable=stored_name(stored.variable), hint=hint) from error
+    except OSError as error:
+        what = str(error.strerror or error)
+        raise FormatError(what, path=stored.path, variable=stored_name(stored.variable), hint="read it again") from error

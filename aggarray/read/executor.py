@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
+from typing import NamedTuple
 
 from aggarray.errors import SelectionError
 
@@ -13,7 +14,12 @@ IN_FLIGHT = 48 << 20
 #: Limits of small tasks submitted together: bytes and tasks.
 _TOGETHER, _PIECES = 1 << 18, 16
 
-Work = Callable[[], object]
+
+class ReadTask(NamedTuple):
+    """A unit of work for one thread; ``size``: bytes that it needs while it runs."""
+
+    run: Callable[[], object]
+    size: int
 
 
 class BoundedExecutor:
@@ -22,7 +28,7 @@ class BoundedExecutor:
     >>> done = []
     >>> with BoundedExecutor(2) as executor:
     ...     for n in range(3):
-    ...         executor.do(lambda n=n: done.append(n), 1 << 20)
+    ...         executor.do(ReadTask(lambda n=n: done.append(n), 1 << 20))
     >>> sorted(done)
     [0, 1, 2]
     """
@@ -34,30 +40,30 @@ class BoundedExecutor:
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._bytes = 0
-        self._gathered: list[Work] = []
+        self._gathered: list[ReadTask] = []
         self._gathered_bytes = 0
 
     def __enter__(self) -> "BoundedExecutor":
         return self
 
-    def do(self, work: Work, size: int) -> None:
-        """Run work now or later; ``size``: bytes that it needs while it runs."""
+    def do(self, task: ReadTask) -> None:
+        """Run a task now or later."""
         if self.threads == 1:
-            work()
+            task.run()
             return
-        if self._gathered and (self._gathered_bytes + size > _TOGETHER or len(self._gathered) >= _PIECES):
+        if self._gathered and (self._gathered_bytes + task.size > _TOGETHER or len(self._gathered) >= _PIECES):
             self._hand_over()
-        self._gathered.append(work)
-        self._gathered_bytes += size
+        self._gathered.append(task)
+        self._gathered_bytes += task.size
 
     def _hand_over(self) -> None:
-        works, size = self._gathered, self._gathered_bytes
+        tasks, size = self._gathered, self._gathered_bytes
         self._gathered, self._gathered_bytes = [], 0
         while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 2 * self.threads):
             self._finish()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
-        self._waiting.append((self._pool.submit(contextvars.copy_context().run, _all, works), size))
+        self._waiting.append((self._pool.submit(contextvars.copy_context().run, _run, tasks), size))
         self._bytes += size
 
     def _finish(self) -> None:
@@ -68,7 +74,7 @@ class BoundedExecutor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if kind is None and self._pool is None:
-                _all(self._gathered)  # so little needs no threads
+                _run(self._gathered)  # so little needs no threads
             elif kind is None:
                 self._hand_over()
             while kind is None and self._waiting:
@@ -79,6 +85,6 @@ class BoundedExecutor:
                 self._pool.shutdown(cancel_futures=True)
 
 
-def _all(works: list[Work]) -> None:
-    for work in works:
-        work()
+def _run(tasks: list[ReadTask]) -> None:
+    for task in tasks:
+        task.run()

@@ -3,8 +3,8 @@
 The piece is fetched from an open file or from memory, decoded, conformed and placed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,9 +17,9 @@ from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_selection import outer, parts_of
 from aggarray.read.open_files import opened
-from aggarray.read.stored_piece import Outputs, putter
-from aggarray.read.target import Target
+from aggarray.read.stored_piece import Outputs, Target, putter
 from aggarray.storage.access import Access
+from aggarray.storage.versions import one_version
 
 #: Elements read at a time. A larger chunk is decoded again for each part.
 PART = 1 << 21
@@ -72,15 +72,15 @@ def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -
         outputs[1][where] = True
 
 
-@contextmanager
-def read_values(matrix: Matrix, group: Sequence[Piece], access: Access) -> Iterator[None]:
-    """Keep the file of several pieces open during a block; errors of opening it surface when the pieces are read."""
+def read_through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
+    """Read the pieces of one file, which stays open meanwhile; errors of opening it surface when the pieces are read."""
     references, first = matrix.references, group[0].ref
-    with ExitStack() as stack:
+    with one_version(), ExitStack() as stack:
         if len(group) > 1 and first >= 0 and references.uri[first] >= 0:
             with suppress(AggarrayError):
-                stack.enter_context(opened(references, first, access))
-        yield
+                stack.enter_context(opened(references, first, target.access))
+        for piece in group:
+            named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))
 
 
 def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:

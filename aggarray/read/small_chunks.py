@@ -19,8 +19,7 @@ from aggarray.partition.plan import Piece
 from aggarray.read.chunk_blocks import few_filters, taken
 from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
-from aggarray.read.stored_piece import Outputs, native, seen_as_stored
-from aggarray.read.target import Target
+from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
 from aggarray.storage.byte_source import read_ranges
 
 #: Limits: decoded bytes of a piece, decoded bytes and pieces of a batch.

@@ -5,17 +5,20 @@ conformed, and placed or scattered.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.cf.encoding import Encoding
 from aggarray.formats.base import ChunkIndex
 from aggarray.partition.conform import arrange, conform
-from aggarray.partition.matrix import Matrix, Template
+from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import outer
-from aggarray.read.target import Target
+from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.remote import below
 from aggarray.storage.state import FileState, Versions
 
@@ -23,6 +26,15 @@ Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
 #: Places values and mask of a part of a piece, given in the piece's own dimensions.
 Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Parameters of a master array's values: units, calendar, dtype, fill value, access to files."""
+
+    step: Step
+    fill_value: Any
+    access: Access = ANYWHERE
 
 
 class StoredPiece(NamedTuple):
@@ -37,6 +49,8 @@ class StoredPiece(NamedTuple):
     #: The output in the sub-array's dimensions and directions, if values can be decoded into it.
     view: np.ndarray | None
     target: Target
+    #: Whether stored values are the master's and none is missing.
+    is_final: bool
     #: Versions of the files met so far, for chunks in several files.
     versions: Versions | None = None
 
@@ -57,7 +71,19 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
     put, view = putter(matrix, piece, outputs, target.fill_value)
     table = found[0]
     versions = None if table.names is None else Versions() if table.versions is None else table.versions.copy()
-    return StoredPiece(*found, variable, template, put, view, target, versions)
+    is_final = _has_units_of(template, target.step) and template.encoding == _plain_encoding(target.step.dtype)
+    return StoredPiece(*found, variable, template, put, view, target, is_final, versions)
+
+
+def _has_units_of(template: Template, step: Step) -> bool:
+    own = template.units, template.calendar, template.temperature
+    return not template.steps and own == (step.units, step.calendar, step.temperature)
+
+
+@lru_cache
+def _plain_encoding(dtype: np.dtype[Any]) -> Encoding:
+    """Return the encoding of values that are stored as they are, none of them missing."""
+    return Encoding(dtype, dtype, dtype)
 
 
 def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:
@@ -66,7 +92,7 @@ def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[P
         return _scattered(matrix, piece, outputs, fill), None
     see = seen_as_stored(matrix.references.template_of(piece.ref), piece.flip, matrix.dimensions)
     views = [None if o is None else see(o[(*piece.out, ...)]) for o in outputs]
-    return _by_view(views[0], views[1], fill), views[0]
+    return partial(_put_in_view, views[0], views[1], fill), views[0]
 
 
 def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence[str]) -> Callable[[np.ndarray], np.ndarray]:
@@ -84,16 +110,15 @@ def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence
     return lambda block: np.asarray(block[chosen].transpose(order)[(*turned, ...)])
 
 
-def _by_view(values: Any, mask: np.ndarray | None, fill: Any) -> Callable[..., None]:
-    def put(out: tuple[slice, ...], found: np.ndarray, absent: np.ndarray | None) -> None:
-        where = values[(*out, ...)]  # a view even where nothing is left to index
-        where[...] = found
-        if absent is not None:
-            np.copyto(where, fill, where=absent)
-            if mask is not None:
-                mask[out] = absent
-
-    return put
+def _put_in_view(
+    view: Any, mask_view: np.ndarray | None, fill: Any, out: tuple[slice, ...], values: np.ndarray, mask: np.ndarray | None
+) -> None:
+    where = view[(*out, ...)]  # a view even where nothing is left to index
+    where[...] = values
+    if mask is not None:
+        np.copyto(where, fill, where=mask)
+        if mask_view is not None:
+            mask_view[out] = mask
 
 
 def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarray | None], fill: Any) -> Callable[..., None]:
@@ -139,10 +164,13 @@ def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tu
 
 
 def put_conformed(stored: StoredPiece, out: tuple[slice, ...], raw: np.ndarray) -> None:
-    """Conform stored values, in native byte order, and place them. FormatError and UnitsError for invalid values."""
-    encoding = stored.template.encoding
-    values, mask = conform(*encoding.decode(raw), stored.template, stored.target.step)
-    stored.put(out, values, mask)
+    """Conform stored values, and place them. FormatError and UnitsError for invalid values."""
+    if not raw.dtype.isnative:
+        raw = native(raw)
+    if stored.is_final:
+        stored.put(out, raw, None)
+        return
+    stored.put(out, *conform(*stored.template.encoding.decode(raw), stored.template, stored.target.step))
 
 
 def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
@@ -154,9 +182,9 @@ def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
 def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
     """Return the contiguous part of the output that stored values of a shape fill unchanged; None if there is none."""
     encoding, step, template = stored.template.encoding, stored.target.step, stored.template
-    if stored.view is None or template.steps or template.last_step != step or encoding.packed:
+    if stored.view is None or not _has_units_of(template, step) or encoding.packed:
         return None
-    if not encoding.viewed == encoding.stored == step.dtype:
+    if not encoding.viewed == encoding.stored == encoding.dtype == step.dtype:
         return None
     key: Any = (*out, ...)
     where: np.ndarray = stored.view[key]

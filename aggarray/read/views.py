@@ -11,11 +11,11 @@ from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
 from aggarray.partition.matrix import Matrix, Step, Template
-from aggarray.partition.plan import DimensionPlan, Piece, plan_dimension
+from aggarray.partition.plan import DimensionPlan, Piece, pieces_by_file, plan_dimension
 from aggarray.read.library import named
 from aggarray.read.open_files import opened
-from aggarray.read.pieces import by_file, resolve_pieces
-from aggarray.read.target import Target
+from aggarray.read.stored_piece import Target
+from aggarray.scan.resolution import resolve_references, touched
 from aggarray.storage.access import Access
 
 
@@ -36,8 +36,9 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
 
 
 def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked: bool) -> np.ndarray | str:
-    matrix = resolve_pieces(matrix, rows, target)
-    found = [piece for group in by_file(matrix, rows) for piece in group]
+    if any(t.declared for t in matrix.references.templates):
+        matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
+    found = [piece for group in pieces_by_file(matrix, rows) for piece in group]
     if len(found) != 1 or found[0].ref < 0:
         return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"
     piece = found[0]

@@ -19,8 +19,7 @@ from aggarray.display.report.data import page_data
 from aggarray.export.extract import extract
 from aggarray.memory import Ragged
 from aggarray.memory.selection import Range
-from aggarray.partition.plan import plan_dimension
-from aggarray.read.pieces import by_file
+from aggarray.partition.plan import pieces_by_file, plan_dimension
 
 
 def stored(path: Path, variables: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> Path:
@@ -183,7 +182,7 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.ma.getmaskarray(np.ma.asarray(masked)), np.ma.getmaskarray(wanted))
         np.testing.assert_array_equal(lazy[13:2:-3], found[13:2:-3])
         rows = [plan_dimension(Range(0, lazy.size), lazy._matrix.edges[0])]
-        assert [len(group) for group in by_file(lazy._matrix, rows)] == [1]
+        assert [len(group) for group in pieces_by_file(lazy._matrix, rows)] == [1]
         path = tmp_path / "out.nc"
         extract(a.lazy[key], path, exists="overwrite")
         again = aa.open(path)["v"][:]

@@ -14,14 +14,14 @@ from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Step, Template, single
 from aggarray.partition.plan import plan_dimension, runs
 from aggarray.partition.tiling import expand, gather, relabel, rename, reverse, select, tile, transpose
-from aggarray.read import Target, read
+from aggarray.read import ReadOptions, Target, read
 from tests.support.tilings import FILL, same, tilings
 
 
 def values(matrix: Matrix, dtype: Any = "i8") -> np.ndarray:
     """Read a whole matrix; missing elements are -1."""
     target = Target(Step(None, None, np.dtype(dtype)), np.dtype(dtype).type(-1))
-    return read(matrix, target, [Range(0, n) for n in matrix.shape])[0]
+    return read(matrix, target, [Range(0, n) for n in matrix.shape], ReadOptions())
 
 
 def memory(array: Any, dimensions: tuple[str, ...] = ("x",), directions: tuple[bool, ...] | None = None) -> Matrix:
@@ -97,7 +97,7 @@ def test_reverse_transpose_rename(data: st.DataObject) -> None:
     wanted = np.where(tiling.mask, FILL, tiling.values)
 
     def shown(m: Matrix) -> np.ndarray:
-        return read(m, target, [Range(0, n) for n in m.shape])[0]
+        return read(m, target, [Range(0, n) for n in m.shape], ReadOptions())
 
     for axis in range(len(matrix.dimensions)):
         turned = reverse(matrix, axis)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import aggarray as aa
 import aggarray.read as reading
 from aggarray.read import contiguous
-from aggarray.read import direct as direct_reading
 from aggarray.read.cache import chunk_tables, decoded_chunks
 from aggarray.read.chunk_selection import runs_along
 
@@ -56,13 +55,13 @@ def _fresh() -> None:
 def direct(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Note every batch that is read directly."""
     found: list[Any] = []
-    carry_out = reading.carry_out
+    read_stored = reading.read_stored
 
-    def noted(batch: Any) -> None:
-        found.append(batch)
-        carry_out(batch)
+    def noted(stored: Any, fetch: Any, items: Any) -> None:
+        found.append(items)
+        read_stored(stored, fetch, items)
 
-    monkeypatch.setattr(reading, "carry_out", noted)
+    monkeypatch.setattr(reading, "read_stored", noted)
     return found
 
 
@@ -149,7 +148,7 @@ def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads
     wanted = expected(values(array._matrix.references.templates[0].encoding.stored.str), key)
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
-            for module in (direct_reading, contiguous):
+            for module in (reading, contiguous):
                 if hasattr(module, name):
                     patch.setattr(module, name, size)
         found = array.read(key, masked=masked, threads=threads)
@@ -325,14 +324,14 @@ def test_a_file_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "v.nc"
     hdf5(path, "f4", chunks=SHAPE, compression="gzip")
     v = aa.open(path)["v"]
-    carry_out = reading.carry_out
+    read_stored = reading.read_stored
 
-    def late(batch: Any) -> None:
+    def late(*arguments: Any) -> None:
         hdf5(tmp_path / "other.nc", "f4")
         os.replace(tmp_path / "other.nc", path)
-        carry_out(batch)
+        read_stored(*arguments)
 
-    monkeypatch.setattr(reading, "carry_out", late)
+    monkeypatch.setattr(reading, "read_stored", late)
     with pytest.raises(aa.FormatError, match=r"v\.nc"):
         v[:]
 
@@ -343,4 +342,4 @@ def test_a_column_of_contiguous_values_is_no_read_per_row(tmp_path: Path, direct
         file.create_dataset("v", data=np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256))
     v = aa.open(path)["v"]
     np.testing.assert_array_equal(v[:, :, 5], np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256)[:, :, 5])
-    assert sum(len(batch.items) for batch in direct) < 10
+    assert sum(map(len, direct)) < 10
