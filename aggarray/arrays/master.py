@@ -64,6 +64,7 @@ class MasterArray(Viewable):
     _known: KnownValues | None = None
     _access: Access = ANYWHERE
     _origin: Origin | None = None
+    _cached_target: Target | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         for name in ("attrs", "file_attrs", "coords"):
@@ -74,7 +75,7 @@ class MasterArray(Viewable):
         origin = self._origin
         if origin is not None and origin.describes(self._witness):
             return restore_array, (origin.find, origin.place, origin.steps)
-        return type(self), tuple(None if f.name == "_origin" else getattr(self, f.name) for f in fields(self))
+        return type(self), tuple(None if f.name == "_origin" else getattr(self, f.name) for f in fields(self) if f.init)
 
     @property
     def _witness(self) -> tuple[object, ...]:
@@ -203,7 +204,7 @@ class MasterArray(Viewable):
         False that view or an AggregationError. ``threads``: None = the option. Raises SelectionError for keys that do not fit,
         FormatError, MissingFileError and UnitsError with file and variable.
         """
-        selectors = normalise(key, self.shape, self.dimensions)
+        selectors = normalise(key, self._matrix.shape, self._matrix.dimensions)
         options = ReadOptions(masked, out, copy, threads)
         if self._known is not None and copy is True:
             return read_known(self._known, self._target, selectors, options)
@@ -211,12 +212,17 @@ class MasterArray(Viewable):
 
     @property
     def _target(self) -> Target:
-        return Target(self._step, self.fill_value, self._access)
+        target = self._cached_target
+        if target is None:
+            step = Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
+            target = Target(step, self.fill_value, self._access)
+            object.__setattr__(self, "_cached_target", target)
+        return target
 
     @property
     def _step(self) -> Step:
         """Units, calendar, dtype, and kind of temperature of the values."""
-        return Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
+        return self._target.step
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -53,7 +53,7 @@ class RaggedMasterArray(MasterArray):
         return self._samples({**{n: c._samples({}) for n, c in ragged.items() if c._matrix.dimensions == own}, **beside})
 
     def _samples(self, coords: Mapping[str, MasterArray]) -> MasterArray:
-        values = {f.name: getattr(self, f.name) for f in fields(MasterArray)}
+        values = {f.name: getattr(self, f.name) for f in fields(MasterArray) if f.init}
         return MasterArray(**{**values, "coords": coords, "_origin": None})
 
     @property
@@ -238,5 +238,5 @@ def flat_of(array: MasterArray) -> MasterArray:
 
 def ragged(samples: MasterArray, geometry: Geometry, coords: Mapping[str, MasterArray]) -> RaggedMasterArray:
     """Return the ragged array of samples with a geometry and coordinates."""
-    values = {f.name: getattr(samples, f.name) for f in fields(MasterArray)}
+    values = {f.name: getattr(samples, f.name) for f in fields(MasterArray) if f.init}
     return RaggedMasterArray(**{**values, "coords": coords, "_origin": None}, _geometry=geometry)

@@ -229,7 +229,8 @@ def run_tasks(tasks: Iterator[ReadTask], threads: int) -> None:
     """Run tasks by several threads, a single task in this one."""
     first = list(islice(tasks, 2))
     if len(first) < 2:
-        _run_all(first)
+        for task in first:
+            task.run()
         return
     with BoundedExecutor(threads) as executor:
         for task in chain(first, tasks):

@@ -18,7 +18,7 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
-from aggarray.storage.byte_source import read_file, read_into, read_ranges, shared_source, version_source
+from aggarray.storage.byte_source import read_file, read_into, shared_source, version_source
 from aggarray.storage.remote import is_remote, read_pieces
 from aggarray.storage.state import Versions
 
@@ -38,7 +38,7 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
     """Read, decode, conform and place blocks of chunks. FormatError names the damaged chunk."""
     if not stored.table.filters and stored.table.names is None:
         for block in blocks:
-            put_conformed(stored, block.out, native(_plain_values(stored, block)))
+            put_conformed(stored, block.out, _plain_values(stored, block))
         return
     keep = bool(get_options().cache_bytes and stored.state and stored.table.filters)
     blocks = [s for s in blocks if not (keep and _served(stored, s))]
@@ -49,8 +49,8 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
             _put_fill(stored, block)
             continue
         try:
-            if keep or not _in_place(stored, block, own[0]):
-                put_conformed(stored, block.out, native(_values(stored, block, own, keep)))
+            if keep or len(own) > 1 or not _decode_in_place(stored, block, own[0]):
+                put_conformed(stored, block.out, _values(stored, block, own, keep))
         except AggarrayError:  # some of them are ValueErrors
             raise
         except ValueError as error:
@@ -74,11 +74,13 @@ def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
         offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
     if table.names is not None:
         return _parts_of_store(stored, numbers, offsets, sizes)
-    if min(offsets, default=0) >= 0:
-        return list(read_ranges(stored.path, list(zip(offsets, sizes, strict=True)), stored.state))
-    places = [place for place in zip(offsets, sizes, strict=True) if place[0] >= 0]
-    found = iter(read_ranges(stored.path, places, stored.state))
-    return [None if offset < 0 else next(found) for offset in offsets]
+    ranges = [(offset, size) for offset, size in zip(offsets, sizes, strict=True) if offset >= 0]
+    with shared_source(stored.path, stored.state) as source:
+        parts = source.read_ranges(ranges)
+    if len(parts) == len(offsets):
+        return list(parts)
+    stored_parts = iter(parts)
+    return [None if offset < 0 else next(stored_parts) for offset in offsets]
 
 
 def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
@@ -149,10 +151,10 @@ def _whole(path: str, needed: bool) -> Part:
         return found
 
 
-def _in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
+def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
     """Decode one fully selected chunk into the output, if its layout is the file's."""
     table = stored.table
-    if len(block.numbers) > 1 or part is None or not table.filters:
+    if part is None or not table.filters:
         return False
     where = place_in_view(stored, block.out, table.chunk)
     if where is None:
@@ -167,33 +169,32 @@ def _in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
     return True
 
 
-def _check_sizes(table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part]) -> None:
-    """Raise ValueError for large chunks that store too few bytes for any codec to produce their size."""
-    size = prod(table.chunk) * table.dtype.itemsize
-    # promise: chunk-memory-plausible
-    if size <= _LARGE:
-        return
-    for number, part in zip(block.numbers, parts, strict=True):
-        if part is not None:
-            check_size(table.filters, len(part), size, _mask(table, number))
-
-
 def _mask(table: ChunkIndex, number: int) -> int:
     return 0 if table.masks is None else int(table.masks[number])
 
 
 def _values(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], keep: bool) -> np.ndarray:
     """Return the selected values of a block, as stored."""
-    table, count = stored.table, len(block.numbers)
-    _check_sizes(table, block, parts)
+    table, count, itemsize = stored.table, len(block.numbers), stored.table.dtype.itemsize
+    size = prod(table.chunk) * itemsize
+    # promise: chunk-memory-plausible
+    if size > _LARGE:
+        for number, part in zip(block.numbers, parts, strict=True):
+            if part is not None:
+                check_size(table.filters, len(part), size, _mask(table, number))
     masked = table.masks is not None and bool(table.masks[block.numbers].any())
     rest = None if keep or masked else few_filters(table, block)
-    rows = np.empty((count, prod(table.chunk) * table.dtype.itemsize), np.uint8)
-    _decode(table, block, parts, rows, table.filters if rest is None else rest)
-    if rest is None:
-        _fill(table, parts, rows.reshape(count, -1, table.dtype.itemsize))
+    filters = table.filters if rest is None else rest
+    rows = np.empty((count, size), np.uint8)
+    if table.masks is None and None not in parts:
+        decode_all(filters, parts, rows)
     else:
-        _fill(table, parts, rows.reshape(count, table.dtype.itemsize, -1).transpose(0, 2, 1))
+        for number, part, row in zip(block.numbers, parts, rows, strict=True):
+            if part is not None:
+                mask = _mask(table, number)
+                decode(filters, part, size, mask if rest is None else mask >> 1, row)
+        elements = rows.reshape(count, -1, itemsize) if rest is None else rows.reshape(count, itemsize, -1).transpose(0, 2, 1)
+        _fill(table, parts, elements)
     if keep:
         for row, number in zip(native(rows.view(table.dtype)), block.numbers, strict=True):
             decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
@@ -204,7 +205,7 @@ def few_filters(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | No
     """Return the filters to undo if few elements are taken from the planes of shuffled chunks; None otherwise."""
     itemsize = table.dtype.itemsize
     # Planes belong to elements only if the filter's item size is theirs.
-    if block.wanted * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
+    if block.fraction * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
         return None
     return before_shuffle(table.filters)
 
@@ -215,32 +216,20 @@ def taken(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: in
     ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second
     ones.
     """
-    rank, itemsize = len(block.counts), dtype.itemsize
+    counts, rank = [len(runs) for runs in block.runs], len(block.runs)
+    index: Any
     if split:
-        planes = rows.reshape((members, *block.counts, itemsize, *block.chunk))
+        planes = rows.reshape((members, *counts, dtype.itemsize, *block.chunk))
         last = planes.transpose((*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1))
-        return np.ascontiguousarray(last[_of_each(block.elements)]).view(dtype)[..., 0]
-    chunks = rows.view(dtype).reshape((members, *block.counts, *block.chunk))
-    if block.wanted * _FEW <= 1:
-        return np.asarray(chunks[_of_each(block.elements)])
-    laid = chunks.transpose([0, *(axis for d in range(rank) for axis in (1 + d, 1 + rank + d))])
-    whole = laid.reshape([members, *(count * side for count, side in zip(block.counts, block.chunk, strict=True))])
-    return np.asarray(whole[_of_each(block.index)])
-
-
-def _of_each(index: Sequence[Any]) -> Any:
-    return (slice(None), *index)
-
-
-def _decode(table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part], rows: np.ndarray, filters: tuple[Filter, ...]) -> None:
-    """Decode chunks into rows; rows of chunks that are not stored stay unchanged."""
-    if table.masks is None and None not in parts:
-        decode_all(filters, parts, rows)
-        return
-    for number, part, row in zip(block.numbers, parts, rows, strict=True):
-        if part is not None:
-            mask = _mask(table, number)
-            decode(filters, part, row.size, mask if filters is table.filters else mask >> 1, row)
+        index = slice(None), *block.elements
+        return np.ascontiguousarray(last[index]).view(dtype)[..., 0]
+    chunks = rows.view(dtype).reshape((members, *counts, *block.chunk))
+    if block.fraction * _FEW <= 1:
+        index = slice(None), *block.elements
+        return np.asarray(chunks[index])
+    joined = chunks.transpose([0, *(axis for d in range(rank) for axis in (1 + d, 1 + rank + d))])
+    index = slice(None), *block.index
+    return np.asarray(joined.reshape([members, *(n * side for n, side in zip(counts, block.chunk, strict=True))])[index])
 
 
 def _fill(table: ChunkIndex, parts: Sequence[Part], elements: np.ndarray) -> None:
@@ -281,7 +270,8 @@ def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error
     for number, part in zip(block.numbers, parts, strict=True):
         try:
             if part is not None:
-                _check_sizes(table, block, parts)
+                if size > _LARGE:
+                    check_size(table.filters, len(part), size, _mask(table, number))
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             # promise: chunk-error-names-chunk

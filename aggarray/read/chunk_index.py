@@ -42,37 +42,27 @@ def find_chunk_index(references: References, row: int, access: Access) -> Found 
     if uri is None:
         return None
     access.check(uri)
-    state, table = _look_up(references, row, uri, access)
+    variable, stamp = references.variables[int(references.variable[row])], references.stamp_of(row)
+    state = file_state(uri, stamp)
+    is_known, table = _cached(references, uri, variable, state, stamp)
+    if not is_known:
+        with opened(references, row, access) as handle:
+            # Handles of other packages may lack the method.
+            table = getattr(handle, "chunks", lambda name: None)(variable)
+        # The chunks of a local Zarr store change without its metadata: they are looked up for every read.
+        if not os.path.isdir(uri) and (table is None or table.names is None):
+            chunk_tables.keep((uri, variable), (state, table))
     template = references.template_of(row)
     stored = template.encoding.stored
     if table is None or table.shape != template.shape or len(table.shape) > _RANK or not known(table.filters):
         return None
     if table.dtype != stored and table.dtype.newbyteorder("=") != stored:
         return None
-    return table, uri, state
+    # Chunks in other files do not change with the file that names them, whose state says nothing about theirs.
+    return table, uri, state if table.names is None else None
 
 
-def _look_up(references: References, row: int, uri: str, access: Access) -> tuple[FileState | None, ChunkIndex | None]:
-    """Return the state of a file and a variable's chunk index: cached, from the aggregation index, or from the file."""
-    variable = references.variables[int(references.variable[row])]
-    stamp = references.stamp_of(row)
-    state = file_state(uri, stamp)
-    known, table = _known(references, uri, variable, state, stamp)
-    if known:
-        return None if table is not None and table.names is not None else state, table
-    with opened(references, row, access) as handle:
-        # Handles of other packages may lack the method.
-        table = getattr(handle, "chunks", lambda name: None)(variable)
-    if os.path.isdir(uri) or (table is not None and table.names is not None):
-        # The chunks of a Zarr store change without its metadata: they are looked up for every read. Chunks in
-        # other files do not change with the file that names them, whose state says nothing about theirs.
-        return None, table
-    chunk_tables.keep((uri, variable), (state, table))
-    # The index of a remote store is cached: its chunks have states of their own.
-    return None if table is not None and table.names is not None else state, table
-
-
-def _known(
+def _cached(
     references: References, uri: str, variable: str, state: FileState, stamp: Stamp | None
 ) -> tuple[bool, ChunkIndex | None]:
     """Return whether a variable's chunk index is known, and the index; None if the library reads the variable."""
@@ -109,10 +99,10 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                 state = file_state(uri, stamp)
             except AggarrayError:
                 continue  # reading the file raises the error
-            known, table = _known(references, uri, variable, state, stamp)
+            is_known, table = _cached(references, uri, variable, state, stamp)
             if table is not None:
                 yield CachedChunkIndex(uri, variable, state, table)
-            elif not known:
+            elif not is_known:
                 unknown.setdefault(uri, []).append(variable)
     with WorkerPool() as pool:
         for found in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.base import ChunkIndex, grid_of
+from aggarray.formats.base import ChunkIndex
 
 Indices = slice | np.ndarray
 
@@ -43,19 +43,15 @@ class ChunkBlock:
     out: tuple[slice, ...]
 
     @cached_property
-    def counts(self) -> tuple[int, ...]:
-        """Number of chunks along each dimension."""
-        return tuple(map(len, self.runs))
-
-    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the selected elements."""
         return tuple(o.stop - o.start for o in self.out)
 
     @cached_property
-    def wanted(self) -> float:
+    def fraction(self) -> float:
         """Fraction of the elements that is selected."""
-        return prod(self.shape) / (len(self.numbers) * prod(self.chunk))
+        selected: int = prod([o.stop - o.start for o in self.out])
+        return selected / (len(self.numbers) * prod(self.chunk))
 
     @cached_property
     def index(self) -> tuple[Indices, ...]:
@@ -66,12 +62,8 @@ class ChunkBlock:
     def elements(self) -> tuple[np.ndarray, ...]:
         """The selected elements of an array of chunks (chunk numbers along all dimensions, then the chunk's shape)."""
         places = [places_of(runs) for runs in self.runs]
-        rank = len(places)
-
-        def along(d: int, positions: np.ndarray) -> np.ndarray:
-            return positions.reshape((-1,) + (1,) * (rank - 1 - d))
-
-        return tuple(along(d, pair[k]) for k in (0, 1) for d, pair in enumerate(places))
+        shapes = [(-1,) + (1,) * d for d in reversed(range(len(places)))]
+        return tuple(pair[k].reshape(shape) for k in (0, 1) for pair, shape in zip(places, shapes, strict=True))
 
 
 def runs_along(selection: Indices, chunk: int) -> list[Run]:
@@ -82,26 +74,22 @@ def runs_along(selection: Indices, chunk: int) -> list[Run]:
     >>> runs_along(slice(1, 8, 3), 4)
     [Run(chunk=0, local=slice(1, 2, 3), out=slice(0, 1, None)), Run(chunk=1, local=slice(0, 4, 3), out=slice(1, 3, None))]
     """
-    if isinstance(selection, slice):
-        return list(_range_runs(range(selection.start, selection.stop, selection.step or 1), chunk))
-    numbers = selection // chunk
-    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(selection)]
-    found = ((int(numbers[i]), i, j) for i, j in pairwise(cuts) if j > i)
-    return [Run(n, selection[i:j] - n * chunk, slice(i, j)) for n, i, j in found]
-
-
-def _range_runs(wanted: range, chunk: int) -> Iterator[Run]:
-    if not wanted:
-        return
-    start, step, count = wanted.start, wanted.step, len(wanted)
-    done = 0
+    if not isinstance(selection, slice):
+        numbers = selection // chunk
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(selection)]
+        ends = ((int(numbers[i]), i, j) for i, j in pairwise(cuts) if j > i)
+        return [Run(n, selection[i:j] - n * chunk, slice(i, j)) for n, i, j in ends]
+    start, step = selection.start, selection.step or 1
+    count, done = len(range(start, selection.stop, step)), 0
+    runs = []
     while done < count:
         position = start + done * step
         number = position // chunk
         until = min(count, -((start - (number + 1) * chunk) // step))
         local = position - number * chunk
-        yield Run(number, slice(local, local + (until - done - 1) * step + 1, step), slice(done, until))
+        runs.append(Run(number, slice(local, local + (until - done - 1) * step + 1, step), slice(done, until)))
         done = until
+    return runs
 
 
 def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) -> Iterable[ChunkBlock]:
@@ -130,7 +118,7 @@ def _chunk_blocks(
     shape: tuple[int, ...], chunk: tuple[int, ...], selection: Sequence[Indices], most: int
 ) -> Iterator[ChunkBlock]:
     columns = [runs_along(chosen, side) for chosen, side in zip(selection, chunk, strict=True)]
-    strides = _strides(grid_of(shape, chunk))
+    grid = [-(-size // side) for size, side in zip(shape, chunk, strict=True)]
     room, axis = most, len(columns)
     while axis and len(columns[axis - 1]) <= room:
         axis -= 1
@@ -143,8 +131,8 @@ def _chunk_blocks(
         if not all(runs):
             return
         numbers = np.zeros(1, np.int64)
-        for own, stride in zip(runs, strides, strict=True):
-            numbers = np.add.outer(numbers, [run.chunk * stride for run in own]).ravel()
+        for own, count in zip(runs, grid, strict=True):
+            numbers = np.add.outer(numbers * count, [run.chunk for run in own]).ravel()
         yield ChunkBlock(numbers.tolist(), runs, chunk, tuple(slice(own[0].out.start, own[-1].out.stop) for own in runs))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aggarray.errors import MissingFileError
 from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
-from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
+from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, place_in_view, put_conformed
 from aggarray.storage.byte_source import GAP, ByteSource, shared_source, version_source
 
 #: Bytes of one call that reads neighbouring rows.
@@ -71,7 +71,7 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
         return
     raw = buffer.view(dtype)
     raw[absent] = table.fill
-    put_conformed(stored, out, native(_laid(raw, rows)))
+    put_conformed(stored, out, _laid(raw, rows))
 
 
 def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:

@@ -19,7 +19,7 @@ from aggarray.read.chunk_selection import outer, parts_of
 from aggarray.read.open_files import opened
 from aggarray.read.stored_piece import Outputs, Target, putter
 from aggarray.storage.access import Access
-from aggarray.storage.versions import one_version
+from aggarray.storage.state import one_version
 
 #: Elements read at a time. A larger chunk is decoded again for each part.
 PART = 1 << 21

@@ -160,6 +160,8 @@ def _close_unused(lease: _Lease | None) -> None:
 
 
 _files = OpenFiles()
+#: Return the state of a file; see `OpenFiles.state`.
+file_state = _files.state
 
 
 def close_files() -> None:
@@ -207,9 +209,3 @@ def with_external_coordinates(structure: Structure, access: Access) -> Structure
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))
 
 
-def file_state(path: str, stamp: Stamp | None) -> FileState:
-    """Return the state of a file.
-
-    MissingFileError if it does not exist, ChangedFileError if it changed since it was scanned.
-    """
-    return _files.state(path, stamp)

@@ -49,8 +49,8 @@ class StoredPiece(NamedTuple):
     #: The output in the sub-array's dimensions and directions, if values can be decoded into it.
     view: np.ndarray | None
     target: Target
-    #: Whether stored values are the master's and none is missing.
-    is_final: bool
+    #: Whether stored values are the master's except for byte order and missing values.
+    is_plain: bool
     #: Versions of the files met so far, for chunks in several files.
     versions: Versions | None = None
 
@@ -71,13 +71,12 @@ def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, t
     put, view = putter(matrix, piece, outputs, target.fill_value)
     table = found[0]
     versions = None if table.names is None else Versions() if table.versions is None else table.versions.copy()
-    is_final = _has_units_of(template, target.step) and template.encoding == _plain_encoding(target.step.dtype)
-    return StoredPiece(*found, variable, template, put, view, target, is_final, versions)
-
-
-def _has_units_of(template: Template, step: Step) -> bool:
-    own = template.units, template.calendar, template.temperature
-    return not template.steps and own == (step.units, step.calendar, step.temperature)
+    step, encoding = target.step, template.encoding
+    same_units = (template.units, template.calendar, template.temperature) == (step.units, step.calendar, step.temperature)
+    same_dtype = encoding.stored == encoding.viewed == encoding.dtype == step.dtype
+    unpacked = encoding.scale_factor is None and encoding.add_offset is None
+    is_plain = same_units and same_dtype and unpacked and not template.steps
+    return StoredPiece(*found, variable, template, put, view, target, is_plain, versions)
 
 
 @lru_cache
@@ -165,12 +164,12 @@ def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tu
 
 def put_conformed(stored: StoredPiece, out: tuple[slice, ...], raw: np.ndarray) -> None:
     """Conform stored values, and place them. FormatError and UnitsError for invalid values."""
-    if not raw.dtype.isnative:
-        raw = native(raw)
-    if stored.is_final:
+    raw = raw if raw.dtype.isnative else native(raw)
+    encoding = stored.template.encoding
+    if stored.is_plain and encoding == _plain_encoding(encoding.dtype):
         stored.put(out, raw, None)
         return
-    stored.put(out, *conform(*stored.template.encoding.decode(raw), stored.template, stored.target.step))
+    stored.put(out, *conform(*encoding.decode(raw), stored.template, stored.target.step))
 
 
 def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
@@ -181,10 +180,7 @@ def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
 
 def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
     """Return the contiguous part of the output that stored values of a shape fill unchanged; None if there is none."""
-    encoding, step, template = stored.template.encoding, stored.target.step, stored.template
-    if stored.view is None or not _has_units_of(template, step) or encoding.packed:
-        return None
-    if not encoding.viewed == encoding.stored == encoding.dtype == step.dtype:
+    if stored.view is None or not stored.is_plain:
         return None
     key: Any = (*out, ...)
     where: np.ndarray = stored.view[key]
