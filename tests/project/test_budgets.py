@@ -6,6 +6,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import netCDF4
+import numpy as np
+import pytest
+
 import aggarray as aa
 from tests.support.netcdf import cube, write
 
@@ -36,3 +40,22 @@ def test_opening_one_file(tmp_path: Path) -> None:
     aa.open(path)
     functions = functions_of(lambda: aa.open(path))
     assert len(functions) <= 150 and len(modules_of(functions)) <= 35, sorted(functions)
+
+
+@pytest.mark.parametrize("before", [slice(5, 25), slice(None)], ids=["same slice", "other slice"])
+def test_a_warm_read(tmp_path: Path, before: slice) -> None:
+    """A third read, of a chunked and deflated variable."""
+    path = tmp_path / "a.nc"
+    sizes = {"time": (40, "days since 2000-01-01"), "lat": (20, "degrees_north"), "lon": (30, "degrees_east")}
+    with netCDF4.Dataset(path, "w") as file:
+        for name, (size, units) in sizes.items():
+            file.createDimension(name, size)
+            file.createVariable(name, "f8", (name,)).units = units
+            file[name][:] = np.arange(size)
+        file.createVariable("tas", "f4", tuple(sizes), zlib=True, chunksizes=(10, 20, 30)).units = "K"
+        file["tas"][:] = np.arange(24_000, dtype="f4").reshape(40, 20, 30)
+    array = aa.open(path)["tas"]
+    for _ in range(2):
+        assert array[before, 3, 4].tolist() == [600.0 * t + 94 for t in range(40)[before]]
+    functions = functions_of(lambda: array[5:25, 3, 4])
+    assert len(functions) <= 70 and len(modules_of(functions)) <= 16, sorted(functions)
