@@ -207,5 +207,3 @@ def with_external_coordinates(structure: Structure, access: Access) -> Structure
             return handle.read(variable.name, full_box(variable.shape))
 
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))
-
-
