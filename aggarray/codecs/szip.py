@@ -37,39 +37,34 @@ class Szip(Codec):
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress the declared number of bytes, at most ``size``."""
+        import imagecodecs
+
         if data.size < 5:
             raise ValueError("truncated")
         decoded = int(data[:4].view("<u4")[0])
         if not 0 < decoded <= size:
             raise ValueError(f"decodes to {decoded} bytes, {size} expected")
         mask, block, bits, line = (int(p) for p in parameters)
-        planes = _pixels(data[4:], decoded, (mask, block, 8 if bits in (32, 64) else bits, line))
-        if bits not in (32, 64):
-            return planes
+        # Pixels of 32 and 64 bits are decoded as byte planes.
+        itemsize, bits = (bits // 8, 8) if bits in (32, 64) else (1, bits)
+        width = 1 if bits <= 8 else 2 if bits <= 16 else 4
+        full = -(-line // block) * block
+        pixels = -(-decoded // width)
+        lines = -(-pixels // line)
+        # Lines are padded to full blocks, the last line too.
+        expected = (pixels if full == line else lines * full) * width
+        stream = imagecodecs.szip_decode(data[4:].tobytes(), mask, block, bits, full, header=False, out=expected)
+        planes = np.frombuffer(stream, np.uint8)
+        # promise: szip-truncated
+        if planes.size < expected:
+            raise ValueError(f"truncated: {planes.size} bytes decoded, {expected} expected")
+        if full != line:
+            planes = planes.reshape(lines, full * width)[:, : line * width].reshape(-1)
+        if itemsize == 1:
+            return planes[:decoded]
         result = out if out is not None and decoded == size else np.empty(decoded, np.uint8)
-        unshuffle_into(planes, bits // 8, result)
+        unshuffle_into(planes[:decoded], itemsize, result)
         return result
-
-
-def _pixels(data: np.ndarray, size: int, parameters: tuple[int, int, int, int]) -> np.ndarray:
-    """Return ``size`` bytes of pixels. Raises ValueError for a truncated stream."""
-    import imagecodecs
-
-    mask, block, bits, line = parameters
-    width = 1 if bits <= 8 else 2 if bits <= 16 else 4
-    full = -(-line // block) * block
-    pixels = -(-size // width)
-    lines = -(-pixels // line)
-    # Lines are padded to full blocks, the last line too.
-    expected = (pixels if full == line else lines * full) * width
-    stream = imagecodecs.szip_decode(data.tobytes(), mask, block, bits, full, header=False, out=expected)
-    decoded = np.frombuffer(stream, np.uint8)
-    # promise: szip-truncated
-    if decoded.size < expected:
-        raise ValueError(f"truncated: {decoded.size} bytes decoded, {expected} expected")
-    if full != line:
-        decoded = decoded.reshape(lines, full * width)[:, : line * width].reshape(-1)
-    return decoded[:size]
 
 
 CODEC = Szip()

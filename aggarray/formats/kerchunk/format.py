@@ -69,7 +69,11 @@ class _Referenced(ZarrHandle):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.references = _load(path)
+        if os.path.isdir(path):
+            self.references: References = ParquetReferences(path)
+        else:
+            with shared_source(path) as source:
+                self.references = JSONReferences(path, source.read_ranges([(0, source.state[1])])[0])
         self._tables: dict[str, tuple[Numbering, ReferenceTable]] = {}
         self._indexes: dict[str, ChunkIndex | None] = {}
 
@@ -107,7 +111,7 @@ class _Referenced(ZarrHandle):
         itemsize, built = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
         size, total = math.prod(numbers.chunk) * itemsize, math.prod(layout.shape) * itemsize
         # Chunks without a codec are read in part, whatever their size.
-        encoded = built is None or bool(built[1].filters)
+        encoded = built is None or bool(built[0].filters)
         if (encoded and size > _LARGEST) or size > max(_FREE, _TIMES * total):
             raise self.references.error(f"{variable}/.zarray", f"chunks of {size} bytes of an array of {total}")
         # A shard includes an index.
@@ -132,7 +136,7 @@ class _Referenced(ZarrHandle):
 
     def _index(self, variable: str) -> ChunkIndex | None:
         built = build_chunk_index(self._layout(variable)[2])
-        if built is None or built[1].shards:
+        if built is None or built[1]:
             return None
         chunks, (_, table) = built[0], self.table(variable)
         raw = math.prod(chunks.chunk) * chunks.dtype.itemsize
@@ -150,13 +154,6 @@ class _Referenced(ZarrHandle):
         """Return the files that hold the values of a variable."""
         with naming_errors(self._path, variable):
             return self.table(variable)[1].paths
-
-
-def _load(path: str) -> References:
-    if os.path.isdir(path):
-        return ParquetReferences(path)
-    with shared_source(path) as source:
-        return JSONReferences(path, source.read_ranges([(0, source.state[1])])[0])
 
 
 class _Kerchunk:
@@ -187,7 +184,6 @@ class _Kerchunk:
         return replace(structure, variables=variables, has_external_coordinates=True)
 
     def open(self, path: str) -> Handle:
-        """Open for reading values."""
         return _Referenced(path)
 
 

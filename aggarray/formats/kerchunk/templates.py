@@ -7,8 +7,9 @@ bounded.
 
 import ast
 import math
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,10 @@ MOST, _EXPRESSION, _NAME = 1 << 20, 200, 1 << 12
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FORMAT = re.compile(r"[^%]*%0?\d{0,2}[ds][^%]*")
 _LARGEST = 2**63
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+}
 
 
 def render(text: str, names: Mapping[str, Any], templates: Mapping[str, str]) -> str:
@@ -68,25 +73,17 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any], templates: Mapping[str, 
     raise ValueError(f"unsupported expression {ast.unparse(node)!r:.60}")
 
 
-def _operate(operator: ast.operator, left: Any, right: Any) -> Any:
-    if isinstance(operator, ast.Mod) and isinstance(left, str):
+def _operate(operation: ast.operator, left: Any, right: Any) -> Any:
+    if isinstance(operation, ast.Mod) and isinstance(left, str):
         if _FORMAT.fullmatch(left) is None:
             raise ValueError(f"unsupported format {left!r:.60}")
         return left % right
     left, right = _integer(left), _integer(right)
-    if isinstance(operator, ast.Mod | ast.FloorDiv) and not right:
+    if type(operation) not in _OPERATORS:
+        raise ValueError(f"unsupported operator {type(operation).__name__}")
+    if isinstance(operation, ast.Mod | ast.FloorDiv) and not right:
         raise ValueError("division by 0")
-    if isinstance(operator, ast.Add):
-        return left + right
-    if isinstance(operator, ast.Sub):
-        return left - right
-    if isinstance(operator, ast.Mult):
-        return left * right
-    if isinstance(operator, ast.FloorDiv):
-        return left // right
-    if isinstance(operator, ast.Mod):
-        return left % right
-    raise ValueError(f"unsupported operator {type(operator).__name__}")
+    return _OPERATORS[type(operation)](left, right)
 
 
 def _integer(value: Any) -> int:

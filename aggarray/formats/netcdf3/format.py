@@ -114,7 +114,6 @@ class _NetCDF3File:
         return self.values(variable.name, full_box(variable.shape)) if scannable else None
 
     def read(self, variable: str, box: Box) -> np.ndarray:
-        """Return the stored values of a box."""
         with naming_errors(self._path, variable):
             return self.values(variable, box)
 
@@ -147,7 +146,6 @@ class _NetCDF3File:
         return ChunkIndex(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -173,7 +171,6 @@ class _NetCDF3:
             return select_partial(path, file.header.attrs, variables, request, file.whole)
 
     def open(self, path: str) -> Handle:
-        """Open for reading values."""
         return _NetCDF3File(path)
 
 

@@ -23,7 +23,7 @@ from aggarray.formats.zarr.chunk_keys import (
     outer_chunk,
     parse_named_configuration,
 )
-from aggarray.formats.zarr.shards import Codecs, ShardIndex, shard_chunk_index, shard_index
+from aggarray.formats.zarr.shards import ShardIndex, shard_chunk_index, shard_index
 
 #: Codecs that decode without parameters, by their names in both versions.
 PLAIN = {
@@ -43,26 +43,27 @@ def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex |
     built, keys = build_chunk_index(layout), key_encoding(layout)
     if built is None or keys is None:
         return None
-    chunks, codecs = built
-    if codecs.shards:
-        return shard_chunk_index(store, within, keys, chunks, codecs)
+    chunks, levels = built
+    if levels:
+        return shard_chunk_index(store, within, keys, chunks, levels)
     count = math.prod(chunks.grid)
     if count > MOST:
         return None
     # A size of 0 is the size of the file when it is read: encoded chunks may be rewritten with another size.
-    size = 0 if codecs.filters else math.prod(chunks.chunk) * codecs.dtype.itemsize
+    size = 0 if chunks.filters else math.prod(chunks.chunk) * chunks.dtype.itemsize
     offsets, sizes = _constant_columns(count, size)
     return replace(chunks, offsets=offsets, sizes=sizes, names=Paths(within, keys, chunks.grid, (1,) * len(chunks.chunk)))
 
 
-def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, Codecs] | None:
-    """Return an index of the chunks, or shards, without offsets and sizes, and their codecs."""
+def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, tuple[ShardIndex, ...]] | None:
+    """Return an index of the chunks, or shards, without offsets and sizes, and the indexes of nested shards."""
     if layout.dtype.kind not in "biufc":
         return None
     fill, codecs = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("=")), _codecs(layout)
     if fill is None or codecs is None:
         return None
-    return ChunkIndex(layout.shape, outer_chunk(layout), codecs.dtype, codecs.filters, fill, *_constant_columns(0)), codecs
+    dtype, filters, levels = codecs
+    return ChunkIndex(layout.shape, outer_chunk(layout), dtype, filters, fill, *_constant_columns(0)), levels
 
 
 def _constant_columns(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -70,8 +71,8 @@ def _constant_columns(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray
     return np.broadcast_to(np.int64(0), (count,)), np.broadcast_to(np.int64(size), (count,))
 
 
-def _codecs(layout: ArrayLayout) -> Codecs | None:
-    """Return the codecs of an array, None for unknown codecs and settings."""
+def _codecs(layout: ArrayLayout) -> tuple[np.dtype[Any], tuple[Filter, ...], tuple[ShardIndex, ...]] | None:
+    """Return the dtype with byte order, the filters and the shards of an array, None for unknown codecs and settings."""
     meta, steps, dtype = layout.meta, codec_steps(layout), layout.dtype
     shards: list[ShardIndex] = []
     if layout.version == 2:
@@ -92,7 +93,7 @@ def _codecs(layout: ArrayLayout) -> Codecs | None:
             return None
         dtype, steps = dtype.newbyteorder("<" if endian == "little" else ">"), steps[1:]
     filters = tuple(f for step in steps if (f := filter_of(*step)) is not None)
-    return Codecs(dtype, filters, tuple(shards)) if len(filters) == len(steps) else None
+    return (dtype, filters, tuple(shards)) if len(filters) == len(steps) else None
 
 
 def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:

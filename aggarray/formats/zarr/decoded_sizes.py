@@ -10,7 +10,7 @@ import json
 import lzma
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,6 @@ _LONGEST_TEXT = 1 << 28
 _WIDEST, _SLACK = 16, 1 << 12
 _TEXT = ("vlen-utf8", "vlen-bytes")
 _TYPES = ("dtype", "astype", "encode_dtype", "decode_dtype")
-_STREAMS: Mapping[str, Callable[[], Any]] = {"lzma": lzma.LZMADecompressor}
-
-Step = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +84,15 @@ class Bounds:
 
 def _decode(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
     """Return the decoded bytes of one filter. Raises ValueError for more than ``most`` bytes."""
-    if step.name not in _STREAMS:
+    if step.name != "lzma":
         return decode_at_most((step,), data, most)
-    decoded = _STREAMS[step.name]().decompress(data.tobytes(), most + 1)
+    decoded = lzma.LZMADecompressor().decompress(data.tobytes(), most + 1)
     if len(decoded) > most:
         raise ValueError(f"{step.name}: longer than {most} bytes")
     return np.frombuffer(decoded, np.uint8)
 
 
-def bounds_of(layout: ArrayLayout) -> Bounds:
-    """Return the limits of the chunks of an array. Raises ValueError for damaged metadata."""
-    return _bounds(codec_steps(layout), outer_chunk(layout), layout.dtype)
-
-
-def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
+def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
     """Return the limits of chunks of a shape. ``steps``: codecs in the order of encoding."""
     for _, settings in steps:
         for key in _TYPES:
@@ -110,9 +102,8 @@ def _bounds(steps: Sequence[Step], chunk: tuple[int, ...], dtype: np.dtype[Any])
     # Filters in the order of decoding, up to the first unknown codec.
     filters: list[Filter] = []
     for name, settings in reversed(steps):
-        plain = name.removeprefix("numcodecs.")
-        step = Filter(plain) if plain in _STREAMS else filter_of(name, settings)
-        if step is None or (plain not in _STREAMS and not known((step,))):
+        step = Filter("lzma") if name.removeprefix("numcodecs.") == "lzma" else filter_of(name, settings)
+        if step is None or (step.name != "lzma" and not known((step,))):
             break
         filters.append(step)
     before = steps[: len(steps) - len(filters)]
@@ -148,9 +139,11 @@ def _state(path: str | None) -> Any:
 
 
 def checked_store(store: Store, path: str, layout: ArrayLayout) -> Store:
-    """Return a store of one array that raises an error for chunks with a wrong decoded size."""
+    """Return a store of one array that checks the decoded size of each chunk. Raises ValueError for damaged metadata."""
     numbers = numbering(layout)
-    return store if numbers is None else CheckedStore(store, path, numbers, bounds_of(layout))
+    if numbers is None:
+        return store
+    return CheckedStore(store, path, numbers, _bounds(codec_steps(layout), outer_chunk(layout), layout.dtype))
 
 
 class CheckedStore(WrapperStore[Store]):
@@ -163,26 +156,22 @@ class CheckedStore(WrapperStore[Store]):
     def _with_store(self, store: Store) -> "CheckedStore":
         return CheckedStore(store, self._path, self._numbers, self._bounds)
 
-    def _file(self, key: str) -> str | None:
-        """Return the local file of a chunk. Stores of references and of remote objects check versions themselves."""
-        store: Any = self._store
-        local = isinstance(store, LocalStore) and self._numbers.number(key) is not None
-        return os.path.join(store.root, key) if local else None
-
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """Return the bytes of a key. Raises ValueError for a chunk that decodes to more than expected."""
-        path = self._file(key)
+        store: Any = self._store
+        if self._numbers.number(key) is None:
+            return await store.get(key, prototype, byte_range)
+        # Stores of references and of remote objects check versions themselves.
+        path = os.path.join(store.root, key) if isinstance(store, LocalStore) else None
         before = _state(path)
-        data = await self._store.get(key, prototype, byte_range)
+        data = await store.get(key, prototype, byte_range)
         if path is not None and before is not None:
             if before != _state(path):
                 raise changed(path)
             check_version(path, before)
-        if data is None or self._numbers.number(key) is None:
-            return data
-        if byte_range is None:
+        if data is not None and byte_range is None:
             self._bounds.check(self._path, data.to_bytes())
-        else:
+        elif data is not None:
             start = byte_range.start if isinstance(byte_range, RangeByteRequest) else None
             self._bounds.check_part(self._path, data.to_bytes(), start)
         return data

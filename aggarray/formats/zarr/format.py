@@ -63,21 +63,15 @@ def dtype_of(node: Node) -> np.dtype[Any] | str:
     meta = node.meta or {}
     if _uses_pickle(meta):
         return "pickled objects; reading them could run foreign code"
-    stated = meta.get("dtype") if node.version == 2 else meta.get("data_type")
+    stated = meta.get("dtype" if node.version == 2 else "data_type")
     try:
-        dtype = _dtype_v2(stated, meta) if node.version == 2 else _dtype_v3(stated)
+        dtype = parse_dtype(stated) if node.version == 2 else _dtype_v3(stated)
+        if dtype is not None and dtype.kind == "O" and any(f.get("id") == "vlen-utf8" for f in meta.get("filters") or ()):
+            dtype = np.dtypes.StringDType()
     except LIBRARY_ERRORS:
         dtype = None
     if dtype is None or dtype.kind not in "biufcmMSUT":
         return f"values of type {stated!r:.60}; aggarray reads numbers and text"
-    return dtype
-
-
-def _dtype_v2(stated: Any, meta: Mapping[str, Any]) -> np.dtype[Any] | None:
-    dtype = parse_dtype(stated) if isinstance(stated, str) else None
-    if dtype is not None and dtype.kind == "O":
-        text = any(f.get("id") == "vlen-utf8" for f in meta.get("filters") or ())
-        return np.dtypes.StringDType() if text else None
     return dtype
 
 
@@ -383,7 +377,6 @@ class _Zarr:
         return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).whole)
 
     def open(self, path: str) -> Handle:
-        """Open for reading values."""
         return ZarrHandle(path)
 
 

@@ -32,15 +32,6 @@ _HINT = "write the store again"
 
 
 @dataclass(frozen=True, slots=True)
-class Codecs:
-    """Codecs of an array. ``dtype`` includes the byte order; ``shards``: index of a shard, then of the shards in it."""
-
-    dtype: np.dtype[Any]
-    filters: tuple[Filter, ...]
-    shards: "tuple[ShardIndex, ...]" = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ShardIndex:
     """Encoding of the index of a shard, which gives the offset and size of each chunk.
 
@@ -140,10 +131,15 @@ class _ChunkLocations(NamedTuple):
     sizes: np.ndarray
 
 
-def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, codecs: Codecs) -> ChunkIndex | None:
-    """Return the chunk index of the innermost chunks, None for an unknown encoding of the shards' indexes."""
+def shard_chunk_index(
+    store: str, within: str, keys: Keys, shards: ChunkIndex, levels: Sequence[ShardIndex]
+) -> ChunkIndex | None:
+    """Return the chunk index of the innermost chunks, None where zarr-python must read them.
+
+    ``levels``: index of the shards, then of the shards in them.
+    """
     folder = join(store, *within.split("/"))
-    if any(index.checked for index in codecs.shards) and not known((Filter("crc32c"),)):
+    if any(index.checked for index in levels) and not known((Filter("crc32c"),)):
         return None
     if is_remote(folder):
         # Any shard may exist. An array of many shards would need a request for each.
@@ -158,7 +154,7 @@ def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, c
     sizes = np.array([lengths.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
     located = _ChunkLocations(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
     most = sum(lengths.values())
-    for index in codecs.shards:
+    for index in levels:
         paths = Paths(folder, keys, located.grid, grid_of(shards.chunk, located.chunk))
         # A stored shard contains its index, and the indexes of its inner shards: this bounds the number of chunks.
         if not needs_chunk_index(grid_of(shards.shape, index.chunk), most // 16):
@@ -168,7 +164,7 @@ def shard_chunk_index(store: str, within: str, keys: Keys, shards: ChunkIndex, c
         located = _inner_locations(shards.shape, located, index, paths, versions)
     raw = math.prod(located.chunk) * shards.dtype.itemsize
     odd = (located.offsets >= 0) & (located.sizes != raw)
-    if not codecs.filters and odd.any():
+    if not shards.filters and odd.any():
         size = int(located.sizes[odd][0])
         raise FormatError(f"damaged: a chunk of {size} bytes in a shard, {raw} expected", path=folder, hint=_HINT)
     names = Paths(within, keys, located.grid, grid_of(shards.chunk, located.chunk))
