@@ -32,7 +32,7 @@ from aggarray.formats.kerchunk.json_references import JSONReferences
 from aggarray.formats.kerchunk.parquet_references import ParquetReferences
 from aggarray.formats.kerchunk.references import References, ReferenceTable
 from aggarray.formats.zarr.chunk_index import build_chunk_index
-from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering
+from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering, outer_chunk
 from aggarray.formats.zarr.format import ZarrHandle, structure_of
 from aggarray.formats.zarr.nodes import Node
 from aggarray.storage.byte_source import shared_source
@@ -94,7 +94,7 @@ class _Referenced(ZarrHandle):
             if numbers is None:
                 raise FormatError("unknown chunk grid or chunk key encoding", path=self._path, variable=variable)
             table = self.references.table(within, numbers)
-            self._check_sizes(variable, layout, numbers, table)
+            self._check_sizes(variable, layout, table)
             cached = self._tables[variable] = (numbers, table)
         return cached
 
@@ -106,10 +106,10 @@ class _Referenced(ZarrHandle):
                 what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
                 raise self.references.error(f"{variable.name}/.zarray", what)
 
-    def _check_sizes(self, variable: str, layout: ArrayLayout, numbers: Numbering, table: ReferenceTable) -> None:
+    def _check_sizes(self, variable: str, layout: ArrayLayout, table: ReferenceTable) -> None:
         """Raise FormatError for decoded chunks out of proportion to the array, or stored chunks larger than any encoding."""
         itemsize, built = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
-        size, total = math.prod(numbers.chunk) * itemsize, math.prod(layout.shape) * itemsize
+        size, total = math.prod(outer_chunk(layout)) * itemsize, math.prod(layout.shape) * itemsize
         # Chunks without a codec are read in part, whatever their size.
         encoded = built is None or bool(built[0].filters)
         if (encoded and size > _LARGEST) or size > max(_FREE, _TIMES * total):

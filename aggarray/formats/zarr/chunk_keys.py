@@ -87,8 +87,6 @@ class Numbering:
 
     keys: Keys
     grid: tuple[int, ...]
-    #: Shape of a chunk, or of a shard.
-    chunk: tuple[int, ...] = ()
 
     def number(self, key: str) -> int | None:
         """Return the number of a chunk, None if the key is not the key of a chunk."""
@@ -117,9 +115,8 @@ def numbering(layout: ArrayLayout) -> Numbering | None:
         return None
     if layout.version == 3 and parse_named_configuration(layout.meta.get("chunk_grid"))[0] != "regular":
         return None
-    chunk = outer_chunk(layout)
-    grid = grid_of(layout.shape, chunk)
-    return Numbering(keys, grid, chunk) if math.prod(grid) <= MOST else None
+    grid = grid_of(layout.shape, outer_chunk(layout))
+    return Numbering(keys, grid) if math.prod(grid) <= MOST else None
 
 
 @dataclass(frozen=True, slots=True)

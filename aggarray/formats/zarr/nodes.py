@@ -6,7 +6,7 @@ Metadata are JSON objects of version 2 or 3, in one file per node or consolidate
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,16 +28,16 @@ class Node:
     attrs: Mapping[str, Any]
 
 
-def json_in(folder: str, name: str) -> dict[str, Any] | None:
-    """Return the object in a JSON file of a folder, None if there is no such file."""
+def _content(path: str) -> bytes | None:
+    return contents([path])[0]
+
+
+def json_in(folder: str, name: str, read: Callable[[str], bytes | None] = _content) -> dict[str, Any] | None:
+    """Return the object in a JSON file of a folder, None if there is no such file. ``read``: returns the bytes of a file."""
     path = join(folder, name)
-    data = contents([path])[0]
-    return None if data is None else _parsed(path, data)
-
-
-def _parsed(path: str, data: bytes) -> dict[str, Any]:
+    data = read(path)
     try:
-        return _object(json.loads(data), path)
+        return None if data is None else _object(json.loads(data), path)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"damaged JSON ({error})", path=path, hint=_HINT) from error
 
@@ -53,28 +53,25 @@ def load_all(folders: Sequence[str], version: int | None = None) -> list[Node | 
 
     ``version``: format version of the store, if known. Remote metadata are fetched at once, and only files of this version.
     """
-    fetched: dict[str, bytes | None] = {}
+    read: Callable[[str], bytes | None] = _content
     if any(map(is_remote, folders)):
         paths = [join(folder, name) for folder in folders for name in _FILES[version or 0]]
-        fetched = dict(zip(paths, contents(paths), strict=True))
-    return [_node(folder, fetched) for folder in folders]
+        read = dict(zip(paths, contents(paths), strict=True)).get
+    return [_node(folder, read) for folder in folders]
 
 
 #: Metadata files of a node by format version; 0: any version.
 _FILES = {0: ("zarr.json", ".zarray", ".zgroup", ".zattrs"), 2: (".zarray", ".zgroup", ".zattrs"), 3: ("zarr.json",)}
 
 
-def _node(folder: str, fetched: Mapping[str, bytes | None]) -> Node | None:
-    def parsed(name: str) -> dict[str, Any] | None:
-        path = join(folder, name)
-        data = fetched.get(path) if fetched else contents([path])[0]
-        return None if data is None else _parsed(path, data)
-
-    meta_v3 = parsed("zarr.json")
+def _node(folder: str, read: Callable[[str], bytes | None]) -> Node | None:
+    meta_v3 = json_in(folder, "zarr.json", read)
     if meta_v3 is not None:
         return _node_v3(meta_v3, folder)
-    meta = parsed(".zarray")
-    return None if meta is None and parsed(".zgroup") is None else Node(2, meta, parsed(".zattrs") or {})
+    meta = json_in(folder, ".zarray", read)
+    if meta is None and json_in(folder, ".zgroup", read) is None:
+        return None
+    return Node(2, meta, json_in(folder, ".zattrs", read) or {})
 
 
 def _node_v3(value: Any, path: str) -> Node:

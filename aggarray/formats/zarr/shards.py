@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,19 +116,10 @@ def shard_index(settings: Mapping[str, Any], shard: tuple[int, ...]) -> ShardInd
     if location not in ("start", "end") or names not in (["bytes"], ["bytes", "crc32c"]):
         return None
     dtype = {"little": "<u8", "big": ">u8"}.get(stated[0][1].get("endian") or "little")
+    if dtype is None:
+        return None
     steps = [parse_named_configuration(step) for step in settings.get("codecs") or ()]
-    return (
-        None if dtype is None else ShardIndex(location == "start", len(names) == 2, dtype, chunk, grid_of(shard, chunk), steps)
-    )
-
-
-class _ChunkLocations(NamedTuple):
-    """Locations of chunks: their grid, the shape of one, offsets in its file (-1: not stored) and sizes."""
-
-    grid: tuple[int, ...]
-    chunk: tuple[int, ...]
-    offsets: np.ndarray
-    sizes: np.ndarray
+    return ShardIndex(location == "start", len(names) == 2, dtype, chunk, grid_of(shard, chunk), steps)
 
 
 def shard_chunk_index(
@@ -151,38 +142,35 @@ def shard_chunk_index(
     files = {name: join(folder, *name.split("/")) for name in map(keys.name, np.ndindex(shards.grid))}
     versions = _versions([files[name] for name in present if name in files])
     lengths = {path: state.size for path, state in versions.states.items()}
-    sizes = np.array([lengths.get(path, -1) for path in files.values()], np.int64).reshape(shards.grid)
-    located = _ChunkLocations(shards.grid, shards.chunk, np.minimum(sizes, 0), sizes)
+    sizes = np.array([lengths.get(path, -1) for path in files.values()], np.int64)
+    located = replace(shards, offsets=np.minimum(sizes, 0), sizes=sizes)
     most = sum(lengths.values())
     for index in levels:
         paths = Paths(folder, keys, located.grid, grid_of(shards.chunk, located.chunk))
         # A stored shard contains its index, and the indexes of its inner shards: this bounds the number of chunks.
         if not needs_chunk_index(grid_of(shards.shape, index.chunk), most // 16):
             return None
-        if located.grid != shards.grid and int((located.offsets >= 0).sum()) * index.size > most:
+        if index is not levels[0] and int((located.offsets >= 0).sum()) * index.size > most:
             return None
-        located = _inner_locations(shards.shape, located, index, paths, versions)
+        located = _inner_chunks(located, index, paths, versions)
     raw = math.prod(located.chunk) * shards.dtype.itemsize
     odd = (located.offsets >= 0) & (located.sizes != raw)
     if not shards.filters and odd.any():
         size = int(located.sizes[odd][0])
         raise FormatError(f"damaged: a chunk of {size} bytes in a shard, {raw} expected", path=folder, hint=_HINT)
     names = Paths(within, keys, located.grid, grid_of(shards.chunk, located.chunk))
-    offsets, sizes = located.offsets.ravel(), located.sizes.ravel()
-    return replace(shards, chunk=located.chunk, offsets=offsets, sizes=sizes, names=names, versions=versions)
+    return replace(located, names=names, versions=versions)
 
 
-def _inner_locations(
-    shape: tuple[int, ...], shards: _ChunkLocations, index: ShardIndex, paths: Paths, versions: Versions
-) -> _ChunkLocations:
-    """Return the locations of the chunks in shards. ``paths``: file of each shard; ``versions``: file states."""
+def _inner_chunks(shards: ChunkIndex, index: ShardIndex, paths: Paths, versions: Versions) -> ChunkIndex:
+    """Return the index of the chunks in shards. ``paths``: file of each shard; ``versions``: file states."""
     if any(outer % side for outer, side in zip(shards.chunk, index.chunk, strict=True)):
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {index.chunk}")
-    grid = grid_of(shape, index.chunk)
+    grid = grid_of(shards.shape, index.chunk)
     offsets, sizes = np.full(grid, -1, np.int64), np.zeros(grid, np.int64)
     numbers = np.flatnonzero(shards.offsets >= 0)
     positions = zip(*np.unravel_index(numbers, shards.grid), strict=True)
-    columns = (shards.offsets.ravel()[numbers].tolist(), shards.sizes.ravel()[numbers].tolist())
+    columns = (shards.offsets[numbers].tolist(), shards.sizes[numbers].tolist())
     stored = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
     indexes = _read_indexes(stored, index, versions)
     for position, (path, start, length), data in zip(positions, stored, indexes, strict=True):
@@ -192,7 +180,7 @@ def _inner_locations(
         entries = index.entries(path, length, data)
         own = entries[0][part]
         offsets[box], sizes[box] = np.where(own < 0, -1, own + start), entries[1][part]
-    return _ChunkLocations(grid, index.chunk, offsets, sizes)
+    return replace(shards, chunk=index.chunk, offsets=offsets.ravel(), sizes=sizes.ravel())
 
 
 def _versions(paths: Sequence[str]) -> Versions:
