@@ -6,7 +6,7 @@ A box is read by offsets (`aggarray.storage.files`), without a lock or a shared 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 
 import numpy as np
@@ -39,28 +39,21 @@ _SPAN = 1 << 22
 _LONGEST_TEXT = 1 << 24
 
 
-def _split_box(location: VariableLocation, box: Box, out: np.ndarray) -> Iterator[tuple[Box, np.ndarray]]:
-    """Split a sparse box into boxes of short spans, each with its part of ``out``."""
-    span = span_of(location, out.shape, [s.step or 1 for s in box])
-    axis = next((i for i, n in enumerate(out.shape) if n > 1), None)
-    if axis is None or span <= max(_SPAN, 2 * out.nbytes):
-        yield box, out
-        return
-    selection = box[axis]
-    step = selection.step or 1
-    count = max(1, _SPAN // (step * location.strides[axis]))
-    for first in range(0, out.shape[axis], count):
-        last = min(first + count, out.shape[axis])
-        part = slice(selection.start + first * step, selection.start + (last - 1) * step + 1, step)
-        target = out[(slice(None),) * axis + (slice(first, last),)]
-        yield from _split_box(location, (*box[:axis], part, *box[axis + 1 :]), target)
-
-
-def _read_span(file: ByteSource, location: VariableLocation, box: Box, out: np.ndarray) -> None:
-    """Read the span of a box at once and copy its elements into ``out``."""
+def _read_box(file: ByteSource, location: VariableLocation, box: Box, out: np.ndarray) -> None:
+    """Read a box into ``out``, which is not empty. A sparse box is read in parts of short spans."""
     steps = [s.step or 1 for s in box]
-    offset = location.begin + sum(s.start * stride for s, stride in zip(box, location.strides, strict=True))
     span = span_of(location, out.shape, steps)
+    axis = next((i for i, n in enumerate(out.shape) if n > 1), None)
+    if axis is not None and span > max(_SPAN, 2 * out.nbytes):
+        selection, step = box[axis], steps[axis]
+        count = max(1, _SPAN // (step * location.strides[axis]))
+        for first in range(0, out.shape[axis], count):
+            last = min(first + count, out.shape[axis])
+            part = slice(selection.start + first * step, selection.start + (last - 1) * step + 1, step)
+            target = out[(slice(None),) * axis + (slice(first, last),)]
+            _read_box(file, location, (*box[:axis], part, *box[axis + 1 :]), target)
+        return
+    offset = location.begin + sum(s.start * stride for s, stride in zip(box, location.strides, strict=True))
     if span == out.nbytes and out.flags.c_contiguous:
         # The span has no gaps: read it in place.
         file.read_into(offset, out)
@@ -103,8 +96,8 @@ class _NetCDF3File:
             raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file again")
         box = (*box, *text)
         out = np.empty(counts(box), location.stored.newbyteorder("="))
-        for part, target in _split_box(location, box, out) if out.size else ():
-            _read_span(self._file, location, part, target)
+        if out.size:
+            _read_box(self._file, location, box, out)
         return stored_values(out, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
     def whole(self, variable: Variable) -> np.ndarray | None:

@@ -52,11 +52,12 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A variable as the header lists it. ``dimensions``: positions in the list of dimensions."""
+    """A variable as the header lists it. ``sizes``: lengths of its ``dimensions``, 0 for the record dimension."""
 
     name: str
     stored: np.dtype[Any]
-    dimensions: tuple[int, ...]
+    dimensions: tuple[str, ...]
+    sizes: tuple[int, ...]
     attrs: dict[str, Any]
     begin: int
     is_record: bool
@@ -149,15 +150,15 @@ def header_of(path: str, file: ByteSource) -> Header:
     for what, names in (("dimensions", [name for name, _ in dimensions]), ("variables", [v.name for v in raw])):
         if len(set(names)) < len(names):
             raise cursor.damaged(f"several {what} are named {Counter(names).most_common(1)[0][0]!r}")
-    sizes = [math.prod(dimensions[d][1] for d in v.dimensions[1:]) * v.stored.itemsize for v in raw if v.is_record]
+    sizes = [math.prod(v.sizes[1:]) * v.stored.itemsize for v in raw if v.is_record]
     # A single record variable is not padded to a multiple of four.
     record_size = sizes[0] if len(sizes) == 1 else sum(size + -size % 4 for size in sizes)
     if records == _STREAMING[cursor.version]:
         # The number of records of a streamed file follows from its size.
         begins = [v.begin for v in raw if v.is_record]
         records = max(cursor.size - min(begins), 0) // record_size if begins and record_size else 0
-    spans = {v.name: tuple(dimensions[d][0] for d in v.dimensions) for v in raw}
-    locations = tuple(_location(v, dimensions, (records, record_size), spans) for v in raw)
+    spans = {v.name: v.dimensions for v in raw}
+    locations = tuple(_location(v, records, record_size, spans) for v in raw)
     _check_extents(cursor, locations)
     return Header(attrs, locations, {name: size or records for name, size in dimensions})
 
@@ -177,25 +178,21 @@ def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Ra
     attrs, dtype = cursor.attributes(), cursor.dtype()
     # Some writers cap the stated size at 4 GiB: it is computed from the shape instead.
     cursor.count()
-    is_record = bool(ids) and dimensions[ids[0]][1] == 0
-    return _Raw(name, dtype, ids, attrs, cursor.integer(cursor.offset_width), is_record)
+    names, sizes = tuple(dimensions[number][0] for number in ids), tuple(dimensions[number][1] for number in ids)
+    return _Raw(name, dtype, names, sizes, attrs, cursor.integer(cursor.offset_width), sizes[:1] == (0,))
 
 
-def _location(
-    raw: _Raw, dimensions: Sequence[tuple[str, int]], sizes: tuple[int, int], spans: Mapping[str, tuple[str, ...]]
-) -> VariableLocation:
-    """Return the location of a variable. ``sizes``: number and bytes of records; ``spans``: dimensions of each variable."""
-    records, record_size = sizes
-    shape = tuple(dimensions[d][1] or records for d in raw.dimensions)
+def _location(raw: _Raw, records: int, record_size: int, spans: Mapping[str, tuple[str, ...]]) -> VariableLocation:
+    """Return the location of a variable. ``spans``: dimensions of each variable."""
+    shape = tuple(n or records for n in raw.sizes)
     strides = [raw.stored.itemsize]
     for n in shape[:0:-1]:
         strides.insert(0, strides[0] * n)
     if raw.is_record:
         strides[0] = record_size
-    names = spans[raw.name]
     # The record dimension and a dimension with a coordinate are not lengths of text.
-    real = bool(names) and (dimensions[raw.dimensions[-1]][1] == 0 or has_coordinate(raw.name, names[-1], spans))
-    variable = stored_variable(raw.name, raw.stored, shape, names, raw.attrs, joined=not real)
+    real = bool(shape) and (raw.sizes[-1] == 0 or has_coordinate(raw.name, raw.dimensions[-1], spans))
+    variable = stored_variable(raw.name, raw.stored, shape, raw.dimensions, raw.attrs, joined=not real)
     return VariableLocation(variable, raw.stored, shape, raw.begin, tuple(strides[: len(shape)]), raw.is_record)
 
 
