@@ -180,7 +180,7 @@ class _Kerchunk:
         for variable in structure.variables:
             store.check_shape(variable)
         inline = {name for name in scan_values(structure.variables) if not store.external_files(name)}
-        variables = with_values(structure.variables, store.whole, inline)
+        variables = with_values(structure.variables, store.all_values, inline)
         return replace(structure, variables=variables, has_external_coordinates=True)
 
     def open(self, path: str) -> Handle:

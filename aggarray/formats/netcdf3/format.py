@@ -100,7 +100,7 @@ class _NetCDF3File:
             _read_box(self._file, location, box, out)
         return stored_values(out, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
-    def whole(self, variable: Variable) -> np.ndarray | None:
+    def all_values(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None if a scan does not read this number of bytes."""
         location = self._location(variable.name)
         scannable = is_scannable(location.shape, location.stored.itemsize)
@@ -154,14 +154,14 @@ class _NetCDF3:
     def scan(self, path: str) -> Structure:
         """Read the header and the coordinates."""
         with closing(_NetCDF3File(path)) as file:
-            variables = with_values([location.variable for location in file.header.locations], file.whole)
+            variables = with_values([location.variable for location in file.header.locations], file.all_values)
             return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
 
     def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
         """Read the header and the requested coordinates."""
         with closing(_NetCDF3File(path)) as file:
             variables = [location.variable for location in file.header.locations]
-            return select_partial(path, file.header.attrs, variables, request, file.whole)
+            return select_partial(path, file.header.attrs, variables, request, file.all_values)
 
     def open(self, path: str) -> Handle:
         return _NetCDF3File(path)

@@ -277,7 +277,7 @@ class ZarrHandle:
                 values = np.asarray(self._open_array(variable, as_bytes=True)[0][box])
         return stored_values(values, attrs, joined, f"{self._path}, variable {variable!r}")
 
-    def whole(self, variable: Variable) -> np.ndarray | None:
+    def all_values(self, variable: Variable) -> np.ndarray | None:
         """Return all values of a variable, None if a scan does not read this number of bytes."""
         with naming_errors(self._path, variable.name):
             layout = self._layout(variable.name)[2]
@@ -359,7 +359,7 @@ class _Zarr:
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
         structure = structure_of(path, f"{self.name}{version}", nodes)
-        variables = with_values(structure.variables, ZarrHandle(path, nodes).whole)
+        variables = with_values(structure.variables, ZarrHandle(path, nodes).all_values)
         reason = "chunks without metadata (.zarray, zarr.json); restore the metadata"
         lost = [(name, reason) for name in lost_arrays(path, nodes)]
         return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
@@ -374,7 +374,7 @@ class _Zarr:
             if not isinstance(stored, str):
                 with naming_errors(path, name):
                     variables.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
-        return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).whole)
+        return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).all_values)
 
     def open(self, path: str) -> Handle:
         return ZarrHandle(path)
