@@ -23,17 +23,16 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     path = os.path.realpath(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         raise IndexFileError("exists and is not a file", path=path, hint="give another name for the index")
-    before: list[int | None] = []
+    current: int | None = None
 
     def check() -> None:
         # promise: index-generation-compared
-        _check_generation(path, before[0])
+        _check_generation(path, current)
 
     with write_errors(path), replace_atomically(path, check) as temporary:
         current = _generation(path)
         if expected is not None:
             _check_generation(path, expected)
-        before.append(current)
         # Never the generation of an earlier index at this path: pickled and lazy arrays identify the index by it.
         yield temporary, time.time_ns() // 1_000_000 if current is None else current + 1
 

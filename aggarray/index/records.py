@@ -106,7 +106,10 @@ def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> 
     variables = []
     for pair in zip(*(column(c).tolist() for c in encoded["variables"]), strict=True):
         if pair not in distinct:
-            distinct[pair] = _with_values(heads[pair[0]], None if pair[1] == _NO_VALUES else values[pair[1]])
+            variable = heads[pair[0]]
+            distinct[pair] = variable if pair[1] == _NO_VALUES else replace(variable, values=values[pair[1]])
+            if pair[1] != _NO_VALUES and values[pair[1]].shape != variable.shape:
+                raise ValueError(f"values of another shape than {variable.shape} for variable {variable.name!r}")
         variables.append(distinct[pair])
     attrs = [pairs[n] for n in column(encoded["attrs"]).tolist()]
     stamps = np.stack([column(c) for c in encoded["stamps"]], axis=-1).tolist()
@@ -138,15 +141,7 @@ def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
         raise ValueError(f"variable {name!r} of shape {shape!r}")
     stored_dtype: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
-    if (stored_dtype.hasobject and stored_dtype.kind != "T") or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"variable {name!r} of dtype {dtype!r} and shape {shape!r}")
     if not all(len(items) == len(shape) and all(isinstance(s, str) for s in items) for items in scopes):
         raise ValueError(f"variable {name!r} of shape {shape!r} in groups {scopes!r}")
     groups = tuple(scopes[0]) if scopes else None
     return Variable(name, stored_dtype, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=groups)
-
-
-def _with_values(head: Variable, values: np.ndarray | None) -> Variable:
-    if values is not None and values.shape != head.shape:
-        raise ValueError(f"values of shape {values.shape} for variable {head.name!r} of shape {head.shape}")
-    return head if values is None else replace(head, values=values)

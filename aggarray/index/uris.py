@@ -53,13 +53,15 @@ class _Leads(dict[str, str]):
         self._folder, self._relative = folder, relative
 
     def __missing__(self, head: str) -> str:
-        folder = os.path.relpath(head or "/", self._folder) if self._relative else head
-        if self._relative and folder.startswith(".."):
-            # A path out of a linked folder starts from the target of the link.
-            folder = os.path.relpath(_real(head or "/"), _real(self._folder))
-        lead = f"{_quoted(folder)}/" if self._relative else f"file://{_quoted(folder)}/"
-        lead = "" if folder == "." and self._relative else lead
-        self[head] = lead = f"./{lead}" if ":" in lead.partition("/")[0] and self._relative else lead
+        lead = f"file://{_quoted(head)}/"
+        if self._relative:
+            folder = os.path.relpath(head or "/", self._folder)
+            if folder.startswith(".."):
+                # A path out of a linked folder starts from the target of the link.
+                folder = os.path.relpath(_real(head or "/"), _real(self._folder))
+            lead = "" if folder == "." else f"{_quoted(folder)}/"
+            lead = f"./{lead}" if ":" in lead.partition("/")[0] else lead
+        self[head] = lead
         return lead
 
 
@@ -124,9 +126,8 @@ def resolve_uri(reference: str, folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathMap:
-    """Prefixes of URI references to replace before they are resolved.
+    """Prefixes of URI references to replace before they are resolved; ``pairs``: (old, new), longest old prefix first.
 
-    ``pairs``: (old, new), longest old prefix first.
     A prefix ends at the end of a path component. It is compared with a reference as written and, percent-decoded, as a path.
     Its replacement is a folder, absolute or relative to that of the index, or a URL.
 
@@ -139,10 +140,10 @@ class PathMap:
     def applied(self, reference: str) -> str:
         """Return a reference with the first matching prefix replaced."""
         for old, new in self.pairs:
-            for form in dict.fromkeys((reference, _path_of(reference))):
-                rest = _rest(form, old)
-                if rest is not None:
-                    return _joined(new, rest, form is reference or form == reference)
+            for form in (reference, _path_of(reference)):
+                rest = form.removeprefix(old)
+                if form.startswith(old) and (not old or not rest or old.endswith("/") or rest.startswith("/")):
+                    return _joined(new, rest if form == reference else _quoted(rest))
         return reference
 
 
@@ -170,19 +171,10 @@ def _path_of(reference: str) -> str:
     return unquote(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE), errors="surrogateescape")
 
 
-def _rest(form: str, old: str) -> str | None:
-    """Return the text after a prefix, None if the prefix does not match."""
-    if not form.startswith(old):
-        return None
-    rest = form[len(old) :]
-    return rest if not old or not rest or old.endswith("/") or rest.startswith("/") else None
-
-
-def _joined(new: str, rest: str, encoded: bool) -> str:
+def _joined(new: str, rest: str) -> str:
     """Return a reference made of a new prefix and the rest."""
     if not _URL.match(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
-    rest = rest if encoded else _quoted(rest)
     if new and rest and not new.endswith("/") and not rest.startswith("/"):
         return f"{new}/{rest}"
     return new + (rest.lstrip("/") if new.endswith("/") else rest)
@@ -236,16 +228,12 @@ class _Folders(dict[str, str]):
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
     """Raise IndexFileError for the first file outside the roots. Links and ``..`` are resolved."""
-    folders: dict[str, bool] = {}
+    below = functools.cache(lambda path: is_below(path, roots))
     for path in files:
         head, _, tail = path.rpartition("/")
-        if "://" in path or tail in ("", ".", "..") or os.path.islink(path):
-            inside = is_below(path, roots)
-        else:
-            if head not in folders:
-                folders[head] = is_below(f"{head}/-", roots)
-            inside = folders[head]
-        if not inside:
+        # The files of one folder are checked together.
+        single = "://" in path or tail in ("", ".", "..") or os.path.islink(path)
+        if not (is_below(path, roots) if single else below(f"{head}/-")):
             what = f"refers to {path}, which is outside roots={list(roots)}"
             raise ForbiddenPathError(what, path=index, hint="add its folder to the roots if you trust it")
 
@@ -273,8 +261,7 @@ def _root(name: str) -> str:
 def near(paths: Sequence[str], path_map: PathMap) -> tuple[str, ...]:
     """Return the default roots: the locations that the caller named.
 
-    Targets of ``path_map`` count too.
-    Any local file, if a local one was named; remote files of the same host or bucket.
+    Any local file, if a local one was named; remote files of the same host or bucket. Targets of ``path_map`` count too.
     """
     roots = [origin(path) if is_remote(path) else "/" for path in paths]
     roots += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in path_map.pairs if new]
