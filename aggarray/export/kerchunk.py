@@ -20,7 +20,7 @@ from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
-from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refuse, stored_chunks
+from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
 from aggarray.formats.base import Attributes, basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.generation import replace_index
@@ -58,15 +58,14 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
         for name, variable in {**array.coords, array.name or "": array}.items():
             is_data, parts = variable is array, name.split("/")
             if not all(part and not part.startswith(".") for part in parts):
-                what = f"no kerchunk references: {name!r} is not a valid name in a Zarr store"
-                raise AggregationError(what, variable=array.name, hint="rename it")
+                raise refusal(array, f"{name!r} is not a valid name in a Zarr store", "rename it")
             # A coordinate is encoded with its bounds beside it, so that its attributes name them.
             bounds = {} if is_data else {n: coordinates[n] for n in bounds_names(variable) if n in coordinates}
             encoded = _array_refs(replace(variable, coords=bounds) if bounds else variable, not is_data)
             previous = written.setdefault(name, (variable, encoded))
             if previous[1] != encoded:
-                what = f"no kerchunk references: {name!r} differs from that of shape {previous[0].shape}"
-                raise AggregationError(what, variable=array.name, hint="names must be unique; select one of the arrays")
+                what = f"{name!r} differs from that of shape {previous[0].shape}"
+                raise refusal(array, what, "names must be unique; select one of the arrays")
             if previous[0] is variable:
                 refs.update({f"{'/'.join(parts[:i])}/.zgroup": _text({"zarr_format": 2}) for i in range(1, len(parts))})
                 refs.update({f"{name}/{key}": value for key, value in encoded.items()})
@@ -80,8 +79,8 @@ def _check_sizes(arrays: Sequence[MasterArray]) -> None:
         for dimension, size in zip(array.dimensions, array.shape, strict=True):
             expected, other = sizes.setdefault(dimension, (size, array.name or ""))
             if expected != size:
-                what = f"no kerchunk references: size {size} of dimension {dimension!r}, which has size {expected} in {other}"
-                raise AggregationError(what, variable=array.name, hint="select one of the arrays")
+                what = f"size {size} of dimension {dimension!r}, which has size {expected} in {other}"
+                raise refusal(array, what, "select one of the arrays")
 
 
 def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
@@ -186,8 +185,8 @@ def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
     taken = set(np.unique(real).tolist())
     unused = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
     if unused is None:
-        what = f"no kerchunk references: every value of {array.dtype} occurs, so that none can mean missing"
-        raise AggregationError(what, variable=array.name, hint="convert it with astype('float64')")
+        what = f"every value of {array.dtype} occurs, so that none can mean missing"
+        raise refusal(array, what, "convert it with astype('float64')")
     return array.dtype.type(unused)
 
 

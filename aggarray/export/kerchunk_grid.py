@@ -61,7 +61,7 @@ def find_chunk_grid(array: MasterArray) -> ChunkGrid:
     """Return the grid of the stored chunks of an array. Raises AggregationError if they form none."""
     pieces = list(_pieces(array))
     if not pieces:
-        raise AggregationError("no kerchunk references: none of its partitions is a file", variable=array.name, hint=_HINT)
+        raise refusal(array, "none of its partitions is a file")
     first = pieces[0]
     for piece, (what, find) in product(pieces[1:], _STORED.items()):
         value, expected = find(piece), find(first)
@@ -97,10 +97,14 @@ def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[i
             yield position, number, offset, int(table.sizes[number])
 
 
+def refusal(array: MasterArray, what: str, hint: str = _HINT) -> AggregationError:
+    """Return the error for an array without references."""
+    return AggregationError(f"no kerchunk references: {what}", variable=array.name, hint=hint)
+
+
 def refuse(array: MasterArray, piece: GridPiece, what: str) -> NoReturn:
     """Raise AggregationError for a partition, with a hint."""
-    text = f"no kerchunk references: partition {piece.cell} ({piece.uri}): {what}"
-    raise AggregationError(text, variable=array.name, hint=_HINT)
+    raise refusal(array, f"partition {piece.cell} ({piece.uri}): {what}")
 
 
 def _pieces(array: MasterArray) -> Iterator[GridPiece]:
@@ -113,8 +117,7 @@ def _pieces(array: MasterArray) -> Iterator[GridPiece]:
         at = tuple(int(e[i]) for e, i in zip(matrix.edges, cell, strict=True))
         shape = tuple(int(e[i + 1]) - a for e, i, a in zip(matrix.edges, cell, at, strict=True))
         if uri is None:
-            what = f"no kerchunk references: partition {cell} is in memory"
-            raise AggregationError(what, variable=array.name, hint=_HINT)
+            raise refusal(array, f"partition {cell} is in memory")
         bare = GridPiece(uri, cell, template, _NO_CHUNKS, at, shape, (), (), ())
         _check_conformed(array, bare)
         variable = references.variables[int(references.variable[row])]
@@ -240,8 +243,7 @@ def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
     needed = bool(encoding.missing) or encoding.missing_nan
     if (array._matrix.refs < 0).any():
         if declared is None:
-            what = "no kerchunk references: some of its partitions are missing, and no stored value means missing"
-            raise AggregationError(what, variable=array.name, hint=_HINT)
+            raise refusal(array, "some of its partitions are missing, and no stored value means missing")
         needed = True
     for piece in pieces:
         if len(piece.table.offsets) and (piece.table.offsets < 0).any():

@@ -70,9 +70,7 @@ class Writer:
         return self._ends[name] - len(part)
 
     def column(self, column: np.ndarray) -> dict[str, Any]:
-        """Store a column of integers.
-
-        Short columns and arithmetic progressions are stored in the document.
+        """Store a column of integers, in the document if it is short or an arithmetic progression.
 
         >>> Writer().column(np.arange(1000)), Writer().column(np.array([4, 7]))
         ({'start': 0, 'step': 1, 'count': 1000}, {'is': [4, 7]})
@@ -108,8 +106,7 @@ class Writer:
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
         """Write the group into an open ``netCDF4.Dataset``. The schema is the oldest that fits."""
         group = dataset.createGroup(GROUP)
-        schema = SCHEMA if self.newer else 1
-        group.setncatts({"schema": np.int32(schema), "generation": np.int64(generation)})
+        group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
         variables = {name: np.concatenate(parts) for name, parts in self._parts.items() if self._ends[name]}
         for name, content in (("document", document), ("records", records)):
@@ -118,9 +115,8 @@ class Writer:
         for name, values in variables.items():
             group.createDimension(name, len(values))
             chunk = (min(len(values), _CHUNK // values.dtype.itemsize),)
-            variable = group.createVariable(
-                name, values.dtype, (name,), compression="zlib", complevel=1, chunksizes=chunk, fill_value=False
-            )
+            packing = {"compression": "zlib", "complevel": 1, "chunksizes": chunk, "fill_value": False}
+            variable = group.createVariable(name, values.dtype, (name,), **packing)
             variable.set_auto_maskandscale(False)
             # The attribute makes it a domain variable, which readers do not take for data (CF section 5.8).
             variable.setncattr("dimensions", "")
@@ -128,15 +124,13 @@ class Writer:
 
 
 class Reader:
-    """Reads items of a `Writer`.
+    """Reads items of a `Writer`; every size is checked against the file before memory is allocated.
 
-    Every size is checked against the file before memory is allocated.
     Raises IndexFileError if the file is damaged, or was saved again since ``generation``.
     """
 
     def __init__(self, path: str, generation: int | None = None, reach: RemoteAccess | None = None) -> None:
-        self.path = path
-        self.generation = generation
+        self.path, self.generation = path, generation
         # Kept for later reads of a remote index.
         self.reach = current_access() if reach is None else reach
         self._file: Any = None
@@ -237,8 +231,6 @@ class Reader:
             if not all(type(n) is int for n in spec["is"]):
                 raise ValueError("column of other values than integers")
             column = np.array(spec["is"], dtype)  # raises for numbers that are out of range
-            column.flags.writeable = False
-            return column
         elif "start" in spec:
             count, ends = _count(spec["count"]), (spec["start"], spec["start"] + spec["step"] * spec["count"])
             self._implied += count
@@ -267,7 +259,7 @@ class Reader:
 
     def value(self, spec: Spec) -> np.ndarray:
         """Return the values of an array, read-only."""
-        shape = tuple(_count(n) for n in spec["shape"])
+        shape = tuple(map(_count, spec["shape"]))
         if "texts" in spec:
             values = np.array(list(self.texts(spec["texts"])), np.dtypes.StringDType()).reshape(shape)
         else:
@@ -278,8 +270,8 @@ class Reader:
                 return self._values[key]
             size = math.prod(shape) * dtype.itemsize
             # An index without values lacks the variable.
-            data = self._slice(_blob_of(size), spec["at"], size) if size else np.empty(0, np.uint8)
-            values = self._values[key] = data.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
+            values = self._slice(_blob_of(size), spec["at"], size).view(dtype) if size else np.empty(0, dtype)
+            values = self._values[key] = values.reshape(shape)
         values.flags.writeable = False
         return values
 
@@ -304,7 +296,7 @@ def _number(value: Any) -> int:
 
 def _count(number: Any) -> int:
     """Return a valid count; ValueError for anything else."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 1 << 40:
+    if type(number) is not int or not 0 <= number <= 1 << 40:
         raise ValueError(f"{number!r} is not a count")
     return number
 
@@ -336,10 +328,8 @@ class Texts(Sequence[str]):
         return self._buffer.decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
-        ends = self._ends.tolist()
-        buffer = self._buffer
-        for start, stop in pairwise(ends):
-            yield buffer[start:stop].decode("utf-8", "surrogateescape")
+        for start, stop in pairwise(self._ends.tolist()):
+            yield self._buffer[start:stop].decode("utf-8", "surrogateescape")
 
 
 def stored_generation(path: str) -> int | None:
@@ -362,5 +352,4 @@ def stored_generation(path: str) -> int | None:
 def check_cells(count: int, path: str) -> None:
     """Raise IndexFileError if a matrix has too many cells."""
     if count > MAX_CELLS:
-        what = f"array of {count} partitions, more than {MAX_CELLS}: not an index that aggarray wrote"
-        raise IndexFileError(what, path=path)
+        raise IndexFileError(f"array of {count} partitions, more than {MAX_CELLS}: not an index that aggarray wrote", path=path)

@@ -248,8 +248,7 @@ def checked_roots(roots: object) -> tuple[str, ...] | None:
     except TypeError as error:
         raise AggregationError(f"roots={roots!r} is not a list", hint="give a list of folders") from error
     if not all(isinstance(name, str) and name for name in names):
-        hint = "give a list of folders, as text or paths"
-        raise AggregationError(f"roots={roots!r} has items that are not paths", hint=hint)
+        raise AggregationError(f"roots={roots!r} has items that are not paths", hint="give a list of folders, as text or paths")
     return tuple(_root(name) for name in names)
 
 

@@ -134,8 +134,7 @@ class ExtractTarget:
         # A run that was stopped before it wrote its mark leaves at most a part of the mark (earlier versions: an empty lock).
         begun = {n for n in names & {"lock", _MARK} if _is_begun(os.path.join(self.part, n), _BEGIN if n == _MARK else b"")}
         if linked or not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
-            hint = "remove it, or give another name"
-            raise AggregationError("is a folder with other content", path=self.part, hint=hint)
+            raise AggregationError("is a folder with other content", path=self.part, hint="remove it, or give another name")
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Lock]:
@@ -144,8 +143,7 @@ class ExtractTarget:
             try:
                 lock = stack.enter_context(locked(self.path, wait=False))
             except BlockingIOError as error:
-                hint = "wait until it ends"
-                raise AggregationError("another process is writing it", path=self.path, hint=hint) from error
+                raise AggregationError("another process is writing it", path=self.path, hint="wait until it ends") from error
             except LockError as error:
                 raise AggregationError(f"cannot be written: {error}", path=self.path) from error
             yield lock

@@ -118,8 +118,7 @@ def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> 
             raise source.fault(variable, what)
     if prod(len(s) for s in sizes) > MAX_CELLS:
         counts = " x ".join(str(len(s)) for s in sizes)
-        what = f"{counts} fragments are more than {MAX_CELLS}"
-        raise source.fault(variable, what, "divide it into several variables")
+        raise source.fault(variable, f"{counts} fragments are more than {MAX_CELLS}", "divide it into several variables")
     return _FragmentLayout(variable, dimensions, sizes, *source.master(variable))
 
 
@@ -166,21 +165,17 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
         names, has_name = np.array("", np.dtypes.StringDType()), np.zeros(count, bool)
     else:
         names, has_name = _texts(source, layout, terms.identifiers, "identifiers", scalar=True, copies=False)
-    if not terms.loose and not (has_uri.all() and has_name.all()):
-        cell = int(np.flatnonzero(~(has_uri & has_name))[0])
+    incomplete = has_uri & ~has_name if terms.loose else ~(has_uri & has_name)
+    if incomplete.any():
+        cell = int(incomplete.argmax())
+        fragment = f"fragment {tuple(map(int, np.unravel_index(cell, layout.cells))) if layout.cells else ()}"
+        if terms.loose:
+            raise source.fault(variable, f"{fragment} in {uris[cell]!r} has no variable", "name one")
         term = terms.uris if not has_uri[cell] else terms.identifiers
-        what = f"fragment {_index(cell, layout)} has no text in {term and term.name!r}"
-        raise source.fault(variable, what, "name one for each fragment")
-    if (has_uri & ~has_name).any():
-        cell = int(np.flatnonzero(has_uri & ~has_name)[0])
-        raise source.fault(variable, f"fragment {_index(cell, layout)} in {uris[cell]!r} has no variable", "name one")
+        raise source.fault(variable, f"{fragment} has no text in {term and term.name!r}", "name one for each fragment")
     rows = np.flatnonzero(has_name)
     refs = np.where(has_name, np.cumsum(has_name) - 1, -1).astype(np.int32)
     return layout.matrix(_references(source, layout, (uris, has_uri, names), rows), refs)
-
-
-def _index(cell: int, layout: _FragmentLayout) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(cell, layout.cells)) if layout.cells else ()
 
 
 def _texts(
@@ -237,8 +232,7 @@ def _substituted(source: ForeignFile, variable: Variable, term: Variable, values
     words = written.split() if isinstance(written, str) else []
     keys, texts = words[::2], words[1::2]
     if len(keys) != len(texts) or not all(k.startswith("${") and k.endswith("}:") for k in keys):
-        what = f"{term.name!r} has invalid substitutions {shown(written)}"
-        raise source.fault(variable, what, "write '${NAME}: text' pairs")
+        raise source.fault(variable, f"{term.name!r} has invalid substitutions {shown(written)}", "write '${NAME}: text' pairs")
     for key, text in zip(keys, texts, strict=True):
         values = np.strings.replace(values, np.asarray(key[:-1], values.dtype), np.asarray(text, values.dtype))
     return values
