@@ -20,6 +20,7 @@ from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
+from aggarray.export import json_scalar
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
 from aggarray.formats.base import Attributes, basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
@@ -143,7 +144,6 @@ def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
 
 
 def _packing(encoding: Encoding) -> dict[str, Any]:
-    """Return the attributes that decode stored values, without the fill value."""
     missing = [*encoding.missing[1:], *([np.nan] if encoding.missing_nan and encoding.missing else [])]
     bounds = encoding.valid if encoding.valid != (None, None) else encoding.valid_unpacked
     unsigned = None if encoding.viewed == encoding.stored else str(encoding.viewed.kind == "u").lower()
@@ -201,7 +201,7 @@ def _metadata(
         "shape": list(array.shape),
         "chunks": list(chunk),
         "dtype": dtype.str,
-        "fill_value": _fill(fill),
+        "fill_value": json_scalar(fill),
         "order": "C",
         "filters": [_codec(f) for f in filters] or None,
         "dimension_separator": ".",
@@ -216,16 +216,6 @@ def _metadata(
 
 def _codec(step: Filter) -> Mapping[str, Any]:
     return {"id": "shuffle", "elementsize": step.parameters[0]} if step.name == "shuffle" else _CODECS[step.name]
-
-
-def _fill(value: Any) -> Any:
-    """Return a fill value as Zarr's JSON has it."""
-    scalar = None if value is None else np.asarray(value).item()
-    if isinstance(scalar, complex):
-        return [_fill(scalar.real), _fill(scalar.imag)]
-    if isinstance(scalar, float) and not np.isfinite(scalar):
-        return "NaN" if np.isnan(scalar) else "Infinity" if scalar > 0 else "-Infinity"
-    return scalar
 
 
 def _plain(value: Any) -> Any:

@@ -123,7 +123,6 @@ class StoredChunkIndexes:
 
 
 def _layout(spec: Any) -> Layout:
-    """Return a layout from an index; ValueError if it is invalid."""
     shape, chunk, dtype, fill, filters = spec
     shape, chunk = unplain(shape), unplain(chunk)
     if len(shape) != len(chunk) or not all(type(n) is int and n >= 0 for n in shape):

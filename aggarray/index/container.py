@@ -168,7 +168,6 @@ class Container:
         return created
 
     def _valued(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Any:
-        """Write a variable by value."""
         values, mask = array._values_and_mask()
         has_missing = mask is not None and mask.any() and array.dtype.kind != "T"
         variable = self.variable(name, array.dtype, dimensions, array.fill_value if has_missing else None)

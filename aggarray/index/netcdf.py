@@ -70,7 +70,6 @@ def _close_nowhere(dataset: Any, path: str) -> None:
 
 
 def _descriptors(path: str, excluded: int) -> list[int]:
-    """Return the descriptors of an open file, except one."""
     state, descriptors = os.stat(path), []
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError):

@@ -179,7 +179,6 @@ class Reader:
         self.generation = generation
 
     def _table(self, name: str) -> ChunkIndex:
-        """Return the chunk index of a variable of the group."""
         if name not in self._tables and self._file is not None:
             variable = f"{GROUP}/{name}"
             (length,) = self._file.shape(self._file.dataset(variable))
@@ -192,7 +191,6 @@ class Reader:
         return self._tables[name]
 
     def _slice(self, name: str, start: int, count: int) -> np.ndarray:
-        """Return a range of a variable of the group."""
         with self.opened():
             (length,) = self._table(name).shape
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= length):
@@ -277,7 +275,6 @@ class Reader:
 
 
 def _blob_of(size: int) -> str:
-    """Return the variable that holds values of this number of bytes."""
     return "values" if size <= EAGER else "blocks"
 
 
@@ -295,7 +292,6 @@ def _number(value: Any) -> int:
 
 
 def _count(number: Any) -> int:
-    """Return a valid count; ValueError for anything else."""
     if type(number) is not int or not 0 <= number <= 1 << 40:
         raise ValueError(f"{number!r} is not a count")
     return number

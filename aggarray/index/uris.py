@@ -32,37 +32,29 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
     """
-    leads = _Leads(folder, relative)
+    lead_of = functools.cache(lambda head: _lead(head, folder, relative))
     text = "".join(paths)
     if ":" not in text and _PLAIN.fullmatch(text):  # plain names need no further checks
-        return [leads[head] + tail for head, _, tail in (path.rpartition("/") for path in paths)]
-    return [path if "://" in path else _reference(path, leads) for path in paths]
+        return [lead_of(head) + tail for head, _, tail in (path.rpartition("/") for path in paths)]
+
+    def reference(path: str) -> str:
+        head, _, tail = path.rpartition("/")
+        # Text before a colon would be read as a scheme.
+        return ("./" if not lead_of(head) and ":" in tail else lead_of(head)) + _quoted(tail)
+
+    return [path if "://" in path else reference(path) for path in paths]
 
 
-def _reference(path: str, leads: "_Leads") -> str:
-    head, _, tail = path.rpartition("/")
-    lead = leads[head]
-    # Text before a colon would be read as a scheme.
-    return ("./" if not lead and ":" in tail else lead) + _quoted(tail)
-
-
-class _Leads(dict[str, str]):
-    """Reference of each folder, followed by a slash, computed once."""
-
-    def __init__(self, folder: str, relative: bool) -> None:
-        self._folder, self._relative = folder, relative
-
-    def __missing__(self, head: str) -> str:
-        lead = f"file://{_quoted(head)}/"
-        if self._relative:
-            folder = os.path.relpath(head or "/", self._folder)
-            if folder.startswith(".."):
-                # A path out of a linked folder starts from the target of the link.
-                folder = os.path.relpath(_real(head or "/"), _real(self._folder))
-            lead = "" if folder == "." else f"{_quoted(folder)}/"
-            lead = f"./{lead}" if ":" in lead.partition("/")[0] else lead
-        self[head] = lead
-        return lead
+def _lead(head: str, folder: str, relative: bool) -> str:
+    """Return the reference of a folder, followed by a slash."""
+    if not relative:
+        return f"file://{_quoted(head)}/"
+    path = os.path.relpath(head or "/", folder)
+    if path.startswith(".."):
+        # A path out of a linked folder starts from the target of the link.
+        path = os.path.relpath(_real(head or "/"), _real(folder))
+    lead = "" if path == "." else f"{_quoted(path)}/"
+    return f"./{lead}" if ":" in lead.partition("/")[0] else lead
 
 
 @functools.lru_cache(maxsize=256)
@@ -172,7 +164,6 @@ def _path_of(reference: str) -> str:
 
 
 def _joined(new: str, rest: str) -> str:
-    """Return a reference made of a new prefix and the rest."""
     if not _URL.match(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
     if new and rest and not new.endswith("/") and not rest.startswith("/"):
@@ -208,22 +199,11 @@ class Files(Sequence[str]):
         if self._path_map.pairs or "%" in text or ":" in text:
             return map(self._resolved, self.references)
         # All names are plain: each folder is resolved once.
-        folders = _Folders(self._folder)
-        return (folders[head + slash] + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
+        folder = functools.cache(lambda head: resolve_uri(f"{head}-", self._folder)[:-1])
+        return (folder(head + slash) + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
-
-
-class _Folders(dict[str, str]):
-    """Resolved folders of plain references, with a trailing slash."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def __missing__(self, head: str) -> str:
-        self[head] = path = resolve_uri(f"{head}-", self._folder)[:-1]
-        return path
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:

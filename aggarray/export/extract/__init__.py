@@ -6,7 +6,7 @@ complete. Two runs over the same pieces of the same files write the same bytes.
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aggarray.arrays import MasterArray
@@ -57,57 +57,44 @@ def extract(
     The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
     the arrays or their files have changed. Raises AggregationError for arrays or paths that cannot be written.
     """
-    plan = _make_plan(arrays, local_path(path), exists)
-    target = ExtractTarget(plan.path, plan.fingerprint)
+    layout, target = _make_plan(arrays, local_path(path), exists)
+    done = Extracted(target.path, tuple(v.name for v in layout.variables), layout.nbytes)
     # promise: extract-rerun-sweeps
     swept = target.swept()
-    if exists == "update" and stored_fingerprint(plan.path) == plan.fingerprint:
-        unlock(plan.path)
-        return Extracted(plan.path, plan.names, plan.layout.nbytes, unchanged=True)
+    if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
+        unlock(target.path)
+        return replace(done, unchanged=True)
     if swept:
-        return Extracted(plan.path, plan.names, plan.layout.nbytes, plan.layout.nbytes)
+        return replace(done, resumed=layout.nbytes)
     target.check(exists)
-    report, resumed, done = checked_progress(progress, "bytes"), 0, 0
+    report, resumed, written = checked_progress(progress, "bytes"), 0, 0
 
     def advance(nbytes: int, existed: bool) -> None:
-        nonlocal resumed, done
-        done, resumed = done + nbytes, resumed + nbytes * existed
+        nonlocal resumed, written
+        written, resumed = written + nbytes, resumed + nbytes * existed
         if report is not None:
-            report(done, total, "extracting")
+            report(written, total, "extracting")
 
-    total = sum(v.source.nbytes for v in plan.layout.variables if v.chunks is not None)
+    total = sum(v.source.nbytes for v in layout.variables if v.chunks is not None)
+    is_zarr = target.path.lower().endswith(".zarr")
     with target.held() as lock:
-        is_zarr = plan.suffix == ".zarr"
         pieces = Pieces(target.store, target.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
-        pieces.write(plan.layout, advance)
+        pieces.write(layout, advance)
         if is_zarr:
-            zarr_store.finish(plan.layout, target.store, target.spare)
-            target.finish(target.store, lock)
+            zarr_store.finish(layout, target.store, target.spare)
         else:
-            netcdf_file.write_file(plan.layout, pieces, target.file)
-            target.finish(target.file, lock)
-    return Extracted(plan.path, plan.names, plan.layout.nbytes, resumed)
+            netcdf_file.write_file(layout, pieces, target.file)
+        target.finish(target.store if is_zarr else target.file, lock)
+    return replace(done, resumed=resumed)
 
 
 def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
     """Return whether `extract` has written these arrays there, and their files have not changed since."""
-    plan = _make_plan(arrays, local_path(path), "update")
-    return stored_fingerprint(plan.path) == plan.fingerprint
+    _, target = _make_plan(arrays, local_path(path), "update")
+    return stored_fingerprint(target.path) == target.fingerprint
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    path: str
-    suffix: str
-    layout: ExtractLayout
-    fingerprint: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(v.name for v in self.layout.variables)
-
-
-def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> _Plan:
+def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> tuple[ExtractLayout, ExtractTarget]:
     """Return the layout and target of an extraction. Raises AggregationError for invalid arguments."""
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
@@ -124,4 +111,4 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
     check_not_source(path, files_of(layout))
     mark = fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
-    return _Plan(path, suffix, layout, mark)
+    return layout, ExtractTarget(path, mark)

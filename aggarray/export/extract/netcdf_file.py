@@ -52,7 +52,6 @@ def write_file(layout: ExtractLayout, pieces: Pieces, path: str) -> None:
 
 
 def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], path: str) -> None:
-    """Write a file without the chunks."""
     with created(path) as dataset:
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
@@ -124,7 +123,6 @@ def _filter_message(shuffle: int, deflate: int, size: int) -> bytes:
 
 
 def _create_variable(dataset: Any, variable: Variable) -> Any:
-    """Create a variable with its attributes."""
     options: dict[str, Any] = {} if variable.fill is None else {"fill_value": variable.fill}
     if variable.chunks is not None:
         options.update(chunksizes=variable.chunks, compression="zlib", complevel=_LEVEL, shuffle=True)

@@ -50,7 +50,6 @@ class Pieces:
     def _write_block(
         self, pool: ThreadPoolExecutor, variable: Variable, box: tuple[slice, ...], advance: Callable[[int, bool], None]
     ) -> None:
-        """Read a block and write its missing chunks."""
         size = prod(s.stop - s.start for s in box) * variable.dtype.itemsize
         missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
         if missing:

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from aggarray import index
@@ -26,32 +25,15 @@ _BEGIN = b'{"fingerprint": "'
 _OTHER_NAME = "give another name"
 
 
-@dataclass(frozen=True, slots=True)
 class ExtractTarget:
-    """Path and fingerprint of a result."""
+    """Path and fingerprint of a result, and the folder ``part`` in which it is made.
 
-    path: str
-    fingerprint: str
+    ``store``: the folder of the chunks; ``spare``: that of incomplete files; ``file``: a netCDF file made of the chunks.
+    """
 
-    @property
-    def part(self) -> str:
-        """The folder in which the result is made."""
-        return f"{self.path}.part"
-
-    @property
-    def store(self) -> str:
-        """The folder of the chunks."""
-        return os.path.join(self.part, "store")
-
-    @property
-    def spare(self) -> str:
-        """The folder of incomplete files."""
-        return os.path.join(self.part, "spare")
-
-    @property
-    def file(self) -> str:
-        """The file that is assembled from the chunks."""
-        return os.path.join(self.part, "file.nc")
+    def __init__(self, path: str, fingerprint: str) -> None:
+        self.path, self.fingerprint, self.part = path, fingerprint, f"{path}.part"
+        self.store, self.spare, self.file = (os.path.join(self.part, name) for name in ("store", "spare", "file.nc"))
 
     def check(self, exists: str) -> None:
         """Raise AggregationError if something exists that must not be replaced."""
@@ -138,7 +120,6 @@ class ExtractTarget:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Lock]:
-        """Hold the lock of the result."""
         with contextlib.ExitStack() as stack:
             try:
                 lock = stack.enter_context(locked(self.path, wait=False))

@@ -9,6 +9,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 
+from aggarray.export import json_scalar
 from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import write_complete
 
@@ -81,7 +82,7 @@ def _metadata(variable: Variable) -> dict[str, Any]:
         "data_type": "string" if text else str(dtype.newbyteorder("=")),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": fill if text else _scalar(fill),
+        "fill_value": fill if text else json_scalar(fill),
         "codecs": codecs,
         "dimension_names": variable.dimensions,
         "storage_transformers": [],
@@ -93,19 +94,8 @@ def _head(kind: str) -> dict[str, Any]:
 
 
 def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as JSON values."""
     items = {n: v.tolist() if isinstance(v, np.ndarray | np.generic) else v for n, v in attributes.items()}
-    return {name: list(map(_scalar, item)) if isinstance(item, list) else _scalar(item) for name, item in items.items()}
-
-
-def _scalar(value: Any) -> Any:
-    """Return a scalar as the Zarr specification writes it. Non-finite numbers are text."""
-    item = value.item() if isinstance(value, np.generic) else value
-    if isinstance(item, complex):
-        return [_scalar(item.real), _scalar(item.imag)]
-    if isinstance(item, float) and not np.isfinite(item):
-        return "NaN" if np.isnan(item) else "Infinity" if item > 0 else "-Infinity"
-    return item
+    return {name: list(map(json_scalar, item)) if isinstance(item, list) else json_scalar(item) for name, item in items.items()}
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

@@ -203,7 +203,6 @@ class _VariableReader:
         return _Partition(self._location(partition, expected, number), expected, part, dimensions, shape)
 
     def _part(self, written: Any, dimensions: tuple[str, ...], shape: Any, number: int) -> dict[str, slice | np.ndarray]:
-        """Return the part of a sub-array by dimension, empty for all of it."""
         try:
             part = parse_part(written)
             if part and (shape is None or len(part) != len(dimensions)):
@@ -248,7 +247,6 @@ class _VariableReader:
         raise self.fault(what, number)
 
     def _size(self, d: int, size: int | None, boxes: np.ndarray) -> int:
-        """Return the size of a dimension: the end of the last partition if the file has none."""
         end = int(boxes[:, d, 1].max(initial=0))
         if size is not None and end > size:
             what = f"end {end} along {self.dimensions[d]!r} is out of range for size {size}"
@@ -256,7 +254,6 @@ class _VariableReader:
         return end if size is None else size
 
     def _template(self, layout: tuple[tuple[int, ...], tuple[str, ...]], partition: dict[str, Any], number: int) -> Template:
-        """Return the template of a sub-array, one object for equal ones."""
         shape, dimensions = layout
         units, calendar = (
             next((partition[k] for k in keys if isinstance(partition.get(k), str) and partition[k].strip()), None)
@@ -278,7 +275,6 @@ class _VariableReader:
         return self._templates[key]
 
     def _source_of(self, sub: dict[str, Any], number: int) -> tuple[str, str]:
-        """Return file and variable of a sub-array."""
         written, name, code = sub.get("file") or "", sub.get("ncvar") or "", sub.get("varid")
         if not isinstance(written, str) or not isinstance(name, str):
             raise self.fault(f"file {shown(written)} or ncvar {shown(name)} is not text", number, _TEXT)
@@ -311,7 +307,6 @@ def _length(indices: slice | np.ndarray) -> int:
 
 
 def _parts(listed: list[dict[str, slice | np.ndarray]]) -> Parts:
-    """Return the parts of partitions as columns."""
     starts: dict[str, np.ndarray] = {}
     steps: dict[str, np.ndarray] = {}
     picks: list[np.ndarray] = []

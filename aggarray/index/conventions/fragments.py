@@ -123,7 +123,6 @@ def _layout(source: ForeignFile, variable: Variable, map_variable: Variable) -> 
 
 
 def _sizes(source: ForeignFile, variable: Variable, term: Variable, rank: int) -> tuple[np.ndarray, ...]:
-    """Return the sizes of the fragments along each dimension."""
     if term.dtype.kind not in "iuf":
         raise source.fault(variable, f"{term.name!r} is of {term.dtype}, but sizes of fragments are integers")
     values, mask = source.read(variable, term)
@@ -260,7 +259,6 @@ def _references(
 
 
 def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Return the distinct texts of a column in the order of first use, and their numbers."""
     numbers: dict[str, int] = {}
     column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
     return list(numbers), np.array(column, np.int64)
