@@ -25,27 +25,13 @@ from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values
 from aggarray.index.generation import replace_index
 from aggarray.index.netcdf import created
 from aggarray.index.records import pack, unpack
-from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer, stored_generation
-from aggarray.index.uris import NOWHERE, Files, PathMap, check_roots, home_of, path_map, real_path, written
+from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer
+from aggarray.index.store import stored_generation as stored_generation
+from aggarray.index.uris import NOWHERE, Files, PathMap, check_roots, home_of, real_path, written
+from aggarray.index.uris import path_map as path_map
 from aggarray.partition.matrix import References
 from aggarray.read.chunk_index import gather_chunk_indexes
 from aggarray.storage.access import ANYWHERE, Access
-
-__all__ = [
-    "CONVENTIONS",
-    "GROUP",
-    "OURS",
-    "IndexContents",
-    "LoadedIndex",
-    "Opening",
-    "find_convention",
-    "load",
-    "may_be_replaced",
-    "path_map",
-    "read_foreign",
-    "save",
-    "stored_generation",
-]
 
 #: The conventions in which other software may read a saved index.
 CONVENTIONS = ("CF-1.13", "CFA-0.4")
@@ -222,9 +208,7 @@ def may_be_replaced(path: str) -> bool:
     if stored_generation(path) is not None:
         return True
     try:
-        if os.path.isfile(path) and os.path.getsize(path) == 0:
-            return True
-        return os.path.isfile(path) and find_convention(scan(path)) is not None
+        return os.path.isfile(path) and (not os.path.getsize(path) or find_convention(scan(path)) is not None)
     except (AggarrayError, FileNotFoundError):
         return False
 

@@ -16,11 +16,13 @@ from aggarray.arrays.ragged import RaggedMasterArray, ragged
 from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.cf.encoding import Encoding
 from aggarray.cf.frozen import FrozenDict, intern_value
+from aggarray.errors import IndexFileError
 from aggarray.index.lazy_values import LazyValues
-from aggarray.index.store import EAGER, Reader, Writer, check_cells, plain_dtype
+from aggarray.index.store import EAGER, Reader, Writer, plain_dtype
 from aggarray.index.uris import Files
 from aggarray.index.validation import check_array, check_geometry, check_partitions, check_template
 from aggarray.memory.selection import Range
+from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template, used_rows
 from aggarray.partition.stored_sizes import ChunkIndexes
 from aggarray.storage.access import Access
@@ -186,15 +188,11 @@ class Encoder:
 
     def _geometry(self, geometry: Geometry) -> dict[str, Any]:
         chosen, column = geometry.chosen, self.writer.column
-        parts = [
-            {
-                "cuts": [column(c) for c in part.cuts.T],
-                "counts": None if part.counts is None else self.array(part.counts),
-                "index": None if part.index is None else self.array(part.index),
-                "present": [self.array(a) for a in part.present],
-            }
-            for part in geometry.parts
-        ]
+        parts = []
+        for part in geometry.parts:
+            counts, index = (None if array is None else self.array(array) for array in (part.counts, part.index))
+            present = list(map(self.array, part.present))
+            parts.append({"cuts": list(map(column, part.cuts.T)), "counts": counts, "index": index, "present": present})
         picked = None if chosen is None else column(chosen.indices() if isinstance(chosen, Range) else chosen)
         return {"dimension": geometry.dimension, "parts": parts, "chosen": picked}
 
@@ -222,9 +220,7 @@ class Decoder:
     """Decodes what an `Encoder` wrote. ``files``: the URIs by number; ``stamps``: int64 (files, 3)."""
 
     def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
-        self.reader = reader
-        self.files = files
-        self.access = access
+        self.reader, self.files, self.access = reader, files, access
         self.tables: ChunkIndexes | None = None
         self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
         if self.stamps is not None and self.stamps.shape != (len(files), 3):
@@ -239,9 +235,11 @@ class Decoder:
 
     def matrix(self, encoded: Mapping[str, Any]) -> Matrix:
         """Decode a matrix and validate its columns."""
-        column, parts = self.reader.column, {}
-        edges = tuple(column(e) for e in encoded["edges"])
-        check_cells(math.prod(len(e) - 1 for e in edges), self.reader.path)
+        column = self.reader.column
+        edges = tuple(map(column, encoded["edges"]))
+        if (count := math.prod(len(e) - 1 for e in edges)) > MAX_CELLS:
+            what = f"array of {count} partitions, more than {MAX_CELLS}: not an index that aggarray wrote"
+            raise IndexFileError(what, path=self.reader.path)
         uri, variable, template = (column(encoded.get(k, {"is": []}), np.int32) for k in ("file", "variable", "template"))
         memory = tuple(map(self.reader.value, encoded.get("memory", ())))
         # The matrix gets only the files and templates that it uses.
@@ -253,34 +251,24 @@ class Decoder:
             files, stamps = files.take(used), None if stamps is None else stamps[used]
         items = (tuple(encoded.get("variables", ())), templates, memory, uri, variable, template)
         references = References(files, *items, stamps, self.tables)
-        for name in ("starts", "steps"):
-            parts[name] = {axis: column(spec) for axis, spec in encoded.get(name, {}).items()}
-        picks = tuple(column(spec) for spec in encoded.get("picks", ()))
-        names = tuple(map(str, encoded["dimensions"])), tuple(bool(d) for d in encoded["directions"])
-        matrix = Matrix(*names, edges, references, column(encoded["refs"], np.int32), Parts(**parts, picks=picks))
+        starts, steps = ({d: column(spec) for d, spec in encoded.get(name, {}).items()} for name in ("starts", "steps"))
+        parts = Parts(starts, steps, tuple(map(column, encoded.get("picks", ()))))
+        names = tuple(map(str, encoded["dimensions"])), tuple(map(bool, encoded["directions"]))
+        matrix = Matrix(*names, edges, references, column(encoded["refs"], np.int32), parts)
         check_partitions(matrix)
         return matrix
 
     def array(self, encoded: Mapping[str, Any]) -> MasterArray:
         """Decode a master array with its coordinates."""
         dtype, matrix = _dtype(encoded["dtype"]), self.matrix(encoded["matrix"])
-        values = None
+        values: Any = None
         if "known" in encoded:
             values = LazyValues(self.reader, encoded["known"], matrix.shape, dtype)
-            values = values.load() if math.prod(matrix.shape) * dtype.itemsize <= EAGER else values  # type: ignore[assignment]
-        array = MasterArray(
-            encoded["name"],
-            dtype,
-            encoded["units"],
-            encoded["calendar"],
-            unplain(encoded["fill"]),
-            matrix,
-            self.attributes[encoded["attrs"]],
-            self.attributes[encoded["file_attrs"]],
-            FrozenDict({name: self.array(c) for name, c in encoded["coords"].items()}),
-            values,  # type: ignore[arg-type]
-            self.access,
-        )
+            values = values.load() if math.prod(matrix.shape) * dtype.itemsize <= EAGER else values
+        described = encoded["name"], dtype, encoded["units"], encoded["calendar"], unplain(encoded["fill"])
+        attrs, file_attrs = (self.attributes[encoded[name]] for name in ("attrs", "file_attrs"))
+        coords = FrozenDict({name: self.array(c) for name, c in encoded["coords"].items()})
+        array = MasterArray(*described, matrix, attrs, file_attrs, coords, values, self.access)
         if "rows" in encoded:
             array = ragged(array, self.geometries[encoded["rows"]], array.coords)
         check_array(array)
@@ -300,9 +288,7 @@ class Decoder:
 
 
 def _renumber(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
-    """Return the rows of a table that a column uses, and their numbers.
-
-    ``count``: rows of the table; -1 stays.
+    """Return the rows of a table of ``count`` rows that a column uses, and their numbers; -1 stays.
 
     >>> _renumber(np.array([7, -1, 7]), 10)
     ([7], array([ 0, -1,  0], dtype=int32))

@@ -23,7 +23,6 @@ from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.limits import MOST_INFLATED
-from aggarray.partition.grid import MAX_CELLS
 from aggarray.storage.files import is_file
 from aggarray.storage.remote import RemoteAccess, current_access, with_access
 
@@ -343,9 +342,3 @@ def stored_generation(path: str) -> int | None:
             raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
         except UNREADABLE:
             return None
-
-
-def check_cells(count: int, path: str) -> None:
-    """Raise IndexFileError if a matrix has too many cells."""
-    if count > MAX_CELLS:
-        raise IndexFileError(f"array of {count} partitions, more than {MAX_CELLS}: not an index that aggarray wrote", path=path)

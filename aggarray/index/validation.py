@@ -74,35 +74,27 @@ def check_template(template: Template) -> None:
         raise ValueError("unknown kind of temperature")
     if template.assumed is not None:
         raise ValueError("sub-array with an unverified signature, which an index never has")
-    declared_names: Any = template.names
-    if (
-        type(template.declared) is not bool
-        or not isinstance(declared_names, tuple)
-        or (declared_names and len(declared_names) != len(names))
-        or not _is_text(*declared_names)
-    ):
+    declared: Any = template.names
+    valid = isinstance(declared, tuple) and len(declared) in (0, len(names)) and _is_text(*declared)
+    if type(template.declared) is not bool or not valid:
         raise ValueError("invalid declaration of a sub-array")
     for encoding in (template.encoding, *(s.encoding for s in template.steps if s.encoding is not None)):
         _check_encoding(encoding)
 
 
 def _check_encoding(encoding: Encoding) -> None:
-    values: list[Any] = [encoding.scale_factor, encoding.add_offset, *encoding.missing]
+    factors = encoding.scale_factor, encoding.add_offset
     pairs: Any = (encoding.valid, encoding.valid_unpacked)
-    for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2):
-            raise ValueError("valid range is not a pair")
-        values += pair
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise ValueError("valid range is not a pair")
     if not isinstance(encoding.missing, tuple) or not isinstance(encoding.missing_nan, bool):
         raise ValueError("missing values are not a list")
-    if any(v is not None and (isinstance(v, list | tuple | dict) or np.ndim(v)) for v in values):
+    values = [v for v in (*factors, *encoding.missing, *pairs[0], *pairs[1]) if v is not None]
+    if any(isinstance(v, list | tuple | dict) or np.ndim(v) for v in values):
         raise ValueError("packing or missing value is not a scalar")
-    if any(v is not None and np.asarray(v).dtype.kind not in "biufcmMST" for v in values) or any(
-        v is not None and np.asarray(v).dtype.kind not in "biuf" for v in values[:2]
-    ):
-        raise ValueError("packing or missing value is not a number")
-    factors = encoding.scale_factor, encoding.add_offset
-    if not all(factor is None or isinstance(factor, np.generic) for factor in factors):
+    if any(np.asarray(v).dtype.kind not in "biufcmMST" for v in values):
+        raise ValueError("missing value is not a number")
+    if not all(factor is None or (isinstance(factor, np.generic) and factor.dtype.kind in "biuf") for factor in factors):
         raise ValueError("packing by numbers without a dtype")
     if encoding.packed and unpacked_dtype(encoding.viewed, *factors) != encoding.dtype:
         raise ValueError("packing does not give the dtype of the values")
@@ -114,9 +106,8 @@ def check_partitions(matrix: Matrix) -> None:
     """Raise ValueError for inconsistent columns of a matrix."""
     check_matrix(matrix)
     references, count = matrix.references, len(matrix.refs)
-    if not len(matrix.dimensions) == len(matrix.directions) == len(matrix.edges) or len(set(matrix.dimensions)) < len(
-        matrix.edges
-    ):
+    names, rank = matrix.dimensions, len(matrix.edges)
+    if not len(names) == len(matrix.directions) == len(set(names)) == rank:
         raise ValueError("dimensions, directions and edges differ in length")
     if any(len(e) < 2 or e[0] != 0 or (np.diff(e) < (0 if len(e) == 2 else 1)).any() for e in matrix.edges):
         raise ValueError("edges do not increase from 0")
