@@ -26,7 +26,7 @@ from aggarray.mpi.schedule import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
 from aggarray.mpi.stored_chunks import find_units
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import BufferPool, Link, agree, bind_messages, broadcast_object, call_on_root, move
+from aggarray.mpi.transport import BufferPool, Link, agree, bind_messages, broadcast_object, call_on_all, call_on_root, move
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_locally
 from aggarray.opening.provenance import Provenance
@@ -134,29 +134,24 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
             except ValueError as error:
                 raise ExchangeError(str(error)) from error
 
-        sections: list[Any] = []
         description = (metadata_of_array(a).summary, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
-        agree(
-            link,
-            lambda: sections.append(make_section()),
-            ("local", *description, describe_distribution(distribution), bool(collective)),
-        )
+        call = "local", *description, describe_distribution(distribution), bool(collective)
+        section = call_on_all(link, make_section, call)
         if isinstance(a, RaggedMasterArray):
-            agree(link, lambda: sections[0].samples.buffer.size if collective else 0)
-            return sections[0]
+            agree(link, lambda: section.samples.buffer.size if collective else 0)
+            return section
         if not collective:
-            return sections[0]
+            return section
         if a._known is None and a.nbytes <= _SMALL:
             return _read_on_root(link, a, distribution)
         if a._known is not None or not a.ndim:
-            return _read_separately(link, sections[0])
+            return _read_separately(link, section)
         if a.dtype.hasobject:
-            return _read_text(link, a, sections[0])
-        return _read_scheduled(link, a, sections[0])
+            return _read_text(link, a, section)
+        return _read_scheduled(link, a, section)
 
 
 def _read_separately(link: Link, section: LocalArray) -> LocalArray:
-    """Read the section of each process separately."""
     agree(link, lambda: section.buffer.size)
     return section
 
@@ -174,10 +169,9 @@ def _read_on_root(link: Link, a: MasterArray, distribution: Distribution) -> Loc
 def _read_text(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
     """Read text by whole partitions, each on one process, and redistribute it."""
     source, target = Distribution.from_partitions(a, link.size), section.distribution
-    arrays: list[np.ndarray] = []
-    agree(link, lambda: arrays.append(LocalArray(a, source, link.rank).buffer))
+    values = call_on_all(link, lambda: LocalArray(a, source, link.rank).buffer)
     result = np.empty(section.shape, a.dtype)
-    sends = bind_messages(plan_sends(source, link.rank, target), arrays, "source")
+    sends = bind_messages(plan_sends(source, link.rank, target), values, "source")
     move_texts(link, sends, bind_messages(plan_receives(source, target, link.rank), result, "target"))
     return LocalArray.holding(result, target, link.rank, a)
 
@@ -187,7 +181,8 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
-    units = Units.joined(agree(link, lambda: find_units(matrix, a._access, a.dtype.itemsize, share)))
+    units_of_all = agree(link, lambda: find_units(matrix, a._access, a.dtype.itemsize, share))
+    units = Units(*map(np.concatenate, zip(*units_of_all, strict=True)))
     schedule = schedule_reads(units, distribution, link.size, _ROUND_BYTES // a.dtype.itemsize)
     if schedule is None:
         return _read_separately(link, section)
@@ -197,19 +192,19 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
     buffer = np.empty(max(sizes, default=0), a.dtype)
     buffers = BufferPool()
     for boxes in schedule:
-        arrays: list[np.ndarray] = []
-        agree(link, partial(_read, a, boxes[link.rank], buffer, arrays))
+        arrays = call_on_all(link, partial(_read, a, boxes[link.rank], buffer))
         sends = bind_messages(plan_chunk_sends(boxes[link.rank], distribution), arrays, "source")
         receives = bind_messages(plan_chunk_receives(boxes, distribution, link.rank), result, "target")
         move(link, sends, receives, a.dtype, buffers=buffers)
     return LocalArray.holding(result, distribution, link.rank, a)
 
 
-def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray, arrays: list[np.ndarray]) -> None:
-    """Read boxes of an array into a buffer, and append each to ``arrays``."""
-    start = 0
+def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray) -> list[np.ndarray]:
+    """Return boxes of an array, read into a buffer."""
+    arrays, start = [], 0
     for box in boxes.tolist():
         shape = [high - low for low, high in box]
         out = buffer[start : start + prod(shape)].reshape(shape)
         arrays.append(a.read(tuple(slice(low, high) for low, high in box), out=out))
         start += out.size
+    return arrays

@@ -22,7 +22,7 @@ from aggarray.mpi.schedule import kept_groups
 from aggarray.mpi.schedule.groups import rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport import Link, agree, allreduce_tree, broadcast_tree
+from aggarray.mpi.transport import Link, allreduce_tree, broadcast_tree, call_on_all
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
@@ -72,18 +72,17 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
     """Return metadata and reduced axes; all processes compare and have read them."""
 
-    def check() -> None:
+    def check() -> tuple[ArrayMetadata, tuple[int, ...]]:
         if not isinstance(operation, str) or operation not in OPERATIONS:
             raise ExchangeError(f"unknown operation {short_repr(operation)}", hint=f"give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced", hint="give numbers")
         metadata = metadata_of(local)
-        agreed.append((metadata, axes_of(dimensions, metadata)))
+        axes = axes_of(dimensions, metadata)
         local.buffer  # noqa: B018 (all processes raise an error of the read)
+        return metadata, axes
 
-    agreed: list[tuple[ArrayMetadata, tuple[int, ...]]] = []
-    agree(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
-    return agreed[0]
+    return call_on_all(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
 
 
 def _owned(local: LocalArray) -> np.ndarray:

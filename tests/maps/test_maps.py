@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured
 from aggarray.errors import ProtocolError, SelectionError
-from aggarray.maps.search import find_intervals
+from aggarray.maps.block import find_intervals
 from tests.support.distributions import blocks, distributions, everywhere, maps
 
 SIZES = st.integers(0, 12)

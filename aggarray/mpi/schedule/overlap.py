@@ -6,10 +6,9 @@ message is the product of the overlaps along each dimension.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
-from math import gcd, prod
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -36,17 +35,11 @@ class Box(NamedTuple):
     array: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMessage:
+class PlannedMessage(NamedTuple):
     """Boxes to send to, or receive from, a rank of the distribution, in order."""
 
     rank: int
     boxes: tuple[Box, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return sum(prod(box.shape) for box in self.boxes)
 
 
 class Lookup:

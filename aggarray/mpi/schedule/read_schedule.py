@@ -6,7 +6,7 @@ in shares of about equal cost, so that few bytes are moved. Each share is joined
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from aggarray.memory.selection import Range
 from aggarray.mpi.schedule.overlap import Box, PlannedMessage, Run, boxes_of, held_runs, overlaps, owned_runs, plan_messages
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Units:
+class Units(NamedTuple):
     """Boxes of an array that lie in one stored chunk each.
 
     ``boxes``: int64 (n, dimensions, 2), half-open; ``costs``: int64 bytes to read; ``chunks``: int64 (n, 2), the identity of
@@ -27,11 +26,6 @@ class Units:
     boxes: np.ndarray
     costs: np.ndarray
     chunks: np.ndarray
-
-    @classmethod
-    def joined(cls, several: Sequence["Units"]) -> "Units":
-        """Return the concatenation of several units."""
-        return cls(*(np.concatenate([getattr(one, name) for one in several]) for name in ("boxes", "costs", "chunks")))
 
 
 def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:

@@ -56,6 +56,13 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
         raise ExchangeError(reason, hint="give the same values on all processes")
 
 
+def call_on_all(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
+    """Return the result of a call, which is not sent, once it succeeded on all. Collective."""
+    results: list[_T] = []
+    agree(link, lambda: results.append(produce()), call)
+    return results[0]
+
+
 def call_on_root(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
     """Return the result of a call on process 0, or raise its error, on all. Collective."""
     return agree(link, lambda: None if link.rank else produce(), call)[0]  # type: ignore[return-value]
