@@ -3,6 +3,7 @@
 Needs no MPI.
 """
 
-from aggarray.mpi.schedule import broadcast_groups, halo_widths
+from aggarray.mpi.schedule.groups import broadcast_groups
+from aggarray.mpi.schedule.halo import halo_widths
 
 __all__ = ["broadcast_groups", "halo_widths"]

@@ -14,8 +14,7 @@ import numpy as np
 
 from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
-from aggarray.maps.dim_data import FaultList, map_of
-from aggarray.maps.export import read_export
+from aggarray.maps.dim_data import FaultList, map_of, read_export
 from aggarray.maps.fields import NEWEST, check_exported, version_of
 from aggarray.memory.arrays import Array
 from aggarray.memory.creation import array_of, owned, shared

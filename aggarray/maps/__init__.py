@@ -1,8 +1,8 @@
 """Maps and distributions of arrays over processes, and their DAP exports.
 
 Implements the Distributed Array Protocol (DAP) 0.10.0 and 0.9.0. The package reads no data and uses no communication library.
-Each distribution type has a module of its own; `base` defines its interface. `distribution` combines maps; `dim_data`, `export`
-and `validation` read what other programs export.
+Each distribution type has a module of its own; `base` defines its interface. `distribution` combines maps; `dim_data` and
+`validation` read what other programs export.
 """
 
 from aggarray.maps.base import Map

@@ -30,7 +30,11 @@ def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tu
         reason = f"assignment {short_repr(assignment)} is not a mapping"
         raise ProtocolError(reason, hint="give the ranks by dimension, such as {'time': [0, 0, 1]}")
     if isinstance(offsets := getattr(array, "offsets", None), np.ndarray):
-        return (_balance_samples(offsets, nprocs, assignment, balance),)
+        if assignment or balance != "contiguous":
+            reason = "the instances of a ragged array cannot be reordered"
+            raise ProtocolError(reason, hint="give balance='contiguous' and no assignment, or a Block")
+        (count,) = _grid(nprocs, [len(offsets) - 1], [0])
+        return (_map(np.arange(len(offsets)), assign_contiguous(np.diff(offsets), count), count, as_blocks=True),)
     edges = array.partitions.edges
     assigned = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
     grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(assigned))
@@ -47,15 +51,6 @@ def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tu
         as_blocks = axis in assigned or count == 1 or balance == "contiguous"
         maps.append(_map(cuts, ranks, count, as_blocks))
     return tuple(maps)
-
-
-def _balance_samples(offsets: np.ndarray, nprocs: Any, assignment: Mapping[Any, Sequence[int]], balance: str) -> Map:
-    """Return blocks of instances with the lowest maximum number of samples."""
-    if assignment or balance != "contiguous":
-        reason = "the instances of a ragged array cannot be reordered"
-        raise ProtocolError(reason, hint="give balance='contiguous' and no assignment, or a Block")
-    (count,) = _grid(nprocs, [len(offsets) - 1], [0])
-    return _map(np.arange(len(offsets)), assign_contiguous(np.diff(offsets), count), count, as_blocks=True)
 
 
 def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Map:
@@ -95,7 +90,6 @@ def assign_contiguous(costs: np.ndarray, count: int) -> np.ndarray:
 
 
 def _lowest_maximum(total: np.ndarray, highest: int, count: int) -> int:
-    """Return the lowest possible maximum cost of a rank."""
     share = -(int(total[-1]) // -count)
     low, high = max(highest, share), min(int(total[-1]), share + highest)
     while low < high:

@@ -78,6 +78,8 @@ class Cyclic(MapType):
         """Return True for each element: there is no padding."""
         return np.ones(self.extent(rank), bool)
 
+    num_owned = extent
+
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return a strided range, or the ascending indices of larger blocks."""
         rank, block, count = self._check_rank(rank), self._block, self.extent(rank)

@@ -12,8 +12,7 @@ import numpy as np
 
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
-from aggarray.maps.dim_data import FaultList, Parsed, parse_dim_data
-from aggarray.maps.export import read_export
+from aggarray.maps.dim_data import FaultList, Parsed, parse_dim_data, read_export
 from aggarray.maps.fields import as_sizes, short_repr
 from aggarray.maps.partial import MAX_PROCESSES
 
@@ -74,23 +73,19 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
         parsed_dim_data.append(parsed if isinstance(one, tuple) else None)
     axes = _combine(parsed_dim_data, version, faults)
     faults.raise_any()
-    _check_rank_variables(parsed_dim_data, axes, faults)
-    faults.raise_any()
-    return tuple(axis.map_type.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
-
-
-def _check_rank_variables(exports: Sequence[tuple[Parsed, ...] | None], axes: Sequence[_Axis], faults: FaultList) -> None:
-    """Note valid differences between processes of one rank, which no map expresses."""
-    for process, parts in enumerate(exports):
-        for d, (parsed, axis) in enumerate(zip(parts or (), axes, strict=True)):
-            first = None if parsed is None else axis.parts[parsed[1].rank]
-            if parsed is None or first is None:
+    # Valid differences between processes of one rank, which no map expresses.
+    for process, parts in enumerate(parsed_dim_data):
+        for d, (own, axis) in enumerate(zip(parts or (), axes, strict=True)):
+            first = None if own is None else axis.parts[own[1].rank]
+            if own is None or first is None:
                 continue
             expected = first.rank_variables()
-            for key, value in parsed[1].rank_variables().items():
+            for key, value in own[1].rank_variables().items():
                 if value != expected[key]:
                     rule = f"process {axis.processes[first.rank]} has {expected[key]}: one map cannot express both"
                     faults.note(process, d)(key, value, rule)
+    faults.raise_any()
+    return tuple(axis.map_type.from_parts([p for p in axis.parts if p is not None]) for axis in axes)
 
 
 def as_list(items: Any, what: str) -> list[Any]:

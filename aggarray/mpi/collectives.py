@@ -9,7 +9,7 @@ from aggarray.errors import ExchangeError
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
 from aggarray.mpi.movement import Movement, empty_result
-from aggarray.mpi.schedule import broadcast_groups, kept_groups
+from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups
 from aggarray.mpi.text import broadcast_text
 from aggarray.mpi.transport import allreduce_tree, broadcast_tree, reduce_tree
 

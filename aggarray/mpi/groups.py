@@ -12,8 +12,7 @@ import numpy as np
 
 from aggarray.errors import AggarrayError, ExchangeError
 from aggarray.maps.fields import as_bool, as_integer, short_repr
-from aggarray.mpi.schedule import neighbours
-from aggarray.mpi.schedule.groups import as_grid
+from aggarray.mpi.schedule.groups import as_grid, neighbours
 from aggarray.mpi.transport import Link, Section, agree, link_over
 from aggarray.mpi.transport.serial import SerialLink
 
@@ -21,8 +20,6 @@ _T = TypeVar("_T")
 
 
 class _Root:
-    """The link of a root group and its state."""
-
     __slots__ = ("closed", "link", "movements")
 
     def __init__(self, link: Link) -> None:

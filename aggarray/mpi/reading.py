@@ -22,7 +22,7 @@ from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.metadata import metadata_of_array
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
-from aggarray.mpi.schedule import plan_receives, plan_sends
+from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
 from aggarray.mpi.stored_chunks import find_units
 from aggarray.mpi.text import move_texts
@@ -177,7 +177,6 @@ def _read_text(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
 
 
 def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArray:
-    """Read the scheduled chunks and redistribute them."""
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
@@ -200,7 +199,6 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
 
 
 def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray) -> list[np.ndarray]:
-    """Return boxes of an array, read into a buffer."""
     arrays, start = [], 0
     for box in boxes.tolist():
         shape = [high - low for low, high in box]

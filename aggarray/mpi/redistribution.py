@@ -11,9 +11,8 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement, empty_result
-from aggarray.mpi.schedule import PlannedMessage, halo_steps, plan_receives, plan_sends
-from aggarray.mpi.schedule.halo import Slab
-from aggarray.mpi.schedule.overlap import require_same_shape
+from aggarray.mpi.schedule.halo import Slab, halo_steps
+from aggarray.mpi.schedule.overlap import PlannedMessage, plan_receives, plan_sends, require_same_shape
 from aggarray.mpi.text import move_texts
 from aggarray.mpi.transport import Message, Part, bind_messages, move
 

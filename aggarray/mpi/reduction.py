@@ -18,8 +18,7 @@ from aggarray.maps.fields import short_repr
 from aggarray.memory.selection import Range
 from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of
 from aggarray.mpi.reading import group_over
-from aggarray.mpi.schedule import kept_groups
-from aggarray.mpi.schedule.groups import rank_at
+from aggarray.mpi.schedule.groups import kept_groups, rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport import Link, allreduce_tree, broadcast_tree, call_on_all
@@ -100,7 +99,6 @@ def _owned(local: LocalArray) -> np.ndarray:
 
 
 def _owned_map(map_: Map) -> Map:
-    """Return a map of the owned elements only."""
     if isinstance(map_, Block):
         return Block(map_.bounds, None, map_.periodic)
     if isinstance(map_, Unstructured):
@@ -156,7 +154,6 @@ class _Reduction:
         return np.where(self._count > 0, extreme, np.asarray(missing, dtype))
 
     def _combine(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
-        """Return the values of the group combined."""
         combined = np.array(values, order="C", copy=True)
         allreduce_tree(self._link, self._ranks, combined, combine)
         return combined

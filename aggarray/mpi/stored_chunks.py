@@ -29,7 +29,12 @@ def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> U
     chunks: list[Any] = []
     for number in share:
         ref = int(matrix.refs[number])
-        for box, chunk, cost in _cell_units(matrix, number, _find_chunks(matrix, ref, access), itemsize):
+        try:
+            with access.reach():
+                result = None if ref < 0 else find_chunk_index(matrix.references, ref, access)
+        except AggarrayError:
+            result = None  # the read raises the error
+        for box, chunk, cost in _cell_units(matrix, number, None if result is None else result[0], itemsize):
             boxes.append(box)
             # Partitions without a file share no chunk.
             chunks.append((ref, chunk) if chunk >= 0 else (-1 - number, -chunk))
@@ -40,18 +45,6 @@ def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> U
         np.array(costs, np.int64),
         np.array(chunks, np.int64).reshape(len(boxes), 2),
     )
-
-
-def _find_chunks(matrix: Matrix, ref: int, access: Access) -> ChunkIndex | None:
-    """Return the chunk index of a sub-array; None where the read will raise an error."""
-    if ref < 0:
-        return None
-    try:
-        with access.reach():
-            result = find_chunk_index(matrix.references, ref, access)
-    except AggarrayError:
-        return None
-    return None if result is None else result[0]
 
 
 Unit = tuple[list[tuple[int, int]], int, int]

@@ -11,8 +11,8 @@ from aggarray.maps import Block, Distribution, Unstructured
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
-from aggarray.mpi.schedule import plan_receives, plan_sends
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
+from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport import Link, agree, bind_messages, call_on_root, move
 from aggarray.mpi.zarr_store import Store

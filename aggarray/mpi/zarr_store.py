@@ -203,7 +203,6 @@ def _run_in_thread(write: Callable[[], object]) -> None:
 
 
 def _copy_metadata(store: str, to: str) -> None:
-    """Copy the metadata of the groups and arrays of a store."""
     os.makedirs(to, exist_ok=True)
     shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
     if _node_type(store) == "group":

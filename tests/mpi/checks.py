@@ -12,8 +12,8 @@ import pytest
 
 import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured
+from aggarray.exchange import broadcast_groups, halo_widths
 from aggarray.mpi import AllSumReduce, Broadcast, HaloExchange, ProcessGroup, Repartition, SumReduce
-from aggarray.mpi.schedule import broadcast_groups, halo_widths
 
 
 def total(group: ProcessGroup, value: float) -> float:

@@ -13,16 +13,9 @@ import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.memory.selection import Range
 from aggarray.mpi import ProcessGroup
-from aggarray.mpi.schedule import (
-    broadcast_groups,
-    halo_steps,
-    halo_widths,
-    kept_groups,
-    neighbours,
-    plan_receives,
-    plan_sends,
-)
-from aggarray.mpi.schedule.overlap import Run, find_overlap
+from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups, neighbours
+from aggarray.mpi.schedule.halo import halo_steps, halo_widths
+from aggarray.mpi.schedule.overlap import Run, find_overlap, plan_receives, plan_sends
 from tests.support.distributions import distributions, maps
 from tests.support.thread_link import run
 

@@ -173,7 +173,6 @@ def _with_lookups(runs: Sequence[Run]) -> list[Run]:
 
 
 def _intersect_ranges(a: Range, b: Range) -> Range:
-    """Return the common numbers of two ascending progressions."""
     common = gcd(a.step, b.step)
     if not a.count or not b.count or (b.start - a.start) % common:
         return Range(0, 0)
@@ -187,7 +186,6 @@ def _intersect_ranges(a: Range, b: Range) -> Range:
 
 
 def _positions_in_range(listed: np.ndarray, range_: Range) -> np.ndarray:
-    """Return the positions of listed indices that lie in a range."""
     inside = (listed >= range_.start) & (listed <= range_.last)
     return np.flatnonzero(inside & ((listed - range_.start) % range_.step == 0) if range_.step > 1 else inside)
 

@@ -157,8 +157,6 @@ class _Transfer:
 
 
 class _Exchange:
-    """All messages in transit."""
-
     def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, buffers: BufferPool) -> None:
         self._link, self._dtype, self._add, self._buffers = link, dtype, add, buffers
         self.pending: list[Any] = []

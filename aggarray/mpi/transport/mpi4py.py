@@ -72,7 +72,6 @@ _POLLING, _MAX_PAUSE = 5e-4, 1e-3
 
 
 def _wait_until(ready: Callable[[], bool]) -> None:
-    """Wait until a condition is true."""
     deadline, pause = time.perf_counter() + _POLLING, 2e-5
     while not ready():
         if time.perf_counter() > deadline:
