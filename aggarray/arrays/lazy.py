@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.values import KnownValues
-from aggarray.cf.units import conversion_between
-from aggarray.errors import SelectionError
+from aggarray.arrays.values import select_known
+from aggarray.cf.labels import locate
+from aggarray.cf.units import conversion_between, is_reference_time
+from aggarray.errors import NotFoundError, SelectionError
 from aggarray.formats.base import basename
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.partition.conform import convert, fill_for
@@ -35,15 +36,6 @@ def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
     return select(matrix, axis, runs(indices, matrix.edges[axis]))
 
 
-def select_known(known: KnownValues | None, axis: int, selector: Selector) -> KnownValues | None:
-    """Select from the known values of an array as `select_matrix` does from its matrix."""
-    if known is None:
-        return None
-    key: Any = selector.as_slice() if isinstance(selector, Range) else selector
-    index = (*(slice(None),) * axis, key)
-    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
-
-
 def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -> "MasterArray":
     """Select from an array per dimension; ignore dimensions that the array lacks."""
     matrix, known = array._matrix, array._known
@@ -51,7 +43,7 @@ def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -
         if dimension in matrix.dimensions:
             axis = matrix.axis(dimension)
             if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
-                matrix, known = select_matrix(matrix, axis, selector), select_known(known, axis, selector)
+                matrix, known = select_matrix(matrix, axis, selector), known and select_known(known, axis, selector)
     return replace(array, _matrix=matrix, _known=known)
 
 
@@ -70,7 +62,7 @@ def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> 
     for name, backwards in selectors.items():
         if name in array.dimensions:
             axis = array._matrix.axis(name)
-            known = select_known(array._known, axis, backwards)
+            known = array._known and select_known(array._known, axis, backwards)
             array = replace(array, _matrix=reverse(array._matrix, axis), _known=known)
     return array
 
@@ -129,6 +121,29 @@ def dimension_names(dimensions: Sequence[Any]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise SelectionError(f"dimension {name!r} ({type(name).__name__}) is not a name", hint="give names of dimensions")
     return tuple(names)
+
+
+def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
+    """Return the positions of labels of a dimension coordinate; without a coordinate labels are positions.
+
+    ``method``, ``tolerance`` and the result as in `labels.locate`. Raises NotFoundError for a missing dimension or label,
+    SelectionError for labels of a wrong type and for a method without a coordinate.
+    """
+    if dimension not in array.dimensions:
+        why = f" ({dimension!r} is a coordinate without a dimension)" if dimension in array.coords else ""
+        names = ", ".join(array.dimensions) or "none"
+        raise NotFoundError(f"no dimension {dimension!r} to select along{why}", hint=f"the dimensions are: {names}")
+    coordinate = array.coords.get(dimension)
+    if coordinate is None:
+        if method is not None or tolerance is not None:
+            what = f"dimension {dimension!r} has no coordinate, which method and tolerance need"
+            raise SelectionError(what, hint="select by position")
+        return label
+    if coordinate.units and is_reference_time(coordinate.units):
+        values = coordinate.datetimes()
+    else:
+        values = coordinate._values_and_mask()[0]
+    return locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
 
 
 class Lazy:

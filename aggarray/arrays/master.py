@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.build import MasterParameters, declared_fill, from_subarrays
-from aggarray.arrays.label_lookup import locate_labels
 from aggarray.arrays.lazy import (
     Lazy,
     bounds_names,
     dimension_names,
+    locate_labels,
     reverse_bounds,
     reverse_dimensions,
     select_dimensions,
@@ -215,8 +215,7 @@ class MasterArray(Viewable):
         target = self._cached_target
         if target is None:
             step = Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
-            target = Target(step, self.fill_value, self._access)
-            object.__setattr__(self, "_cached_target", target)
+            object.__setattr__(self, "_cached_target", target := Target(step, self.fill_value, self._access))
         return target
 
     @property
@@ -227,8 +226,7 @@ class MasterArray(Viewable):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("a master array cannot be converted to a NumPy array without a copy: it is read from files")
-        values = self.read()
-        return values if dtype is None else values.astype(dtype, copy=False)
+        return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
 
     def __datashape__(self) -> Type:
         return Type(self.shape, self.dtype, self._matrix.may_miss)
@@ -279,7 +277,6 @@ class MasterArray(Viewable):
         return select_dimensions(self, selectors)
 
     def _chosen(self, selectors: Mapping[str, Selector]) -> "MasterArray":
-        """Select from the array and its coordinates."""
         return self._with_coords(lambda a: a._selected(selectors))
 
     def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
@@ -295,10 +292,8 @@ class MasterArray(Viewable):
     def flip(self, *dimensions: str) -> "MasterArray":
         """Return the array with dimensions (by default all) reversed, and their `directions` too."""
         names = dimension_names(dimensions) or self.dimensions
-        for d in names:
-            self._matrix.axis(d)
-        sizes = zip(self.dimensions, self.shape, strict=True)
-        selectors = {d: Range(n - 1, n, -1) for d, n in sizes if d in names}
+        sizes = {d: self.shape[self._matrix.axis(d)] for d in names}
+        selectors = {d: Range(n - 1, n, -1) for d, n in sizes.items()}
         return self._after("flip", names, self._with_coords(lambda a: a._turned(selectors)))
 
     def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
@@ -388,9 +383,9 @@ class MasterArray(Viewable):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
         words = ("aggarray.MasterArray", self.name, f"({sizes})", self.dtype, self.units)
-        lines = [f"<{' '.join(str(w) for w in words if w)}>"]
         missing = int((self._matrix.refs < 0).sum())
-        lines.append(f"partitions: {self.partitions._sizes}" + (f", {missing} missing" if missing else ""))
+        partitions = f"partitions: {self.partitions._sizes}" + (f", {missing} missing" if missing else "")
+        lines = [f"<{' '.join(str(w) for w in words if w)}>", partitions]
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
         # promise: escape-array-repr
         return "\n  ".join(map(printable, lines))

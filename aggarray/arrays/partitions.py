@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.cost import slab_costs
 from aggarray.arrays.subarray import SubArray, subarray_at
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.partition.plan import part_of
+from aggarray.partition.stored_sizes import stored_bytes
 from aggarray.scan.resolution import known_references
 from aggarray.storage.access import ANYWHERE, Access
 
@@ -83,9 +83,24 @@ class PartitionMatrix:
     def costs(self) -> tuple[np.ndarray, ...]:
         """Return the cost to read each slab of partitions, per master dimension: bytes, int64; no file is opened.
 
-        The cost is the stored bytes if an index has them, else the bytes of the values; missing partitions cost nothing.
+        The cost is the stored bytes if an index has them, else the bytes of the values; missing partitions cost nothing. A
+        partition that shows a part of its sub-array costs that part. All processes get equal costs of the same array.
         """
-        return slab_costs(self._matrix)
+        matrix = self._matrix
+        references = matrix.references
+        sizes = np.array([max(int(np.prod(t.shape, dtype=np.int64)), 1) for t in references.templates], np.int64)
+        widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
+        stored = stored_bytes(references)
+        each = widths[references.template].astype(float)  # bytes of one element
+        known = stored >= 0
+        each[known] = stored[known] / sizes[references.template[known]]
+        elements = np.ones(1)
+        for edge in matrix.edges:
+            elements = np.multiply.outer(elements, np.diff(edge)).ravel()
+        costs = np.where(matrix.refs >= 0, np.append(each, 0.0)[matrix.refs] * elements, 0.0)
+        table = np.rint(costs).astype(np.int64).reshape(matrix.cells)
+        axes = range(table.ndim)
+        return tuple(table.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes)
 
     def __len__(self) -> int:
         return prod(self._matrix.cells)

@@ -52,7 +52,8 @@ def _row_variables(array: RaggedMasterArray) -> dict[str, MasterArray]:
     geometry, samples = array._instances, array._matrix.dimensions[0]
     if _has_runs(geometry):
         sizes = np.concatenate([_numbers(part.counts) for part in geometry.parts])
-        instances, along = _run_instances(geometry), _run_dimension(geometry)
+        instances, first = _run_instances(geometry), geometry.parts[0].counts
+        along = geometry.dimension if first is None else first.dimensions[0]
         if geometry.chosen is not None:
             runs = replace(geometry, parts=tuple(part.of_runs() for part in geometry.parts), _found=[]).rows(array._access)
             sizes, instances = sizes[runs.positions()], np.repeat(np.arange(len(runs)), runs.counts)
@@ -69,39 +70,31 @@ def _numbers(array: MasterArray | None) -> np.ndarray:
     return np.zeros(0, np.int64) if array is None else whole_numbers(array)
 
 
-def _run_dimension(geometry: Geometry) -> str:
-    counts = geometry.parts[0].counts
-    return geometry.dimension if counts is None else counts.dimensions[0]
-
-
 def _run_instances(geometry: Geometry) -> np.ndarray:
     """Return the instance of each run of samples, counted through all files."""
     instances, before = [], 0
     for part in geometry.parts:
-        sizes = np.diff(part.cuts[:, 1])
-        shifts = np.repeat(part.cuts[:-1, 0] + before, sizes)
-        instances.append(_numbers(part.index) + shifts)
+        instances.append(_numbers(part.index) + np.repeat(part.cuts[:-1, 0] + before, np.diff(part.cuts[:, 1])))
         before += int(part.cuts[-1, 0])
     return np.concatenate(instances)
 
 
 def _counts(array: RaggedMasterArray, counts: np.ndarray, along: str) -> dict[str, MasterArray]:
-    stored = [part.counts for part in array._instances.parts if part.counts is not None]
-    return _variable(array, _name(stored, f"{along}_size"), counts, along, {"sample_dimension": array._matrix.dimensions[0]})
+    stored = [part.counts for part in array._instances.parts]
+    return _variable(array, stored, f"{along}_size", counts, along, {"sample_dimension": array._matrix.dimensions[0]})
 
 
 def _index(array: RaggedMasterArray, index: np.ndarray, along: str) -> dict[str, MasterArray]:
-    stored = [part.index for part in array._instances.parts if part.index is not None]
-    name = _name(stored, f"{array.dimensions[0]}_index")
-    return _variable(array, name, index, along, {"instance_dimension": array.dimensions[0]})
+    stored, instances = [part.index for part in array._instances.parts], array.dimensions[0]
+    return _variable(array, stored, f"{instances}_index", index, along, {"instance_dimension": instances})
 
 
-def _name(stored: Sequence[MasterArray], default: str) -> str:
-    """Return the name of the variable in the files, which keeps variables of different arrays distinct."""
-    return basename(stored[0].name) if stored and stored[0].name else default
-
-
-def _variable(array: MasterArray, name: str, values: np.ndarray, along: str, attrs: dict[str, str]) -> dict[str, MasterArray]:
+def _variable(
+    array: MasterArray, stored: Sequence[MasterArray | None], name: str, values: np.ndarray, along: str, attrs: dict[str, str]
+) -> dict[str, MasterArray]:
+    """Return values as a variable; its name in the files keeps variables of different arrays distinct."""
+    first = next((variable for variable in stored if variable is not None), None)
+    name = basename(first.name) if first is not None and first.name else name
     if name in array.coords and not isinstance(array.coords[name], RaggedMasterArray):
         name = f"{name}_2"
     piece = SubArray.from_array(values, dimensions=(along,))

@@ -36,9 +36,18 @@ class Viewable:
             return str(error)
 
 
+def select_known(known: KnownValues, axis: int, selector: Selector) -> KnownValues:
+    """Select along a dimension of the known values of an array."""
+    key: Any = selector.as_slice() if isinstance(selector, Range) else selector
+    index = (*(slice(None),) * axis, key)
+    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+
+
 def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
     """Copy a selection of values in memory, as `read` reads those of files."""
-    values, mask = (None if k is None else _select(k, selectors) for k in known)
+    for axis in reversed(range(len(selectors))):
+        known = select_known(known, axis, selectors[axis])
+    values, mask = known
     result = output(options.out, result_shape(selectors), target.step.dtype)
     result[...] = values
     if mask is not None:
@@ -47,15 +56,6 @@ def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector]
         return result
     mask = np.zeros(result.shape, bool) if mask is None else mask
     return masked_array(result, mask, target.fill_value)
-
-
-def _select(values: np.ndarray, selectors: Sequence[Selector]) -> np.ndarray:
-    """Apply one selector per dimension."""
-    for axis in reversed(range(values.ndim)):
-        selector = selectors[axis]
-        index = selector.as_slice() if isinstance(selector, Range) else selector
-        values = np.asarray(values[(*(slice(None),) * axis, index)])
-    return values
 
 
 def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:

@@ -33,20 +33,15 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     converted = conversion(values, mask)
     if target.dtype.kind in "iu":
         converted = np.rint(converted) if converted.dtype.kind == "f" else converted
-        _check_range(converted, mask, target)
+        limits = np.iinfo(target.dtype)
+        outside = (converted < limits.min) | (converted > limits.max)
+        if mask is not None:
+            outside &= ~mask
+        if outside.any():
+            what = f"value {converted[outside].ravel()[0]:.15g} {target.units or ''}".rstrip()
+            hint = "read it with astype('int64') or astype('float64')"
+            raise UnitsError(f"{what} is out of range of the array's {target.dtype}", hint=hint)
     return cast(converted, mask, target.dtype)
-
-
-def _check_range(values: np.ndarray, mask: np.ndarray | None, target: Step) -> None:
-    """Raise UnitsError for a value out of range of the step's integer dtype."""
-    limits = np.iinfo(target.dtype)
-    outside = (values < limits.min) | (values > limits.max)
-    if mask is not None:
-        outside &= ~mask
-    if outside.any():
-        what = f"value {values[outside].ravel()[0]:.15g} {target.units or ''}".rstrip()
-        hint = "read it with astype('int64') or astype('float64')"
-        raise UnitsError(f"{what} is out of range of the array's {target.dtype}", hint=hint)
 
 
 def cast(values: np.ndarray, mask: np.ndarray | None, dtype: np.dtype[Any]) -> Masked:

@@ -105,15 +105,11 @@ class JoinedChunkIndexes:
         """Return the stored bytes of a variable of a file, -1 if unknown."""
         return next((n for member in self._members if (n := member.stored(uri, variable, scanned)) >= 0), -1)
 
-    def joined(self, other: ChunkIndexes) -> "JoinedChunkIndexes":
-        """Return these indexes and others, without duplicates."""
-        members = other._members if isinstance(other, JoinedChunkIndexes) else (other,)
-        new = [new_member for new_member in members if not any(new_member is member for member in self._members)]
-        return JoinedChunkIndexes(*self._members, *new) if new else self
-
 
 def join_chunk_indexes(first: ChunkIndexes | None, second: ChunkIndexes | None) -> ChunkIndexes | None:
-    """Return a chunk index that combines two."""
+    """Return a chunk index that combines two, without duplicates."""
     if first is None or second is None or first is second:
         return second if first is None else first
-    return (first if isinstance(first, JoinedChunkIndexes) else JoinedChunkIndexes(first)).joined(second)
+    members, others = (i._members if isinstance(i, JoinedChunkIndexes) else (i,) for i in (first, second))
+    new = [other for other in others if not any(other is member for member in members)]
+    return JoinedChunkIndexes(*members, *new) if new else first

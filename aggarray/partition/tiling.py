@@ -150,8 +150,10 @@ def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:
     ``parts``. Without rows, the result has one empty partition.
     """
     name = matrix.dimensions[axis]
+    before, after = matrix.edges[:axis], matrix.edges[axis + 1 :]
     if len(rows.cells) == 0:
-        return _empty_along(matrix, axis)
+        refs = np.full(prod(matrix.cells[:axis]) * prod(matrix.cells[axis + 1 :]), -1, np.int32)
+        return replace(matrix, edges=(*before, np.zeros(2, np.int64), *after), refs=refs, parts=Parts())
     selected, row = _touched(matrix, axis, rows.cells)
     parts = matrix.parts.take(selected)
     edges = matrix.edges[axis]
@@ -171,8 +173,12 @@ def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:
     _store(steps, name, len(selected), np.arange(len(selected)), new_step, 1)
     cuts = np.concatenate([[0], np.cumsum(rows.count)]).astype(np.int64)
     parts = Parts(starts, steps, tuple(picks))
-    result = replace(matrix, edges=_replaced(matrix.edges, axis, cuts), refs=matrix.refs[selected], parts=parts)
-    return _without(result, axis) if rows.dropped else result
+    result = replace(matrix, edges=(*before, cuts, *after), refs=matrix.refs[selected], parts=parts)
+    if not rows.dropped:
+        return result
+    # One cell of one element remains.
+    dimensions, directions = ((*names[:axis], *names[axis + 1 :]) for names in (matrix.dimensions, matrix.directions))
+    return replace(result, dimensions=dimensions, directions=directions, edges=(*before, *after))
 
 
 def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,45 +221,19 @@ def _pick(
         new_step[cell] = stored[key]
 
 
-def _replaced(items: tuple[np.ndarray, ...], position: int, item: np.ndarray) -> tuple[np.ndarray, ...]:
-    return (*items[:position], item, *items[position + 1 :])
-
-
-def _without(matrix: Matrix, axis: int) -> Matrix:
-    """Drop a dimension of one cell of one element."""
-
-    def rest(items: tuple) -> tuple:  # type: ignore[type-arg]
-        return items[:axis] + items[axis + 1 :]
-
-    return replace(matrix, dimensions=rest(matrix.dimensions), directions=rest(matrix.directions), edges=rest(matrix.edges))
-
-
-def _empty_along(matrix: Matrix, axis: int) -> Matrix:
-    cells = prod(_replaced_count(matrix.cells, axis))
-    edges = _replaced(matrix.edges, axis, np.zeros(2, np.int64))
-    return replace(matrix, edges=edges, refs=np.full(cells, -1, np.int32), parts=Parts())
-
-
-def _replaced_count(cells: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return (*cells[:axis], 1, *cells[axis + 1 :])
-
-
-def _rearranged(matrix: Matrix, order: np.ndarray) -> Matrix:
-    """Return the matrix with its cells in another order."""
-    return replace(matrix, refs=matrix.refs[order], parts=matrix.parts.take(order))
-
-
 def reverse(matrix: Matrix, axis: int) -> Matrix:
     """Reverse a dimension: the order of its cells and its direction.
 
     Parts do not change; they count in the sub-array's direction.
     """
-    edges = _replaced(matrix.edges, axis, matrix.edges[axis][-1] - matrix.edges[axis][::-1])
+    mirrored = matrix.edges[axis][-1] - matrix.edges[axis][::-1]
+    edges = (*matrix.edges[:axis], mirrored, *matrix.edges[axis + 1 :])
     directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
     turned = replace(matrix, edges=edges, directions=directions)
     if matrix.cells[axis] == 1:
         return turned
-    return _rearranged(turned, np.flip(np.arange(len(matrix.refs)).reshape(matrix.cells), axis).ravel())
+    order = np.flip(np.arange(len(matrix.refs)).reshape(matrix.cells), axis).ravel()
+    return replace(turned, refs=matrix.refs[order], parts=matrix.parts.take(order))
 
 
 def transpose(matrix: Matrix, order: Sequence[int]) -> Matrix:
@@ -268,7 +248,8 @@ def transpose(matrix: Matrix, order: Sequence[int]) -> Matrix:
     )
     if len(matrix.refs) == 1:
         return turned
-    return _rearranged(turned, np.arange(len(matrix.refs)).reshape(matrix.cells).transpose(order).ravel())
+    cells = np.arange(len(matrix.refs)).reshape(matrix.cells).transpose(order).ravel()
+    return replace(turned, refs=matrix.refs[cells], parts=matrix.parts.take(cells))
 
 
 def expand(matrix: Matrix, dimension: str) -> Matrix:

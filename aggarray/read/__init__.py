@@ -5,7 +5,7 @@ ranges, decode, conform and place a few chunks while they are in the processor's
 pieces are read through the library of their format. Several threads run the tasks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -34,7 +34,7 @@ from aggarray.read.chunk_blocks import read_chunk_blocks
 from aggarray.read.chunk_index import Found, find_chunk_index
 from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
 from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
-from aggarray.read.executor import BoundedExecutor, ReadTask
+from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
 from aggarray.read.library import raise_named, read_through_library
 from aggarray.read.open_files import OpenFiles, close_files
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
@@ -183,7 +183,7 @@ class _ReadJob(NamedTuple):
             piece = group[0]
             found = self.chunk_index(piece) if len(group) == 1 else None
             if found is None:
-                total += _run_all(self.tasks(group))
+                total += run_all(self.tasks(group))
                 continue
             if batch is not None:
                 if batch.add(piece, found):
@@ -198,7 +198,7 @@ class _ReadJob(NamedTuple):
 
     def read_piece(self, piece: Piece, found: Found) -> int:
         """Read one piece; return the bytes that this needed."""
-        return _run_all(chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection))
+        return run_all(chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection))
 
     def tasks(self, group: Sequence[Piece]) -> Iterator[ReadTask]:
         """Yield the tasks for the pieces of one file, those without a chunk index through the library of their format."""
@@ -235,15 +235,6 @@ def run_tasks(tasks: Iterator[ReadTask], threads: int) -> None:
     with BoundedExecutor(threads) as executor:
         for task in chain(first, tasks):
             executor.do(task)
-
-
-def _run_all(tasks: Iterable[ReadTask]) -> int:
-    """Run tasks one after the other; return the bytes that they needed."""
-    total = 0
-    for task in tasks:
-        task.run()
-        total += task.size
-    return total
 
 
 def chunk_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:

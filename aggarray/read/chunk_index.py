@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -86,13 +87,16 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
     prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
     seen: set[tuple[str, str]] = set()
     unknown: dict[str, list[str]] = {}
-    there = _Folders()
+    has_folder = lru_cache(maxsize=None)(os.path.isdir)  # no look into folders that do not exist
     for references, access in tables:
         for row in _rows(references):
             uri, variable = references.uri_of(row), references.variables[int(references.variable[row])]
-            if uri is None or (uri, variable) in seen or not there.has(uri):
+            if uri is None or (uri, variable) in seen:
                 continue
             seen.add((uri, variable))
+            is_there = not is_folder(uri) if is_remote(uri) else has_folder(os.path.dirname(uri)) and os.path.isfile(uri)
+            if not is_there:
+                continue
             try:
                 access.check(uri)
                 stamp = references.stamp_of(row)
@@ -111,26 +115,10 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                     yield CachedChunkIndex(found.uri, variable, found.state, table)
 
 
-class _Folders:
-    """Existence of files, without looking into folders that do not exist."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, bool] = {}
-
-    def has(self, path: str) -> bool:
-        """Return whether a path is a file."""
-        if is_remote(path):
-            return not is_folder(path)
-        folder = os.path.dirname(path)
-        if folder not in self._known:
-            self._known[folder] = os.path.isdir(folder)
-        return self._known[folder] and os.path.isfile(path)
-
-
 def _rows(references: References) -> list[int]:
     """Return one row per variable of each file, without rows whose templates are unresolved."""
     declared = np.array([t.declared for t in references.templates], bool)
     rows = np.flatnonzero((references.uri >= 0) & ~declared[references.template])
     pairs = references.uri[rows].astype(np.int64) * (len(references.variables) or 1) + references.variable[rows]
-    found: list[int] = rows[np.unique(pairs, return_index=True)[1]].tolist()
-    return found
+    first: list[int] = rows[np.unique(pairs, return_index=True)[1]].tolist()
+    return first

@@ -2,7 +2,7 @@
 
 import contextvars
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class BoundedExecutor:
             raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._waiting: deque[tuple[Future[int], int]] = deque()
         self._bytes = 0
         self._gathered: list[ReadTask] = []
         self._gathered_bytes = 0
@@ -63,7 +63,7 @@ class BoundedExecutor:
             self._finish()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads)
-        self._waiting.append((self._pool.submit(contextvars.copy_context().run, _run, tasks), size))
+        self._waiting.append((self._pool.submit(contextvars.copy_context().run, run_all, tasks), size))
         self._bytes += size
 
     def _finish(self) -> None:
@@ -74,7 +74,7 @@ class BoundedExecutor:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if kind is None and self._pool is None:
-                _run(self._gathered)  # so little needs no threads
+                run_all(self._gathered)  # so little needs no threads
             elif kind is None:
                 self._hand_over()
             while kind is None and self._waiting:
@@ -85,6 +85,10 @@ class BoundedExecutor:
                 self._pool.shutdown(cancel_futures=True)
 
 
-def _run(tasks: list[ReadTask]) -> None:
+def run_all(tasks: Iterable[ReadTask]) -> int:
+    """Run tasks one after the other; return the bytes that they needed."""
+    total = 0
     for task in tasks:
         task.run()
+        total += task.size
+    return total

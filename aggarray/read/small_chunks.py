@@ -116,11 +116,6 @@ def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, found: Found
 def is_plain(piece: Piece, found: Found) -> bool:
     """Return whether a piece fills a rectangle of the output, and its chunks lie in the file itself with all filters."""
     table = found[0]
-    if table.names is not None or table.masks is not None or found[2] is None:
+    if table.names is not None or table.masks is not None or found[2] is None or any(t is not None for t in piece.take):
         return False
-    return all(type(o) is slice for o in piece.out) and all(type(s) is slice for s in piece.selection) and not any_taken(piece)
-
-
-def any_taken(piece: Piece) -> bool:
-    """Return whether elements of a piece are repeated or reordered."""
-    return any(t is not None for t in piece.take)
+    return all(type(o) is slice for o in (*piece.out, *piece.selection))

@@ -120,11 +120,11 @@ def _put_in_view(
             mask_view[out] = mask
 
 
-def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarray | None], fill: Any) -> Callable[..., None]:
+def _scattered(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> Put:
     """Return a function that places values at positions of index arrays, repeats included."""
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
-    def put(out: tuple[slice, ...], found: np.ndarray, absent: np.ndarray | None) -> None:
+    def put(out: tuple[slice, ...], values: np.ndarray, mask: np.ndarray | None) -> None:
         places: list[Indices] = []
         picks = []
         for d, name in enumerate(names):
@@ -137,18 +137,20 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: tuple[np.ndarray, np.ndarr
             places.append(place)
             picks.append(pick)
         where = outer(places)
-        for array, output in ((found, outputs[0]), (absent, outputs[1])):
-            if array is None or output is None:
-                continue
-            block = arrange(array, template.dimensions, piece.flip, names)
+
+        def laid(block: np.ndarray) -> np.ndarray:
+            block = arrange(block, template.dimensions, piece.flip, names)
             for axis, pick in enumerate(picks):
                 block = block if pick is None else block.take(pick, axis=axis)
-            if output is outputs[0] and absent is not None:
-                gone = arrange(absent, template.dimensions, piece.flip, names)
-                for axis, pick in enumerate(picks):
-                    gone = gone if pick is None else gone.take(pick, axis=axis)
-                block = np.where(gone, np.asarray(fill, output.dtype), block)
-            output[where] = block
+            return block
+
+        if mask is None:
+            outputs[0][where] = laid(values)
+            return
+        absent = laid(mask)
+        outputs[0][where] = np.where(absent, np.asarray(fill, outputs[0].dtype), laid(values))
+        if outputs[1] is not None:
+            outputs[1][where] = absent
 
     return put
 

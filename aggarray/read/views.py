@@ -1,7 +1,6 @@
 """Read-only views of values that need no copy."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from aggarray.errors import MemoryAccessError
 from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
-from aggarray.partition.matrix import Matrix, Step, Template
+from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import DimensionPlan, Piece, pieces_by_file, plan_dimension
 from aggarray.read.library import named
 from aggarray.read.open_files import opened
@@ -38,46 +37,36 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
 def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked: bool) -> np.ndarray | str:
     if any(t.declared for t in matrix.references.templates):
         matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
-    found = [piece for group in pieces_by_file(matrix, rows) for piece in group]
-    if len(found) != 1 or found[0].ref < 0:
-        return f"{len(found)} partitions serve it, not one" if len(found) != 1 else "its partition is missing"
-    piece = found[0]
+    selected = [piece for group in pieces_by_file(matrix, rows) for piece in group]
+    if len(selected) != 1 or selected[0].ref < 0:
+        return f"{len(selected)} partitions serve it, not one" if len(selected) != 1 else "its partition is missing"
+    piece = selected[0]
     if any(not isinstance(s, slice) for s in (*piece.selection, *piece.out)):
         return "its indices are not evenly spaced"
     template = matrix.references.template_of(piece.ref)
-    if not _as_stored(template, target.step):
+    encoding = template.encoding
+    plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == target.step.dtype
+    if not plain or not conversion_between(template, target.step).identity:
         return "its values must be converted"
     try:
-        whole = named(matrix, piece, lambda p: _whole(matrix, p, target.access))
+        values = named(matrix, piece, lambda p: _read_only(matrix, p, target.access))
     except MemoryAccessError as error:
         return str(error)
-    if whole is None:
+    if values is None:
         return "it is not stored contiguous and uncompressed"
-    part = whole[(*piece.selection, ...)]  # a view even without dimensions
-    if template.encoding.may_miss:
-        mask = template.encoding.decode(part)[1]
-        if mask is not None and (masked or not _all_fill(part[mask], target.fill_value)):
+    part = values[(*piece.selection, ...)]  # a view even without dimensions
+    mask = encoding.decode(part)[1] if encoding.may_miss else None
+    if mask is not None:
+        absent = part[mask]
+        # The fill value of floats and times is NaN or NaT.
+        if masked or not (np.isnan(absent) if absent.dtype.kind in "fcmM" else absent == target.fill_value).all():
             return "it has missing values, which must be filled in"
     laid = arrange(part, template.dimensions, piece.flip, matrix.dimensions)
     chosen = tuple(0 if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows)
     return laid[(*chosen, ...)]
 
 
-def _all_fill(values: np.ndarray, fill: Any) -> bool:
-    """Return whether stored missing values equal the master's fill value."""
-    if values.dtype.kind in "fcmM":
-        return bool(np.isnan(values).all()) and bool(np.isnan(fill))
-    return bool((values == fill).all())
-
-
-def _as_stored(template: Template, step: Step) -> bool:
-    """Return whether stored values are the master's except for byte order and missing values."""
-    encoding = template.encoding
-    plain = not template.steps and not encoding.packed and encoding.viewed == encoding.stored == step.dtype
-    return plain and conversion_between(template, step).identity
-
-
-def _whole(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
+def _read_only(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
     """Return a complete sub-array as read-only memory; None if the file does not hold it so."""
     references, row = matrix.references, piece.ref
     if references.uri[row] < 0:
