@@ -102,17 +102,7 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
     >>> decode((Filter("shuffle", (2,)), Filter("deflate")), zlib.compress(bytes([1, 2, 3, 0, 0, 0])), 6).view("<i2").tolist()
     [1, 2, 3]
     """
-    return _decode_exactly(_steps(tuple(filters), int(size), int(mask)), data, size, out)
-
-
-def _decode_exactly(steps: "tuple[_Step, ...]", data: Any, size: int, out: np.ndarray | None) -> np.ndarray:
-    current = _run_steps(steps, np.frombuffer(data, np.uint8), out)
-    if current.size != size:
-        raise ValueError(f"{current.size} bytes stored, {size} expected")
-    if out is None or current is out:
-        return current
-    out[...] = current
-    return out
+    return _run_steps(_steps(tuple(filters), int(size), int(mask)), data, int(size), out)
 
 
 def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 0) -> np.ndarray:
@@ -122,14 +112,15 @@ def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 
     >>> decode_at_most((Filter("deflate"),), zlib.compress(bytes(7)), 1000).size
     7
     """
-    current = _run_steps(_steps(tuple(filters), int(most), int(mask), False), np.frombuffer(data, np.uint8), None)
-    if current.size > most:
-        raise ValueError(f"{current.size} bytes stored, at most {most} expected")
-    return current
+    return _run_steps(_steps(tuple(filters), int(most), int(mask), False), data, int(most), None, exact=False)
 
 
-def _run_steps(steps: "tuple[_Step, ...]", current: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    """Decode the filters of ``steps`` in order. The last codec may write into ``out``."""
+def _run_steps(steps: "tuple[_Step, ...]", data: Any, expected: int, out: np.ndarray | None, exact: bool = True) -> np.ndarray:
+    """Decode the filters of ``steps`` in order. The last codec may write into ``out``, which is filled and returned.
+
+    ``expected``: number of decoded bytes, ``exact`` or at most.
+    """
+    current = np.frombuffer(data, np.uint8)
     for step in steps:
         size = step.size
         # promise: codec-output-bound
@@ -143,7 +134,12 @@ def _run_steps(steps: "tuple[_Step, ...]", current: np.ndarray, out: np.ndarray 
             raise ValueError(f"{step.codec.name}: {error}") from error
         if current.size != size and (step.exact or current.size > size):
             raise ValueError(f"{step.codec.name}: {current.size} bytes decoded, {size} expected")
-    return current
+    if current.size != expected and (exact or current.size > expected):
+        raise ValueError(f"{current.size} bytes stored, {'' if exact else 'at most '}{expected} expected")
+    if out is None or current is out:
+        return current
+    out[...] = current
+    return out
 
 
 def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int | None:
@@ -184,12 +180,12 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     filters = tuple(filters)
     count, size = out.shape
     steps, rows, frame = _steps(filters, size, 0), out, None
-    itemsize = filters[0].parameters[0] if before_shuffle(filters) is not None else 1
+    itemsize = filters[0].parameters[0] if filters and filters[0].name == "shuffle" else 1
     if isinstance(itemsize, int) and 1 < itemsize <= MAX_ITEM and size and not size % itemsize:
         frame = _frame(itemsize, size, count)
         steps, rows = _steps(filters[1:], size, 0), frame.rows
     for part, row in zip(parts, rows, strict=True):
-        _decode_exactly(steps, part, size, row)
+        _run_steps(steps, part, size, row)
     if frame is not None:
         frame.undo(out)
 
