@@ -8,9 +8,12 @@ from aggarray.codecs.base import Codec, Parameters
 
 
 class Checksum32(Codec):
-    """Codec that verifies and removes a ``checksum``. Parameter: its location, "start" or "end"."""
+    """Codec that verifies and removes a checksum. Parameter: its location, "start" or "end"."""
 
-    checksum: Callable[..., int]
+    name = ""
+
+    def __init__(self, name: str, checksum: Callable[..., int]) -> None:
+        self.name, self._checksum = name, checksum
 
     def usable(self, parameters: Parameters) -> bool:
         """Return whether the only parameter is a location."""
@@ -25,7 +28,7 @@ class Checksum32(Codec):
         if data.size < 4:
             raise ValueError(f"truncated: {data.size} bytes have no checksum")
         body, tail = (data[4:], data[:4]) if parameters[:1] == ("start",) else (data[:-4], data[-4:])
-        stored, computed = int.from_bytes(tail.tobytes(), "little"), self.checksum(body)
+        stored, computed = int.from_bytes(tail.tobytes(), "little"), self._checksum(body)
         # promise: zarr-checksum
         if computed != stored:
             raise ValueError(f"damaged: checksum {computed:#010x}, stored {stored:#010x}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs.base import Codec, Parameters
+from aggarray.codecs.streams import decode_streams
 
 #: Codes of the wrappers in zlib.
 _WRAPPERS = {"zlib": 15, "gzip": 31}
@@ -36,7 +37,9 @@ class Inflate(Codec):
                 raise ValueError(f"damaged or longer than {size} bytes") from error
             if self._wrapper == "zlib" or inflated.size == size:
                 return inflated
-        return stream(data, size, self._wrapper)
+        zlib = _zlib()
+        make = functools.partial(zlib.decompressobj, _WRAPPERS[self._wrapper])
+        return decode_streams(data, size, make, zlib.error, single=self._wrapper == "zlib")
 
 
 @functools.cache
@@ -51,32 +54,8 @@ def _library(wrapper: str) -> tuple[Callable[[np.ndarray, int], Any], type[Excep
 
 @functools.cache
 def _zlib() -> Any:
-    """Return the fastest module with the interface of zlib."""
+    """Return ISA-L or zlib, which report the end of a stream."""
     try:
         return importlib.import_module("isal.isal_zlib")
     except ImportError:
         return importlib.import_module("zlib")
-
-
-def stream(data: np.ndarray, size: int, wrapper: str) -> np.ndarray:
-    """Inflate by ISA-L or zlib, which report the end of a stream."""
-    zlib = _zlib()
-    parts: list[bytes] = []
-    left, room = data.tobytes(), size
-    try:
-        while left or not parts:
-            decompressor = zlib.decompressobj(_WRAPPERS[wrapper])
-            # One byte above the limit detects a longer stream. 0 would mean no limit.
-            part = decompressor.decompress(left, room + 1)
-            if not decompressor.eof:
-                raise ValueError("truncated" if len(part) <= room else f"longer than {size} bytes")
-            parts.append(part)
-            room -= len(part)
-            left = decompressor.unused_data
-            if wrapper == "zlib" or not left.strip(b"\0"):
-                break
-    except zlib.error as error:
-        raise ValueError(f"damaged: {error}") from error
-    if room < 0:
-        raise ValueError(f"longer than {size} bytes")
-    return np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8)

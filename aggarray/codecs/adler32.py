@@ -7,11 +7,4 @@ import zlib
 
 from aggarray.codecs._checksum32 import Checksum32
 
-
-class Adler32(Checksum32):
-    """Codec by zlib, a part of Python."""
-
-    name, checksum = "adler32", staticmethod(zlib.adler32)
-
-
-CODEC = Adler32()
+CODEC = Checksum32("adler32", zlib.adler32)

@@ -8,6 +8,7 @@ import importlib.util
 import numpy as np
 
 from aggarray.codecs.base import Codec, Parameters
+from aggarray.codecs.streams import decode_streams
 
 
 class Bz2(Codec):
@@ -24,23 +25,7 @@ class Bz2(Codec):
         """Decompress at most ``size`` bytes and verify the checksums of the streams."""
         import bz2
 
-        parts: list[bytes] = []
-        left, room = data.tobytes(), size
-        while left or not parts:
-            decompressor = bz2.BZ2Decompressor()
-            try:
-                # One byte above the limit detects a longer stream.
-                part = decompressor.decompress(left, room + 1)
-            except OSError as error:
-                raise ValueError(f"damaged: {error}") from error
-            room -= len(part)
-            if room < 0:
-                raise ValueError(f"longer than {size} bytes")
-            if not decompressor.eof:
-                raise ValueError("truncated")
-            parts.append(part)
-            left = decompressor.unused_data
-        return np.frombuffer(b"".join(parts), np.uint8)
+        return decode_streams(data, size, bz2.BZ2Decompressor, OSError)
 
 
 CODEC = Bz2()

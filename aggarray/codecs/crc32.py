@@ -7,11 +7,4 @@ import zlib
 
 from aggarray.codecs._checksum32 import Checksum32
 
-
-class Crc32(Checksum32):
-    """Codec by zlib, a part of Python."""
-
-    name, checksum = "crc32", staticmethod(zlib.crc32)
-
-
-CODEC = Crc32()
+CODEC = Checksum32("crc32", zlib.crc32)

@@ -30,11 +30,9 @@ def crc32c(data: np.ndarray) -> int:
 class Crc32c(Checksum32):
     """Codec by google-crc32c, a dependency of zarr."""
 
-    name, checksum = "crc32c", staticmethod(crc32c)
-
     def usable(self, parameters: Parameters) -> bool:
         """Return whether google-crc32c is installed and the parameter, if any, is a location."""
         return (not parameters or super().usable(parameters)) and importlib.util.find_spec("google_crc32c") is not None
 
 
-CODEC = Crc32c()
+CODEC = Crc32c("crc32c", crc32c)

@@ -10,6 +10,7 @@ import importlib
 import struct
 import sys
 import threading
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from importlib import metadata
@@ -30,6 +31,7 @@ from aggarray.codecs import _inflate as inflating
 from aggarray.codecs.bitshuffle import unshuffle_bits
 from aggarray.codecs.fletcher32 import fletcher32
 from aggarray.codecs.shuffle import unshuffle_into
+from aggarray.codecs.streams import decode_streams
 
 imagecodecs = pytest.importorskip("imagecodecs")
 
@@ -382,6 +384,17 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
     finally:
         for function in (inflating._library, inflating._zlib):
             function.cache_clear()
+
+
+def test_streams_after_one_that_is_too_long_are_not_decoded() -> None:
+    stored = np.frombuffer(gzip.compress(bytes(11)) + gzip.compress(bytes(1 << 26)), np.uint8)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="longer than 10 bytes"):
+            decode_streams(stored, 10, lambda: zlib.decompressobj(31), zlib.error)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
 
 
 ZARR = ["zlib", "gzip", "zstd", "blosc", "lz4", "shuffle"]

@@ -19,6 +19,7 @@ from zarr.abc.store import RangeByteRequest, Store
 from zarr.storage import LocalStore, WrapperStore
 
 from aggarray.codecs import Filter, decode_at_most, known
+from aggarray.codecs.streams import decode_streams
 from aggarray.formats.base import grid_of
 from aggarray.formats.zarr.chunk_index import filter_of
 from aggarray.formats.zarr.chunk_keys import (
@@ -84,12 +85,9 @@ class Bounds:
 
 def _decode(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
     """Return the decoded bytes of one filter. Raises ValueError for more than ``most`` bytes."""
-    if step.name != "lzma":
-        return decode_at_most((step,), data, most)
-    decoded = lzma.LZMADecompressor().decompress(data.tobytes(), most + 1)
-    if len(decoded) > most:
-        raise ValueError(f"{step.name}: longer than {most} bytes")
-    return np.frombuffer(decoded, np.uint8)
+    if step.name == "lzma":
+        return decode_streams(data, most, lzma.LZMADecompressor, lzma.LZMAError)
+    return decode_at_most((step,), data, most)
 
 
 def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
