@@ -10,7 +10,6 @@ from aggarray.memory.block import Access, Block
 from aggarray.memory.creation import array, asarray, view
 from aggarray.memory.debug import debug_repr, type_string
 from aggarray.memory.ragged import Ragged
-from aggarray.memory.type_parser import parse_type
-from aggarray.memory.types import Type
+from aggarray.memory.types import Type, parse_type
 
 __all__ = ["Access", "Array", "Block", "Ragged", "Type", "array", "asarray", "debug_repr", "parse_type", "type_string", "view"]

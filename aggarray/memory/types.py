@@ -1,10 +1,12 @@
 """Types of arrays and their notation, such as ``12 * 73 * 144 * float32``.
 
-The notation is that of DyND's datashape; `type_parser` reads it. Dimensions come first: a size, ``var`` for a ragged dimension,
+The notation is that of DyND's datashape; `parse_type` reads it. Dimensions come first: a size, ``var`` for a ragged dimension,
 ``strided`` where the metadata has the size. Then comes the element. ``?`` means that values may be missing, ``byteswap[...]``
 that they are not in native byte order, ``unaligned[...]`` that they are not aligned.
 """
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +19,19 @@ SUPPORTED = "give numbers, text or times"
 #: Dimensions without one size: of its own per element (ragged), or in the metadata of the array.
 VAR, STRIDED = "var", "strided"
 _BYTES_OF_CHARACTER = {"S": 1, "U": 4}
-ENCODINGS = {"S": "A", "U": "U32"}
+_ENCODINGS = {"S": "A", "U": "U32"}
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|'((?:[^'\\]|\\.)*)'|(.))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_FLOATS = {f"float{8 * np.dtype(code).itemsize}": np.dtype(code) for code in "efdg"}
+_COMPLEX = {f"float{4 * np.dtype(code).itemsize}": np.dtype(code) for code in "FDG"}
+_PLAIN = {
+    **{np.dtype(code).name: np.dtype(code) for code in ("?", *("i1", "i2", "i4", "i8"), *("u1", "u2", "u4", "u8"))},
+    **_FLOATS,
+    **{dtype.name: dtype for dtype in _COMPLEX.values()},
+}
+_CHARACTERS = {"A": "S", "ascii": "S", "U32": "U", "utf32": "U"}
+#: The greatest depth of nested types.
+_MOST_NESTED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +110,8 @@ def plain(dtype: np.dtype[Any]) -> str:
         unit, count = np.datetime_data(dtype)
         suffix = "" if unit == "generic" else f"[unit='{count if count > 1 else ''}{unit}']"
         return f"{'datetime' if kind == 'M' else 'timedelta'}{suffix}"
-    if kind in ENCODINGS:
-        return f"string[{dtype.itemsize // _BYTES_OF_CHARACTER[kind]},'{ENCODINGS[kind]}']"
+    if kind in _ENCODINGS:
+        return f"string[{dtype.itemsize // _BYTES_OF_CHARACTER[kind]},'{_ENCODINGS[kind]}']"
     return dtype.name
 
 
@@ -110,3 +124,181 @@ def _name(name: str) -> str:
 def _field(dtype: np.dtype[Any]) -> str:
     base, shape = dtype.subdtype or (dtype, ())
     return str(Type(shape, base))
+
+
+def parse_type(text: str) -> Type:
+    """Return the type of a text in datashape notation; ``str`` of it is the text again.
+
+    Raises MemoryAccessError, with the position, for text that is not a type.
+
+    >>> parse_type("12 * ?int16")
+    Type(dims=(12,), dtype=dtype('int16'), option=True, unaligned=False)
+    >>> str(parse_type("40*var * unaligned[ byteswap[float64] ]"))
+    '40 * var * unaligned[byteswap[float64]]'
+    """
+    reader = _Reader(text)
+    datashape = reader.datashape(0)
+    reader.expect("")
+    return datashape
+
+
+class _Reader:
+    """Tokens of a text, read from the left."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise MemoryAccessError(f"a type as {type(text).__name__}, not text", hint="give text such as '12 * 73 * float32'")
+        self.text, self.at, self.start, self.stop = text, 0, 0, len(text.rstrip())
+        self.kind, self.token = "", ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Step to the next token; return the one before."""
+        before = self.token
+        # promise: type-text-linear
+        match = _TOKEN.match(self.text, self.at) if self.at < self.stop else None
+        if match is None:
+            self.kind, self.token, self.start = "end", "", len(self.text)
+        else:
+            self.kind = ("number", "name", "quoted", "sign")[(match.lastindex or 1) - 1]
+            self.token, self.at, self.start = match[match.lastindex or 1], match.end(), match.start()
+        return before
+
+    def error(self, what: str, hint: str) -> MemoryAccessError:
+        """Return the error of an invalid type."""
+        return MemoryAccessError(f"type {self.text!r}: {what}", hint=hint)
+
+    def expected(self, token: str) -> MemoryAccessError:
+        """Return the error of a missing token."""
+        return self.error(f"expected {token} at position {self.start}", "write it as in '12 * 73 * float32'")
+
+    def expect(self, sign: str) -> None:
+        """Skip a sign; "" is the end. Raises MemoryAccessError for another token."""
+        if self.token != sign or self.kind != ("sign" if sign else "end"):
+            raise self.expected(repr(sign) if sign else "the end")
+        self.advance()
+
+    def skip(self, sign: str) -> bool:
+        """Skip a sign if it is next; return whether it was."""
+        is_next = self.kind == "sign" and self.token == sign
+        if is_next:
+            self.advance()
+        return is_next
+
+    def take(self, kind: str, what: str) -> str:
+        """Skip a token of a kind and return it."""
+        if self.kind != kind:
+            raise self.expected(what)
+        return self.advance()
+
+    def datashape(self, depth: int) -> Type:
+        """Read dimensions and element."""
+        if depth > _MOST_NESTED:
+            raise MemoryAccessError(f"the type is nested more than {_MOST_NESTED} deep")
+        dims: list[int | str] = []
+        while self.kind == "number" or self.token in (VAR, STRIDED):
+            dims.append(int(self.advance()) if self.kind == "number" else self.advance())
+            self.expect("*")
+        option = self.skip("?")
+        unaligned = self.kind == "name" and self.token == "unaligned"
+        if unaligned:
+            self.advance()
+            self.expect("[")
+        dtype = self.element(depth)
+        if unaligned:
+            self.expect("]")
+        return Type(tuple(dims), dtype, option, unaligned)
+
+    def element(self, depth: int) -> np.dtype[Any]:
+        """Read an element."""
+        if self.skip("{"):
+            return self.record(depth)
+        name = self.take("name", "a type")
+        if name == "byteswap":
+            self.expect("[")
+            inner = self.element(depth)
+            self.expect("]")
+            if inner.kind == "T":
+                raise self.error("string has no byte order", "give string alone")
+            swapped: np.dtype[Any] = inner.newbyteorder("S")
+            return swapped
+        if name in _READERS:
+            return _READERS[name](self)
+        if name not in _PLAIN:
+            raise self.error(f"unknown element {name!r}", f"give one such as {', '.join(list(_PLAIN)[:10])}, string")
+        return _PLAIN[name]
+
+    def record(self, depth: int) -> np.dtype[Any]:
+        """Read the fields of a record without gaps."""
+        fields: list[Any] = []
+        while not self.skip("}"):
+            if fields:
+                self.expect(",")
+            name = _ESCAPED.sub(r"\1", self.advance()) if self.kind == "quoted" else self.take("name", "the name of a field")
+            self.expect(":")
+            inner = self.datashape(depth + 1)
+            if not all(isinstance(n, int) for n in inner.dims) or inner.option or inner.unaligned or inner.dtype.kind == "T":
+                raise self.error(f"field {name!r} is {inner}", "give fields of fixed size, without missing values")
+            fields.append((name, inner.dtype, inner.dims))
+        try:
+            return np.dtype(fields)
+        except ValueError as error:
+            raise self.error(str(error), "give every field its own name") from error
+
+
+def _string(reader: _Reader) -> np.dtype[Any]:
+    if not reader.skip("["):
+        return np.dtypes.StringDType()
+    length = reader.take("number", "the number of characters")
+    reader.expect(",")
+    encoding = reader.take("quoted", "an encoding, 'A' or 'U32',")
+    reader.expect("]")
+    if encoding not in _CHARACTERS:
+        names = ", ".join(map(repr, _ENCODINGS.values()))
+        raise reader.error(f"no encoding {encoding!r} of fixed length", f"give one of {names}, or string alone")
+    return np.dtype(f"{_CHARACTERS[encoding]}{_length(reader, length)}")
+
+
+def _bytes(reader: _Reader) -> np.dtype[Any]:
+    reader.expect("[")
+    length = reader.take("number", "the number of bytes")
+    reader.expect("]")
+    return np.dtype(f"V{_length(reader, length)}")
+
+
+def _length(reader: _Reader, length: str) -> int:
+    if len(length) > 9 or int(length) < 1:
+        raise reader.error(f"{length} bytes or characters are out of range", "give 1 to 999999999")
+    return int(length)
+
+
+def _complex(reader: _Reader) -> np.dtype[Any]:
+    reader.expect("[")
+    part = reader.take("name", "float32 or float64")
+    reader.expect("]")
+    if part not in _COMPLEX:
+        raise reader.error(f"unknown element complex[{part}]", f"give one of {', '.join(_COMPLEX)}")
+    return _COMPLEX[part]
+
+
+def _time(reader: _Reader, code: str) -> np.dtype[Any]:
+    if not reader.skip("["):
+        return np.dtype(code)
+    if reader.take("name", "unit=") != "unit":
+        raise reader.expected("unit=")
+    reader.expect("=")
+    unit = reader.take("quoted", "a unit such as 'ns'")
+    reader.expect("]")
+    try:
+        return np.dtype(f"{code}[{unit}]")
+    except (TypeError, ValueError) as error:
+        raise reader.error(f"unit {unit!r} is not a unit of NumPy's times", "give one such as 'ns', 's' or 'D'") from error
+
+
+_READERS: dict[str, Callable[[_Reader], np.dtype[Any]]] = {
+    "string": _string,
+    "bytes": _bytes,
+    "complex": _complex,
+    "datetime": lambda reader: _time(reader, "M8"),
+    "timedelta": lambda reader: _time(reader, "m8"),
+}

@@ -47,9 +47,9 @@ urls.canonical("a" * n + "://")
 urls.canonical("s3://" + "@" * n)
 flattened._FLAT.fullmatch("//rows of " * n)
 rules.facet({"table_id": "Table" + " " * n}, "table_id")
-type_parser.parse_type("1 * " * 5 * n + "int8")
-type_parser.parse_type("'" + "\\" * n)
-type_parser.parse_type(" " * n)
+types.parse_type("1 * " * 5 * n + "int8")
+types.parse_type("'" + "\\" * n)
+types.parse_type(" " * n)
 interpretation._DATE.fullmatch("2000-01-01T" + "0" * n)
 references.FileNames("/a")["%" * n]
 references.FileNames("/a")["../" * n]
@@ -65,7 +65,7 @@ from aggarray.formats import flattened
 from aggarray.formats.kerchunk import format as kerchunk_format, references, templates
 from aggarray.index import uris
 from aggarray.index.conventions import cfa04_parts
-from aggarray.memory import type_parser
+from aggarray.memory import types
 from aggarray.storage import remote
 from aggarray.storage.remote import filesystems, urls, web
 from aggarray.errors import AggarrayError
