@@ -51,7 +51,11 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         """
         decoders, groups = _open_groups(filename_or_obj, options)
         if group is None and len(groups) > 1:
-            raise _several_datasets(filename_or_obj, groups)
+            texts = [f"{path!r} ({', '.join(variable_name(a) for a in g.arrays[:3])})" for path, g in groups.items()]
+            listed = "; ".join(texts[:8]) + ("; ..." if len(texts) > 8 else "")
+            hint = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"
+            what = f"{len(groups)} datasets, which do not share names and grid: {listed}"
+            raise AggregationError(what, path=_source_text(filename_or_obj), hint=hint)
         return dataset_of(_group(groups, group or next(iter(groups))), **decoders)
 
     def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> dict[str, Dataset]:
@@ -98,14 +102,6 @@ def _group(groups: Mapping[str, DatasetGroup], path: str) -> DatasetGroup:
     if group is None:
         raise NotFoundError(f"no group {path!r}", hint=f"the groups are {', '.join(map(repr, groups))}")
     return group
-
-
-def _several_datasets(source: Source, groups: Mapping[str, DatasetGroup]) -> AggregationError:
-    texts = [f"{path!r} ({', '.join(variable_name(a) for a in group.arrays[:3])})" for path, group in groups.items()]
-    listed = "; ".join(texts[:8]) + ("; ..." if len(texts) > 8 else "")
-    hint = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"
-    what = f"{len(groups)} datasets, which do not share names and grid: {listed}"
-    return AggregationError(what, path=_source_text(source), hint=hint)
 
 
 def _source_text(source: Source) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from aggarray.cli._hints import in_shell, options_of
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, printable
 
 
 class FolderGroup(click.Group):
@@ -69,35 +69,20 @@ def _run(arguments: Sequence[str] | None) -> None:
     try:
         status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
     except click.ClickException as error:
-        vars(error)["message"] = _printable(error.message)
+        vars(error)["message"] = printable(error.message)
         error.show()
         raise SystemExit(error.exit_code) from None
-    except MemoryError:
+    except (AggarrayError, MemoryError, OSError) as error:
+        text = "out of memory; select a smaller part" if isinstance(error, MemoryError) else str(error)
+        if isinstance(error, OSError) and not isinstance(error, AggarrayError):
+            _discard_output()
+            # Data files that do not open are AggarrayErrors: an error without a file name is one of the output.
+            text = text if error.filename else f"the output cannot be written: {error.strerror or error}"
         if debug:
             raise
-        click.echo("aggarray: out of memory; select a smaller part", err=True)
-        raise SystemExit(1) from None
-    except AggarrayError as error:
-        if debug:
-            raise
-        click.echo(f"aggarray: {_printable(error)}", err=True)
-        raise SystemExit(1) from None
-    except OSError as error:
-        _discard_output()
-        if debug:
-            raise
-        # Data files that do not open are AggarrayErrors: an error without a file name is one of the output.
-        text = str(error) if error.filename else f"the output cannot be written: {error.strerror or error}"
-        click.echo(f"aggarray: {_printable(text)}", err=True)
+        click.echo(f"aggarray: {printable(text)}", err=True)
         raise SystemExit(1) from None
     raise SystemExit(status if isinstance(status, int) else 0)
-
-
-def _printable(text: object) -> str:
-    """Return text as one line without control characters of terminals, which names of files may contain."""
-    from aggarray.display.facts import printable
-
-    return printable(text)
 
 
 def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:

@@ -106,11 +106,18 @@ def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], inexa
     for limited in inexact.tolerances:
         if limited is not None and limited not in labels:
             raise click.BadParameter(f"{limited!r} is not selected by --sel", param_hint="--tolerance")
-    selections = [select(array, labels, inexact) for array in arrays]
-    for before, after in zip(arrays, selections, strict=True):
-        if before.size and not after.size:
-            empty = after.dimensions[after.shape.index(0)]
-            raise NotFoundError(f"--sel {empty}={format_label(labels[empty])} selects nothing of {before.name}")
+    selections = []
+    for array in arrays:
+        selected = array
+        for dimension in [d for d in labels if d in array.dimensions]:
+            label = labels[dimension]
+            # Method and tolerance do not apply to slices.
+            how = {} if isinstance(label, slice) else inexact.keywords(dimension)
+            selected = selected.sel({dimension: _typed(array, dimension, label)}, **how)
+        if array.size and not selected.size:
+            empty = selected.dimensions[selected.shape.index(0)]
+            raise NotFoundError(f"--sel {empty}={format_label(labels[empty])} selects nothing of {array.name}")
+        selections.append(selected)
     return selections
 
 
@@ -124,15 +131,6 @@ def format_label(label: Any) -> str:
         ends = ["" if end is None else str(end) for end in (label.start, label.stop, *([label.step] if label.step else []))]
         return ":".join(ends)
     return ",".join(map(str, label)) if isinstance(label, list) else str(label)
-
-
-def select(array: "MasterArray", labels: Mapping[str, Any], inexact: InexactMatch) -> "MasterArray":
-    """Return a selection; ignore dimensions that the array lacks. Method and tolerance do not apply to slices."""
-    for dimension, label in labels.items():
-        if dimension in array.dimensions:
-            typed = {dimension: _typed(array, dimension, label)}
-            array = array.sel(typed, **({} if isinstance(label, slice) else inexact.keywords(dimension)))
-    return array
 
 
 def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:

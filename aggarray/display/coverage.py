@@ -56,8 +56,8 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     title = f"{printable(array.name or 'array')}: {np.unique(cells.files[cells.files >= 0]).size} files"
     ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
     ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
-    names = [_name(array, row) for row in rows]
-    _label(ax, array, (across, up), names)
+    uris = [str(array._matrix.references.uris[row]) for row in rows]
+    _label(ax, array, (across, up), [shortened(printable(os.path.basename(uri.rstrip("/"))), _LONGEST) for uri in uris])
     return ax
 
 
@@ -101,10 +101,6 @@ def _limits(begin: np.ndarray, end: np.ndarray) -> tuple[float, float]:
     """Return the limits of an axis, which must differ."""
     low, high = (begin[0], end[-1]) if len(begin) else (0, 0)
     return low, high if high > low else low + 1
-
-
-def _name(array: Any, file: int) -> str:
-    return shortened(printable(os.path.basename(str(array._matrix.references.uris[file]).rstrip("/"))), _LONGEST)
 
 
 def _label(ax: Any, array: Any, dimensions: tuple[str | None, ...], names: list[str]) -> None:

@@ -98,15 +98,10 @@ def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
             extent = int(edges[position + 1] - edges[position])
             start, step = matrix.parts.at(name, cell)
             if extent != size:
-                words.append(f"{name} {_slice(start, step, extent)} of {size}")
+                shown = f"{start}:{start + step * (extent - 1) + 1}{f':{step}' if step > 1 else ''}"
+                words.append(f"{name} {shown if step > 0 else f'{extent} picked'} of {size}")
         parts[cell] = shortened(printable(", ".join(words)), 4 * _LONGEST)
     return parts
-
-
-def _slice(start: int, step: int, extent: int) -> str:
-    if step <= 0:
-        return f"{extent} picked"
-    return f"{start}:{start + step * (extent - 1) + 1}{f':{step}' if step > 1 else ''}"
 
 
 def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
