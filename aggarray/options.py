@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 import threading
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
@@ -11,14 +12,14 @@ from types import TracebackType
 from aggarray.errors import AggregationError
 
 
-def _default_open_files() -> int:
-    """Return the default of ``open_files``: two caches keep that number each, and descriptors remain for other uses."""
+def open_file_limit() -> int:
+    """Return the greatest number of open files of this process."""
     try:
         import resource
     except ImportError:  # not on Windows
-        return 128
+        return sys.maxsize
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 128 if limit < 0 else max(4, min(128, limit // 4))
+    return sys.maxsize if limit < 0 else limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Options:
     """
 
     threads: int = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    open_files: int = _default_open_files()
+    # Two caches keep that number each, and descriptors remain for other uses.
+    open_files: int = max(4, min(128, open_file_limit() // 4))
     cache_bytes: int = 0
 
 

@@ -65,9 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     _open_streams()
-    arguments, debug = _without_debug(list(sys.argv[1:] if arguments is None else arguments))
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    end = line.index("--") if "--" in line else len(line)
+    options = [argument for argument in line[:end] if argument != "--debug"]
+    debug = len(options) < end
     try:
-        status = commands.main(args=arguments, prog_name="aggarray", standalone_mode=False)
+        status = commands.main(args=[*options, *line[end:]], prog_name="aggarray", standalone_mode=False)
     except click.ClickException as error:
         vars(error)["message"] = printable(error.message)
         error.show()
@@ -83,13 +86,6 @@ def _run(arguments: Sequence[str] | None) -> None:
         click.echo(f"aggarray: {printable(text)}", err=True)
         raise SystemExit(1) from None
     raise SystemExit(status if isinstance(status, int) else 0)
-
-
-def _without_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """Return the arguments without ``--debug`` before ``--``, and whether it was given."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = [a for a in arguments[:end] if a != "--debug"]
-    return options + arguments[end:], len(options) < end
 
 
 def _open_streams() -> None:

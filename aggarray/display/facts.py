@@ -98,7 +98,9 @@ def files_of(array: MasterArray) -> list[str]:
 def time_range(array: MasterArray) -> tuple[str, str] | None:
     """Return the first and last time of an array as ISO text, None without a time coordinate."""
     for coordinate in array.coords.values():
-        if coordinate.ndim <= 1 and is_reference_time(coordinate.units) and _is_time(coordinate, array):
+        name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
+        is_time = standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
+        if is_time and coordinate.ndim <= 1 and is_reference_time(coordinate.units):
             try:
                 times = coordinate.datetimes().ravel()
             except AggarrayError:
@@ -106,11 +108,6 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
             return (_iso(min(valid)), _iso(max(valid))) if valid else None
     return None
-
-
-def _is_time(coordinate: MasterArray, array: MasterArray) -> bool:
-    name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
-    return standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
 
 
 def _iso(time: Any) -> str:

@@ -46,7 +46,9 @@ class DatasetGroup:
             present = variables.get(key)
             if present is not None and not same(present, variable):
                 return None
-            variables[key] = variable if present is None else _with_common_attributes(present, variable)
+            if present is not None and present is not variable:
+                variable = replace(present, attrs=common_attributes([present.attrs, variable.attrs]))
+            variables[key] = variable
         return DatasetGroup((*self.arrays, array), variables)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
@@ -88,23 +90,16 @@ def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
                 groups[number] = extended
                 break
         else:
-            groups.append(alone(array))
+            groups.append(group_of(array))
     return groups
 
 
-def alone(array: Any) -> DatasetGroup:
+def group_of(array: Any) -> DatasetGroup:
     """Return the group of one array. Raises AggregationError if its coordinates do not fit it."""
     group = DatasetGroup().joined(array)
     if group is None:
         raise AggregationError("its coordinates have dimensions of other sizes", variable=variable_name(array))
     return group
-
-
-def _with_common_attributes(array: Any, other: Any) -> Any:
-    if array is other:
-        return array
-    attrs = common_attributes([array.attrs, other.attrs])
-    return array if len(attrs) == len(array.attrs) else replace(array, attrs=attrs)
 
 
 def same(array: Any, other: Any) -> bool:

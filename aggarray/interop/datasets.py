@@ -24,12 +24,12 @@ def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
     >>> list(datasets([array(a, "tas"), array(a, "pr")])), list(datasets([array(a, "tas"), array(b, "pr")]))
     (['/'], ['tas', 'pr'])
     """
-    found: dict[str, DatasetGroup] = {}
+    by_path: dict[str, DatasetGroup] = {}
     arrays = [flatten_ragged(array) for array in arrays]
     for folder, inside in _group_by(arrays, [(a.name or "").rpartition("/")[0] for a in arrays]).items():
         for path, group in _divide_folder(inside).items():
-            found[_unused("/".join(part for part in (folder, path) if part) or ROOT, found)] = group
-    return found or {ROOT: DatasetGroup()}
+            by_path[_unused("/".join(part for part in (folder, path) if part) or ROOT, by_path)] = group
+    return by_path or {ROOT: DatasetGroup()}
 
 
 def _group_by(arrays: Sequence[MasterArray], keys: Sequence[str]) -> dict[str, list[MasterArray]]:

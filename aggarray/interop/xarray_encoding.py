@@ -145,19 +145,18 @@ def _unambiguous(array: Any, fill: Any) -> bool:
         values, mask = array._known
         matches = values == fill
         return not bool((matches if mask is None else matches & ~mask).any())
-    return all(_only_missing(array, template, fill) for template in _templates(array))
-
-
-def _only_missing(array: Any, template: Any, fill: Any) -> bool:
-    stored = template.encoding
-    exact = stored.dtype == array.dtype or (stored.dtype.kind in "iu" and array.dtype.kind in "iu")
-    unconverted = exact and not (template.declared or template.steps or stored.packed)
-    if not unconverted or not conversion_between(template, array._step).identity:
-        return False
-    if stored.dtype.kind in "iu" and not np.iinfo(stored.dtype).min <= fill <= np.iinfo(stored.dtype).max:
-        return True
-    _, mask = stored.decode(np.asarray([fill], stored.dtype).view(stored.stored))
-    return mask is not None
+    for template in _templates(array):
+        stored = template.encoding
+        exact = stored.dtype == array.dtype or (stored.dtype.kind in "iu" and array.dtype.kind in "iu")
+        converted = not exact or template.declared or template.steps or stored.packed
+        if converted or not conversion_between(template, array._step).identity:
+            return False
+        if stored.dtype.kind in "iu" and not np.iinfo(stored.dtype).min <= fill <= np.iinfo(stored.dtype).max:
+            continue
+        _, mask = stored.decode(np.asarray([fill], stored.dtype).view(stored.stored))
+        if mask is None:
+            return False
+    return True
 
 
 def _limits(array: Any) -> dict[str, Any]:

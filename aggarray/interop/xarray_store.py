@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError
-from aggarray.interop.dataset import ROOT, DatasetGroup, alone, common_attributes, decodable_times, variable_name
+from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 from aggarray.interop.pickling import bare, fingerprint
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 
@@ -146,11 +146,11 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = SubArray.from_array([1.0, 2.0], units="m")
-    >>> found = to_dataarray(MasterArray.from_subarrays([([(1, 3)], a)], dimensions=("x",), name="depth"))
-    >>> found.name, found.attrs, found.values.tolist()
+    >>> depth = to_dataarray(MasterArray.from_subarrays([([(1, 3)], a)], dimensions=("x",), name="depth"))
+    >>> depth.name, depth.attrs, depth.values.tolist()
     ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
     """
-    dataset = open_dataset(GroupSource({ROOT: alone(array)}), engine=ArraysEntrypoint, chunks=chunks)
+    dataset = open_dataset(GroupSource({ROOT: group_of(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 
 

@@ -74,7 +74,7 @@ def array(obj: Any, access: Access = READ_IMMUTABLE) -> Array:
 def owned(values: np.ndarray) -> np.ndarray:
     """Return a writable NumPy view of freshly made values, in a block of its own.
 
-    >>> block_of(owned(np.zeros(2))).kind
+    >>> array_of(owned(np.zeros(2))).block.kind
     'pod'
     """
     return Array(Block("pod", values, READ_WRITE, values.nbytes), values).numpy()
@@ -104,12 +104,6 @@ def mapped(
     else:
         span = dtype.itemsize + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     return Array.over(map_file(path, begin, span), dtype, shape, strides=strides)
-
-
-def block_of(values: np.ndarray) -> Block | None:
-    """Return the block that a NumPy array is a view of, None if there is none."""
-    holder = _holder(values)
-    return None if holder is None else holder.block
 
 
 def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:

@@ -7,7 +7,7 @@ data, and the block of memory that holds them.
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,6 @@ from aggarray.memory.creation import view
 from aggarray.memory.interchange import Interchange
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.types import VAR, SupportsDatashape, Type
-
-
-@runtime_checkable
-class HeldObject(SupportsDatashape, Protocol):
-    """Object whose values may be in memory."""
-
-    def __memory__(self) -> Array | str:
-        """Return the values if that needs neither reading nor a copy, else the reason."""
 
 
 def type_string(obj: Any) -> str:
@@ -106,7 +98,7 @@ def _memory(obj: Any) -> tuple[Array | str, int]:
     """Return the array in memory, or the reason, and the number of references to its block without this call."""
     if isinstance(obj, Array):
         return obj, obj.block.references
-    memory = obj.__memory__() if isinstance(obj, HeldObject) else view(obj)
+    memory = obj.__memory__() if hasattr(obj, "__memory__") else view(obj)
     return memory, 1 if isinstance(memory, str) else max(1, memory.block.references - 1)
 
 

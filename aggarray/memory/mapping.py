@@ -2,12 +2,12 @@
 
 import mmap
 import os
-import sys
 from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from aggarray.errors import MemoryAccessError
 from aggarray.memory.block import READ_ONLY, Block
+from aggarray.options import open_file_limit
 
 
 class MappedFile:
@@ -56,23 +56,14 @@ def map_file(path: str, begin: int, nbytes: int) -> Block:
         key = (status.st_dev, status.st_ino, status.st_size, begin, nbytes)
         block = _mapped.get(key)
         if block is None:
-            if len(_mapped) >= (limit := _map_limit()):
-                raise MemoryAccessError(
-                    f"{limit} parts of files are mapped already, and each keeps a file open", hint="delete some of the views"
-                )
+            # Most of the descriptors are left to open files.
+            limit = max(1, open_file_limit() * 3 // 8)
+            if len(_mapped) >= limit:
+                what = f"{limit} parts of files are mapped already, and each keeps a file open"
+                raise MemoryAccessError(what, hint="delete some of the views")
             # If another thread maps the bytes at the same time, both blocks are valid.
             owner = MappedFile(os.path.abspath(path), begin, begin + nbytes, file)
             block = _mapped[key] = Block("memmap", owner, READ_ONLY, nbytes)
     finally:
         os.close(file)
     return block
-
-
-def _map_limit() -> int:
-    """Return the greatest number of maps. Each needs a descriptor; most of the others are left to open files."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return sys.maxsize
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return sys.maxsize if limit < 0 else max(1, limit * 3 // 8)

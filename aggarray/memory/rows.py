@@ -53,17 +53,14 @@ class Rows:
             return slice(0, 0)
         if (starts[1:] == starts[:-1] + counts[:-1]).all():
             run = slice(int(starts[0]), int(starts[-1] + counts[-1]))
-            return run if self.order is None else _as_slice(self.order[run])
+            if self.order is None:
+                return run
+            positions = self.order[run]
+            first, last = int(positions[0]), int(positions[-1])
+            is_run = last - first == len(positions) - 1 and bool((np.diff(positions) == 1).all())
+            return slice(first, last + 1) if is_run else positions
         positions = runs(starts, counts)
         return positions if self.order is None else self.order[positions]
-
-
-def _as_slice(positions: np.ndarray) -> slice | np.ndarray:
-    """Return consecutive positions as a slice, others unchanged."""
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first == len(positions) - 1 and (np.diff(positions) == 1).all():
-        return slice(first, last + 1)
-    return positions
 
 
 def runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

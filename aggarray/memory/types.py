@@ -90,8 +90,12 @@ def element(dtype: np.dtype[Any]) -> str:
     """
     kind = dtype.kind
     if dtype.names is not None:
-        fields = ((name, dtype.fields[name][0]) for name in dtype.names) if dtype.fields is not None else ()
-        return f"{{{', '.join(f'{_name(name)}: {_field(inner)}' for name, inner in fields)}}}"
+        fields = []
+        for name in dtype.names:
+            base, shape = dtype[name].subdtype or (dtype[name], ())
+            quoted = "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+            fields.append(f"{name if name.isidentifier() and name.isascii() else quoted}: {Type(shape, base)}")
+        return f"{{{', '.join(fields)}}}"
     if kind == "T":
         return "string"
     if kind == "V":
@@ -113,17 +117,6 @@ def plain(dtype: np.dtype[Any]) -> str:
     if kind in _ENCODINGS:
         return f"string[{dtype.itemsize // _BYTES_OF_CHARACTER[kind]},'{_ENCODINGS[kind]}']"
     return dtype.name
-
-
-def _name(name: str) -> str:
-    if name.isidentifier() and name.isascii():
-        return name
-    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _field(dtype: np.dtype[Any]) -> str:
-    base, shape = dtype.subdtype or (dtype, ())
-    return str(Type(shape, base))
 
 
 def parse_type(text: str) -> Type:

@@ -11,7 +11,6 @@ import os
 import zlib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from aggarray.aggregate.report import Report
 from aggarray.display.markup import escaped
@@ -53,7 +52,9 @@ def page(agg: Aggregation, title: str | None = None, report: Report | None = Non
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{heading}</title>\n<style>{style}</style>'
     )
-    scripts = f'<script type="application/octet-stream" id="data">{_compress(data)}</script>\n<script>{script}</script>'
+    # Base64 is safe in HTML.
+    packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), 9)).decode()
+    scripts = f'<script type="application/octet-stream" id="data">{packed}</script>\n<script>{script}</script>'
     return f'{_START}<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{content}\n{scripts}\n</body>\n</html>\n'
 
 
@@ -108,9 +109,3 @@ def _text(name: str) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _compress(data: Any) -> str:
-    """Return data as JSON, compressed, in base64, which is safe in HTML."""
-    plain = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
-    return base64.b64encode(zlib.compress(plain, 9)).decode()

@@ -51,13 +51,17 @@ def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, An
     order = [array.dimensions.index(d) for d in displayed_dimensions(array)]
     rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
     variables = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
+    # One colour per file, chosen in the planes that are drawn.
+    planes = (*(axis for axis in range(array.ndim) if axis not in order[:2]), *order[1::-1])
+    drawn = cells.files.transpose(planes)
+    colours = colours_of(drawn.reshape(-1, drawn.shape[-1] if planes else 1)).reshape(drawn.shape)
     merged = partitions.files.size != cells.files.size
     return {
         "name": shortened(printable(array.name or "array"), _LONGEST),
         "shape": cells.files.shape,
         "files": numbers[cells.files].ravel().tolist(),
         "marks": (cells.virtual + 2 * cells.holes).ravel().tolist(),
-        "colours": _colours(cells, order),
+        "colours": [int(c) for c in colours.transpose(np.argsort(planes)).ravel()],
         "templates": cells.templates.ravel().tolist(),
         "conforms": [[rows[d] for d in differences(t, array) if d in rows] for t in array._matrix.references.templates],
         "variables": [name for name in variables if name != array.name],
@@ -74,14 +78,6 @@ def _limits(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
         longest = limits.index(max(limits))
         limits[longest] = -(-limits[longest] // 2)
     return tuple(limits)
-
-
-def _colours(cells: Cells, displayed: Sequence[int]) -> list[int]:
-    """Return the colour of every cell, one per file."""
-    order = (*(a for a in range(cells.files.ndim) if a not in displayed[:2]), *displayed[1::-1])
-    transposed = cells.files.transpose(order)
-    flat = transposed.reshape(-1, transposed.shape[-1] if order else 1)
-    return [int(c) for c in colours_of(flat).reshape(transposed.shape).transpose(np.argsort(order)).ravel()]
 
 
 def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
