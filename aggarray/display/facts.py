@@ -4,7 +4,7 @@
 reading converts.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -250,10 +250,10 @@ def _listed(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
 
 
-def table(rows: list[list[Any]], head: list[str], cell: Callable[[Any], str] = printable) -> str:
+def table(rows: list[list[Any]], head: list[str]) -> str:
     """Return rows under a head as text with aligned columns."""
     # promise: escape-tables
-    cells = [[*map(printable, head)], *([cell(item) for item in row] for row in rows)]
+    cells = [[printable(item) for item in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -33,13 +33,3 @@ def sizes(dimensions: Iterable[str], shape: Iterable[int]) -> str:
     ('12 time x 2 lat', '1')
     """
     return " x ".join(f"{n} {d}" for d, n in zip(dimensions, shape, strict=True)) or "1"
-
-
-def table(head: Iterable[Any], rows: Iterable[Iterable[Any]], caption: str) -> str:
-    """Return an HTML table of escaped texts; ``caption``: its label for screen readers."""
-    top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
-    return (
-        f'<div class="wide" role="region" aria-label="{escaped(caption)}" tabindex="0">\n'
-        f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
-    )

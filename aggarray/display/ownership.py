@@ -30,7 +30,7 @@ def picture(distribution: Distribution | Map) -> str:
         what = f"shape {d.shape} is too large for a picture: it has one or two dimensions of up to {MOST} elements"
         raise ProtocolError(what, hint="take a part")
     shapes = list(_strips(d.maps[0]) if len(d.maps) == 1 else _plane(d))
-    width = max([x + w for x, _, w, *_ in shapes], default=0) + 2
+    width = max([x + (_NAMES if rank is None else _CELL) for x, _, rank, *_ in shapes], default=0) + 2
     height = max([y + _CELL for _, y, *_ in shapes], default=0) + 2
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -42,43 +42,38 @@ def picture(distribution: Distribution | Map) -> str:
     return "\n".join(lines) + "\n"
 
 
-#: Left, top, width, colour (None: a name without a box), pale, text.
-_Shape = tuple[int, int, int, str | None, bool, str]
+#: Left, top, rank of the colour (None: a name without a box), pale, text.
+_Shape = tuple[int, int, int | None, bool, str]
 
 
 def _strips(m: Map) -> Iterator[_Shape]:
     """Yield the dimension by owner, then one row per process: its buffer."""
     labels = np.unique(np.concatenate([m.owned(rank) for rank in range(m.nprocs)]))
-    yield 0, 0, _NAMES, None, False, "owner"
+    yield 0, 0, None, False, "owner"
     for column, owner in enumerate(m.owner(labels).tolist()):
-        yield _NAMES + column * _CELL, 0, _CELL, _colour(owner), False, str(owner)
+        yield _NAMES + column * _CELL, 0, owner, False, str(owner)
     for rank in range(m.nprocs):
         top = (rank + 1) * (_CELL + _GAP)
-        yield 0, top, _NAMES, None, False, f"process {rank}"
+        yield 0, top, None, False, f"process {rank}"
         owned = m.owned_slice(rank)
         for column, index in enumerate(m.indices(rank).tolist()):
             padding = not owned.start <= column < owned.stop
-            yield _NAMES + column * _CELL, top, _CELL, _colour(rank), padding, str(index)
+            yield _NAMES + column * _CELL, top, rank, padding, str(index)
 
 
 def _plane(d: Distribution) -> Iterator[_Shape]:
     """Yield every element of two dimensions with the rank that owns it."""
     rows, columns = d.shape
     owners = d.owner(tuple(np.indices(d.shape))) if rows and columns else np.zeros(d.shape, int)
-    for i in range(rows):
-        for j in range(columns):
-            owner = int(owners[i, j])
-            yield j * _CELL, i * _CELL, _CELL, _colour(owner), False, str(owner)
+    for (i, j), owner in np.ndenumerate(owners):
+        yield j * _CELL, i * _CELL, int(owner), False, str(owner)
 
 
-def _colour(rank: int) -> str:
-    return COLOURS[rank % len(COLOURS)]
-
-
-def _shape_svg(x: int, y: int, width: int, colour: str | None, pale: bool, text: str) -> str:
-    where = f'x="{x + width // 2}" y="{y + _CELL // 2 + 4}"'
-    if colour is None:
+def _shape_svg(x: int, y: int, rank: int | None, pale: bool, text: str) -> str:
+    where = f'x="{x + (_NAMES if rank is None else _CELL) // 2}" y="{y + _CELL // 2 + 4}"'
+    if rank is None:
         return f"<text {where}>{text}</text>"
-    style = f'fill="{colour}" stroke="white"' if not pale else f'fill="{colour}" fill-opacity=".25" stroke="white"'
-    box = f'<rect x="{x + 1}" y="{y + 1}" width="{width}" height="{_CELL}" {style}/>'
+    opacity = ' fill-opacity=".25"' if pale else ""
+    style = f'fill="{COLOURS[rank % len(COLOURS)]}"{opacity} stroke="white"'
+    box = f'<rect x="{x + 1}" y="{y + 1}" width="{_CELL}" height="{_CELL}" {style}/>'
     return f'{box}<text {where} fill="{"#555" if pale else "white"}">{text}</text>'

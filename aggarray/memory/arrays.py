@@ -39,9 +39,8 @@ class Array(Interchange):
         # promise: read-only-memory
         if access is READ_WRITE and not values.flags.writeable:
             # Even if the block claims to be writable: writing to a file that is mapped for reading ends the process.
-            raise MemoryAccessError(
-                "the values are read-only", hint="give access READ, or a copy, array(..., Access.READ | Access.WRITE)"
-            )
+            what = "the values are read-only"
+            raise MemoryAccessError(what, hint="give access READ, or a copy, array(..., Access.READ | Access.WRITE)")
         if values.dtype.hasobject and values.dtype.kind != "T":
             raise MemoryAccessError(f"Python objects ({values.dtype}) have no type in memory", hint=SUPPORTED)
         self._values, self._access, self.embedded = values, access, embedded
@@ -79,9 +78,8 @@ class Array(Interchange):
             values = np.ndarray(shape, dtype, buffer, offset, strides)
         except (TypeError, ValueError) as error:
             text = " ".join(str(error).split())
-            raise MemoryAccessError(
-                f"{dtype} of shape {shape} from byte {offset} of {block!r}: {text}", hint="give an array within the block"
-            ) from error
+            what = f"{dtype} of shape {shape} from byte {offset} of {block!r}: {text}"
+            raise MemoryAccessError(what, hint="give an array within the block") from error
         return cls(block, values)
 
     @property
@@ -148,9 +146,8 @@ class Array(Interchange):
         try:
             part = self._values[basic]
         except (IndexError, ValueError, TypeError) as error:
-            raise SelectionError(
-                f"{key!r} of an array of shape {self.shape}: {error}", hint="give positions within the array"
-            ) from error
+            what = f"{key!r} of an array of shape {self.shape}: {error}"
+            raise SelectionError(what, hint="give positions within the array") from error
         return Array(self.block, part, self._access)
 
     def __setitem__(self, key: Any, values: Any) -> None:
@@ -176,9 +173,8 @@ class Array(Interchange):
         if access is READ_WRITE and self._access is not READ_WRITE:
             _refuse("made writable", self._access)
         if access is READ_IMMUTABLE and self._access is not READ_IMMUTABLE and not asserted:
-            raise MemoryAccessError(
-                "memory that may be written elsewhere is not immutable", hint="freeze() unshared memory, or pass asserted=True"
-            )
+            what = "memory that may be written elsewhere is not immutable"
+            raise MemoryAccessError(what, hint="freeze() unshared memory, or pass asserted=True")
         if access is not READ_WRITE and not self.guarded():
             raise MemoryAccessError(f"{self.type} shared read-only could be made writable again", hint="copy it, array(...)")
         return Array(self.block, self._values, access)
@@ -187,9 +183,8 @@ class Array(Interchange):
         """Make the array immutable in place; raises MemoryAccessError if its memory is shared."""
         if self._access is not READ_IMMUTABLE:
             if not self.block.unshared:
-                raise MemoryAccessError(
-                    f"{self.block!r} is shared", hint="copy it, array(...), or with_access(..., asserted=True)"
-                )
+                what = f"{self.block!r} is shared"
+                raise MemoryAccessError(what, hint="copy it, array(...), or with_access(..., asserted=True)")
             self.block.freeze()
             self._access = READ_IMMUTABLE
             lock(self._values)
@@ -255,9 +250,8 @@ def _index(key: Any) -> int:
             return operator.index(key)
         except TypeError:
             pass
-    raise SelectionError(
-        f"key {key!r} does not select a view: only integers, slices and Ellipsis do", hint="copy, numpy.asarray(...)[key]"
-    )
+    what = f"key {key!r} does not select a view: only integers, slices and Ellipsis do"
+    raise SelectionError(what, hint="copy, numpy.asarray(...)[key]")
 
 
 def _refuse(what: str, access: Access) -> NoReturn:

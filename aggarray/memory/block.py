@@ -102,9 +102,8 @@ class Block:
         try:
             return memoryview(self.owner.buffer if isinstance(self.owner, BlockOwner) else self.owner)
         except (TypeError, ValueError, BufferError) as error:
-            raise MemoryAccessError(
-                f"{type(self.owner).__name__} has no buffer: {error}", hint="give an owner with one"
-            ) from error
+            what = f"{type(self.owner).__name__} has no buffer: {error}"
+            raise MemoryAccessError(what, hint="give an owner with one") from error
 
     def __repr__(self) -> str:
         facts = f"{self.kind}, {self.nbytes} bytes, {describe_access(self.access)}, {self.references} references"

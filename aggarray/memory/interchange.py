@@ -72,9 +72,8 @@ class Interchange:
         try:
             return memoryview(cast(Any, values))
         except (ValueError, TypeError, BufferError) as error:
-            raise MemoryAccessError(
-                f"no buffer of {values.dtype}", hint=_NO_BUFFER.get(values.dtype.kind, "give numbers")
-            ) from error
+            what = f"no buffer of {values.dtype}"
+            raise MemoryAccessError(what, hint=_NO_BUFFER.get(values.dtype.kind, "give numbers")) from error
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
@@ -94,9 +93,8 @@ class Interchange:
                 raise BufferError("the values are not aligned, or not in the machine's byte order")
             return values.__dlpack__(**{name: value for name, value in options.items() if value is not None})
         except BufferError as error:
-            raise MemoryAccessError(
-                f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}", hint=_dlpack_hint(values, options)
-            ) from error
+            what = f"no DLPack of {self.memory.type}: {str(error).rstrip('.')}"
+            raise MemoryAccessError(what, hint=_dlpack_hint(values, options)) from error
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the device "CPU" of DLPack."""

@@ -8,7 +8,7 @@ from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_p
 from aggarray.arrays import MasterArray
 from aggarray.display.facts import conformed, file_count, time_range
 from aggarray.display.html import partition_words, words
-from aggarray.display.markup import escaped, shortened, table
+from aggarray.display.markup import escaped, shortened
 from aggarray.errors import AggarrayError
 from aggarray.opening import Aggregation
 
@@ -121,6 +121,12 @@ def _listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequenc
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    cut = [[shortened(cell, _LONGEST) for cell in row] for row in rows[:_MOST_ROWS]]
+    """Return an HTML table of escaped texts; ``caption``: its label for screen readers."""
+    top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
+    cut = [[escaped(shortened(cell, _LONGEST)) for cell in row] for row in rows[:_MOST_ROWS]]
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in cut)
     more = f"<p>... and {len(rows) - _MOST_ROWS:,} more</p>\n" if len(rows) > _MOST_ROWS else ""
-    return table(head, cut, caption) + more
+    return (
+        f'<div class="wide" role="region" aria-label="{escaped(caption)}" tabindex="0">\n'
+        f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>\n{more}"
+    )
