@@ -236,7 +236,7 @@ def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
     limit = output.get("tolerance", {})
     limits = [f"{d}={v}" for d, v in limit.items()] if isinstance(limit, dict) else [limit]
     try:
-        inexact = _labels.parse_inexact(output.get("method"), limits)
+        tolerances = _labels.parse_tolerances(output.get("method"), limits)
     except click.BadParameter as error:
         raise click.UsageError(f"{path}: {output['path']}: tolerance: {error.message}") from error
-    return {**output, "sel": labels, "where": where, "variables": _texts(output.get("variables", [])), "inexact": inexact}
+    return {**output, "sel": labels, "where": where, "variables": _texts(output.get("variables", [])), "tolerance": tolerances}

@@ -6,7 +6,6 @@ in a time of day (``2000-01-01T12:30``) belongs to the time. The coordinate deci
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,24 +56,12 @@ def parse_label(text: str) -> Any:
     return slice(start or None, stop or None, None if step is None else int(step))
 
 
-@dataclass(frozen=True, slots=True)
-class InexactMatch:
-    """Search of labels that do not exist: a method, and tolerances by dimension (None: all others)."""
-
-    method: str | None = None
-    tolerances: Mapping[str | None, Any] = field(default_factory=dict)
-
-    def keywords(self, dimension: str) -> dict[str, Any]:
-        """Return the arguments of `MasterArray.sel` for one dimension."""
-        return {"method": self.method, "tolerance": self.tolerances.get(dimension, self.tolerances.get(None))}
-
-
-def parse_inexact(method: str | None, limits: Sequence[Any]) -> InexactMatch:
-    """Return the search of labels that do not exist; ``limits``: tolerances as LIMIT or DIMENSION=LIMIT.
+def parse_tolerances(method: str | None, limits: Sequence[Any]) -> dict[str | None, Any]:
+    """Return tolerances by dimension, None: all others, of texts such as LIMIT and DIMENSION=LIMIT.
 
     Raises BadParameter for a tolerance without a method, and for two tolerances of one dimension.
 
-    >>> parse_inexact("nearest", ["0.5", "time=12h"]).tolerances
+    >>> parse_tolerances("nearest", ["0.5", "time=12h"])
     {None: 0.5, 'time': '12h'}
     """
     if limits and method is None:
@@ -93,17 +80,19 @@ def parse_inexact(method: str | None, limits: Sequence[Any]) -> InexactMatch:
             tolerances[key] = float(value)
         except ValueError:
             tolerances[key] = value.strip()
-    return InexactMatch(method, tolerances)
+    return tolerances
 
 
-def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], inexact: InexactMatch) -> "list[MasterArray]":
+def select_all(
+    arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None, tolerances: Mapping[str | None, Any]
+) -> "list[MasterArray]":
     """Return the selections of arrays; raises NotFoundError for a dimension that no array has, and for empty selections."""
     dimensions = sorted({d for a in arrays for d in a.dimensions})
     for name in labels:
         if name not in dimensions:
             what = f"--sel {name}={format_label(labels[name])}: no dimension {name!r}"
             raise NotFoundError(what, hint=f"the dimensions are: {', '.join(dimensions) or 'none'}")
-    for limited in inexact.tolerances:
+    for limited in tolerances:
         if limited is not None and limited not in labels:
             raise click.BadParameter(f"{limited!r} is not selected by --sel", param_hint="--tolerance")
     selections = []
@@ -112,7 +101,8 @@ def select_all(arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], inexa
         for dimension in [d for d in labels if d in array.dimensions]:
             label = labels[dimension]
             # Method and tolerance do not apply to slices.
-            how = {} if isinstance(label, slice) else inexact.keywords(dimension)
+            limit = tolerances.get(dimension, tolerances.get(None))
+            how = {} if isinstance(label, slice) else {"method": method, "tolerance": limit}
             selected = selected.sel({dimension: _typed(array, dimension, label)}, **how)
         if array.size and not selected.size:
             empty = selected.dimensions[selected.shape.index(0)]

@@ -136,7 +136,8 @@ class Run:
         if absent:
             raise NotFoundError(f"no variable {absent[0]!r}", hint=f"the variables are: {', '.join(agg.names) or 'none'}")
         chosen = [a for a in select_where(agg, output["where"]) if not names or a.name in names]
-        arrays = _labels.select_all(require_distinct(chosen, "by where"), output["sel"], output["inexact"])
+        distinct, method = require_distinct(chosen, "by where"), output.get("method")
+        arrays = _labels.select_all(distinct, output["sel"], method, output["tolerance"])
         if self.dry:
             self.note("extract", path, "unchanged" if is_extracted(arrays, path) else "would be written")
             return

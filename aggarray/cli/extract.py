@@ -55,7 +55,8 @@ def command(output: str, overwrite: bool, as_json: bool, **arguments: Any) -> No
     from aggarray.display.facts import printable
     from aggarray.export.extract import extract
 
-    labels, inexact = _labels.parse(arguments["sel"]), _labels.parse_inexact(arguments["method"], arguments["tolerance"])
+    labels, method = _labels.parse(arguments["sel"]), arguments["method"]
+    tolerances = _labels.parse_tolerances(method, arguments["tolerance"])
     where = common.pairs(arguments["where"], "--where", "NAME=VALUE")
     opened = common.open_arguments(arguments)
     try:
@@ -63,7 +64,7 @@ def command(output: str, overwrite: bool, as_json: bool, **arguments: Any) -> No
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
     arrays = common.require_distinct(list(common.select_where(opened, where)), "by --where NAME=VALUE")
-    selection = _labels.select_all(arrays, labels, inexact)
+    selection = _labels.select_all(arrays, labels, method, tolerances)
     done = extract(selection, output, exists="overwrite" if overwrite else "raise", progress=common.progress_bar())
     if as_json:
         shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}

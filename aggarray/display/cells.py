@@ -39,29 +39,25 @@ class Cells:
     def fewer(self, most: Sequence[int]) -> "Cells":
         """Return at most ``most`` cells along each dimension; a merged cell shows one of its files."""
         kept = [evenly_spaced(n, m) for n, m in zip(self.files.shape, most, strict=True)]
-        columns = self._columns
-        for axis, (first, count) in enumerate(zip(kept, self.files.shape, strict=True)):
-            if len(first) < count:
-                merges = (np.maximum, np.logical_or, np.logical_or, np.maximum)
-                merged = [merge.reduceat(a, first, axis=axis) for merge, a in zip(merges, columns, strict=True)]
-                columns = (merged[0], merged[1], merged[2], merged[3])
-        starts = tuple(s[f] for s, f in zip(self.starts, kept, strict=True))
-        return Cells(columns[0], columns[1], columns[2], columns[3], starts)
+        merges, columns = (np.maximum, np.logical_or, np.logical_or, np.maximum), self._columns
+        for axis, first in enumerate(kept):
+            if len(first) < self.files.shape[axis]:
+                columns = [merge.reduceat(a, first, axis=axis) for merge, a in zip(merges, columns, strict=True)]
+        files, virtual, holes, templates = columns
+        return Cells(files, virtual, holes, templates, tuple(s[f] for s, f in zip(self.starts, kept, strict=True)))
 
     def plane(self, across: int | None, up: int | None) -> "Cells":
         """Return the cells of two dimensions (up, across), the others at their first partition; None: no such dimension."""
         first = tuple(slice(None) if axis in (across, up) else 0 for axis in range(self.files.ndim))
         transposed = across is not None and up is not None and across < up
-        planes = []
-        for column in self._columns:
-            cells = column[first].T if transposed else column[first]
-            planes.append(cells.reshape(1 if up is None else cells.shape[0], -1))
-        starts = [np.zeros(1, np.int64) if axis is None else self.starts[axis] for axis in (up, across)]
-        return Cells(planes[0], planes[1], planes[2], planes[3], tuple(starts))
+        starts = tuple(np.zeros(1, np.int64) if axis is None else self.starts[axis] for axis in (up, across))
+        planes = [column[first].T if transposed else column[first] for column in self._columns]
+        files, virtual, holes, templates = (p.reshape(1 if up is None else len(p), -1) for p in planes)
+        return Cells(files, virtual, holes, templates, starts)
 
     @property
-    def _columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self.files, self.virtual, self.holes, self.templates
+    def _columns(self) -> list[np.ndarray]:
+        return [self.files, self.virtual, self.holes, self.templates]
 
 
 def cells_of(array: Any) -> Cells:
