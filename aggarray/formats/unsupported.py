@@ -58,6 +58,8 @@ _TEXTS = (
     *((mark, "a JSON document, perhaps the error of a server", _FETCH) for mark in (b'{"error', b'{"message', b'{"detail')),
     (b"dataset {", "the description (DDS) of a dataset on an OPeNDAP server", "fetch the file itself"),
 )
+#: Suffixes and names of files in a folder of Parquet files.
+_PARQUET, _PARQUET_FILES = (".parquet", ".parq", ".crc"), ("_metadata", "_common_metadata", "_SUCCESS")
 #: Suffixes of unfinished downloads.
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".filepart", ".aria2", ".!qb", ".opdownload")
 
@@ -92,7 +94,7 @@ def unsupported_folder(path: str, folders: Collection[str], files: Collection[st
         return "a TileDB array or group", "open it with tiledb and write netCDF or Zarr"
     if "attributes.json" in files and _is_n5(os.path.join(path, "attributes.json")):
         return "an N5 container", "open it with zarr-python 2 (zarr.N5Store) or tensorstore and write Zarr"
-    if "_delta_log" in folders or (files and all(map(_is_parquet, files))):
+    if "_delta_log" in folders or (files and all(n.endswith(_PARQUET) or n in _PARQUET_FILES for n in files)):
         return "a folder of Parquet files", _TABLE
     return None
 
@@ -139,7 +141,3 @@ def _is_n5(path: str) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(attributes, dict) and ("n5" in attributes or {"dimensions", "blockSize", "dataType"} <= set(attributes))
-
-
-def _is_parquet(name: str) -> bool:
-    return name.endswith((".parquet", ".parq", ".crc")) or name in ("_metadata", "_common_metadata", "_SUCCESS")

@@ -26,10 +26,7 @@ from aggarray.formats.zarr.chunk_keys import (
 from aggarray.formats.zarr.shards import ShardIndex, shard_chunk_index, shard_index
 
 #: Codecs that decode without parameters, by their names in both versions.
-PLAIN = {
-    **{"zlib": "deflate", "gzip": "gzip", "zstd": "zstd", "blosc": "blosc", "lz4": "lz4", "bz2": "bz2"},
-    **{"fletcher32": "fletcher32", "crc32c": "crc32c"},
-}
+_PLAIN = {"zlib": "deflate", **{name: name for name in ("gzip", "zstd", "blosc", "lz4", "bz2", "fletcher32", "crc32c")}}
 
 #: Checksums of numcodecs, at the start or end of the data.
 _CHECKSUMS = ("numcodecs.crc32", "numcodecs.adler32", "numcodecs.crc32c")
@@ -110,7 +107,7 @@ def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:
     if name == "shuffle":
         size = settings.get("elementsize", 4)
         return Filter("shuffle", (size,)) if type(size) is int and size > 0 else None
-    return Filter(PLAIN[name]) if name in PLAIN else None
+    return Filter(_PLAIN[name]) if name in _PLAIN else None
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -63,8 +63,11 @@ class Bounds:
         """Raise ValueError or FormatError for a chunk that decodes to more."""
         decoded = np.frombuffer(data, np.uint8)
         for position, step in enumerate(self.filters):
-            left = len(self.filters) - position - 1
-            decoded = _decode(step, decoded, self.most + left * (self.most // 8 + _SLACK))
+            most = self.most + (len(self.filters) - position - 1) * (self.most // 8 + _SLACK)
+            if step.name == "lzma":
+                decoded = decode_streams(decoded, most, lzma.LZMADecompressor, lzma.LZMAError)
+            else:
+                decoded = decode_at_most((step,), decoded, most)
         # promise: zarr-text-count
         if self.text and int.from_bytes(decoded[:4].tobytes(), "little") > self.count:
             raise ValueError(f"damaged: more than {self.count} texts in a chunk")
@@ -81,13 +84,6 @@ class Bounds:
         is_index = start is None if self.index is None else self.index.covers(start, data)
         if self.inner is not None and not is_index:
             self.inner.check(path, data)
-
-
-def _decode(step: Filter, data: np.ndarray, most: int) -> np.ndarray:
-    """Return the decoded bytes of one filter. Raises ValueError for more than ``most`` bytes."""
-    if step.name == "lzma":
-        return decode_streams(data, most, lzma.LZMADecompressor, lzma.LZMAError)
-    return decode_at_most((step,), data, most)
 
 
 def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:

@@ -53,10 +53,9 @@ class ReadOnlyStore(Store):
         """Raise NotImplementedError: the store is read-only."""
         raise NotImplementedError(key)
 
-    async def list(self) -> AsyncIterator[str]:
+    def list(self) -> AsyncIterator[str]:
         """Yield the keys of the metadata."""
-        for key in self._metadata:
-            yield key
+        return self.list_prefix("")
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield the keys of the metadata that start with ``prefix``."""
