@@ -32,10 +32,7 @@ Result = tuple[tuple[str, int], MasterArray]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The outcome of a join.
-
-    ``arrays`` are ordered by first file and position in it; ``duplicates``: files left out because they repeat others exactly.
-    """
+    """Arrays ordered by first file and position in it, refusals, and files left out because they repeat others exactly."""
 
     arrays: list[MasterArray]
     refusals: list[Refusal]
@@ -43,10 +40,7 @@ class Joined:
 
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
-    """Join arrays by the rules.
-
-    Raises AggregationError for rules that name a dimension, attribute or quantity that no array has.
-    """
+    """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
     with _without_collection():
         return _aggregate(arrays, rules)
 
@@ -199,10 +193,7 @@ def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
 
 
 def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Group arrays of one identity by signature.
-
-    If a file has several arrays of one signature, their names join the signature.
-    """
+    """Group arrays of one identity by signature, and by name if a file has several arrays of one signature."""
     groups = _grouped(members)
     counts = Counter((member.uri, number) for number, group in enumerate(groups) for member in group)
     if max(counts.values(), default=0) > 1:

@@ -39,10 +39,7 @@ FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 
 def identity_of(array: MasterArray) -> str:
-    """Return the standard_name of an array, else its long_name, else its name.
-
-    Attributes that name nothing ("unknown") are skipped.
-    """
+    """Return the standard_name of an array, else its long_name, else its name; "unknown" and the like do not count."""
     attrs = array.attrs
     return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
 
@@ -90,10 +87,7 @@ class AxisCoordinate:
     largest: float = 0.0
 
     def values(self, units: str | None, calendar: str | None) -> np.ndarray:
-        """Return the coordinate values in the units given.
-
-        They ascend where they are monotonic. Without a coordinate, they are positions.
-        """
+        """Return the coordinate values in the units given, ascending where monotonic; positions without a coordinate."""
         if self.coordinate is None:
             return np.arange(self.size)
         values, mask = self.coordinate._values_and_mask()
@@ -165,10 +159,7 @@ def uri_of(array: MasterArray) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The properties that equal arrays share.
-
-    ``identities`` and ``bounds`` of coordinates by name; ``signature``: without facets.
-    """
+    """The identities and bounds of coordinates by name, and the signature without facets, that equal arrays share."""
 
     identities: dict[str, str]
     bounds: dict[str, str]
@@ -177,10 +168,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCache:
-    """Descriptions of arrays seen before, by the ids of shared objects.
-
-    The entries are valid as long as these objects are alive.
-    """
+    """Descriptions of arrays by the ids of shared objects, valid as long as these objects are alive."""
 
     descriptions: dict[tuple[Any, ...], Description] = field(default_factory=dict)
     runs: Runs = field(default_factory=dict)
@@ -209,10 +197,7 @@ def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateC
 
 
 def _description_key(array: MasterArray) -> tuple[Any, ...]:
-    """Return the properties that determine identities, bounds and signature.
-
-    Attributes count by object: equal files share it.
-    """
+    """Return what determines identities, bounds and signature; attributes count by object, which equal files share."""
     coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
     own = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions)
     return *own, *coords
@@ -358,10 +343,7 @@ def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
 
 
 def describe_units(*arrays: MasterArray) -> str:
-    """Return the text that units do not convert, with their calendars.
-
-    Of temperatures, it says whether each is a difference (CF 3.1.2).
-    """
+    """Return the text that units do not convert, with calendars and kinds of temperature (CF 3.1.2)."""
     if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
         kinds = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
         return f"{kinds}, which do not convert (CF 3.1.2); state units_metadata in both"

@@ -111,10 +111,7 @@ class _Join:
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.candidates])
 
     def _aligned(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give a piece the directions of the first piece.
-
-        The joined dimension is relabelled; others are reversed, as are the vertices of bounds.
-        """
+        """Give a piece the directions of the first: relabel the joined dimension, reverse others and vertices of bounds."""
         for axis, name in enumerate(piece.dimensions if before else ()):
             # promise: concat-directions
             if piece.directions[axis] == before[0].directions[axis]:
@@ -127,10 +124,7 @@ class _Join:
         return same_vertices(piece, before)
 
     def coordinates(self) -> dict[str, MasterArray]:
-        """Return the coordinates that all arrays have.
-
-        Those that span the dimension, or differ, are joined; others are the first array's.
-        """
+        """Return the coordinates that all arrays have, joined if they span the dimension or differ, else the first's."""
         first = self.candidates[0]
         coords = {}
         for name, coordinate in first.array.coords.items():
@@ -154,10 +148,7 @@ class _Join:
         return [own.get(d, d) for d in coordinate.dimensions]
 
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
-        """Return a coordinate that does not span the dimension.
-
-        It is the first array's where all are equal, else it has one value per array.
-        """
+        """Return a coordinate that does not span the dimension: the first's if all are equal, else one value per array."""
         first = self.candidates[0]
         others = zip(self.candidates[1:], self.matches[1:], strict=True)
         texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)

@@ -20,10 +20,7 @@ FINAL = 1
 
 
 def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArray, int]]:
-    """Return the arrays with their ranks; arrays of several versions are cut.
-
-    Without any version, the arrays are returned as they are, with rank 0.
-    """
+    """Return the arrays with their ranks, 0 without any version; arrays of several versions are cut."""
     stated = [a.coords[name] for a in arrays if name in a.coords]
     if not stated:
         return [(array, 0) for array in arrays]
@@ -86,10 +83,7 @@ def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -
 
 
 def _version_runs(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield (index of the version, start, stop) of runs along time.
-
-    Each run is served by the lowest version that has any value there.
-    """
+    """Yield (index of the version, start, stop) of runs along time; the lowest version with any value serves each."""
     order = sorted(range(len(versions)), key=lambda i: (len(str(versions[i])), str(versions[i])))
     if time is None:
         yield order[0], 0, 1
@@ -105,10 +99,7 @@ def _version_runs(array: MasterArray, name: str, time: str | None, versions: np.
 
 
 def _has_valid_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
-    """Return, per step, whether a version has any valid value.
-
-    A sparse sample of each field is read first, complete fields only where the sample has no value.
-    """
+    """Return, per step, whether a version has any valid value; complete fields are read only if a sample has none."""
     single = array._selected({name: index})
     axis = single.dimensions.index(time)
     sizes = zip(single.dimensions, single.shape, strict=True)

@@ -112,10 +112,7 @@ def _attribute(array: MasterArray, key: str) -> str | None:
 
 
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Return the differing facets of each array.
-
-    Of facets that separate the same arrays (table_id and frequency), only the first is used.
-    """
+    """Return the differing facets of each array; of facets that separate the same arrays, only the first."""
     distinct: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
     for key, values in differing_facets(arrays):
         distinct.setdefault(tuple(map(values.index, values)), (key, values))
@@ -152,10 +149,7 @@ def _file(candidate: Candidate) -> tuple[str, int]:
 
 
 def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
-    """Yield the edges (known, new) of a minimum spanning tree of signatures.
-
-    The distance is the number of entries that differ.
-    """
+    """Yield the edges (known, new) of a minimum spanning tree of signatures by the number of entries that differ."""
     if len(firsts) < 2:
         return
     codes = _entry_codes(firsts)

@@ -114,10 +114,7 @@ class _DistinctArrays:
         return None
 
     def _is_confirmed(self, candidate: Candidate, kept: Candidate, digests: DigestCache, fraction: float) -> bool:
-        """Return whether two arrays are equal when compared directly.
-
-        Both have equal values when conformed to the first array.
-        """
+        """Return whether two arrays that are equal when conformed to the first array are equal directly."""
         if candidate.number == kept.number:
             return False
         if kept is self.first:
@@ -132,10 +129,7 @@ class _DistinctArrays:
 
 
 def without_duplicates(view: View, note: Note, digests: DigestCache) -> list[Candidate] | None:
-    """Return the group without exact duplicates, None if it has none.
-
-    Each is reported as ``note(duplicate, kept)``. ``digests``: digests read before; new ones are added.
-    """
+    """Return the group without exact duplicates, each reported as ``note(duplicate, kept)``; None if it has none."""
     if any(view.group[0].axes[k].name in view.rules.order for k in view.layouts):
         return None
     by_position: dict[tuple[int, ...], list[_DistinctArrays]] = {}
@@ -181,10 +175,7 @@ def _conformed(candidate: Candidate, first: Candidate) -> MasterArray:
 
 
 def _source(array: MasterArray) -> object:
-    """Return a key of the stored values that an array shows, None if unknown.
-
-    Arrays that show the same variable of the same local file in the same way have equal keys.
-    """
+    """Return a key of the stored values that an array shows: equal for the same view of one local file; None if unknown."""
     matrix = array._matrix
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or matrix.parts.starts or matrix.parts.steps:
         return None
@@ -242,10 +233,7 @@ def digest(block: Any) -> bytes:
 
 
 def _plain(values: np.ndarray) -> np.ndarray | None:
-    """Return numbers in the smallest common dtype that holds them exactly.
-
-    Equal numbers have equal bytes. None for other values.
-    """
+    """Return numbers in the smallest common dtype that holds them exactly, None for other values."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind in "biu":
         return _plain_integers(values)

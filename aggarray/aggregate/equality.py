@@ -29,10 +29,7 @@ def reference_units(axes: Iterable[AxisCoordinate]) -> Units:
 
 
 def roundings(axes: Sequence[AxisCoordinate], units: Units) -> list[float]:
-    """Return the rounding error of the values of each axis.
-
-    It includes the dtype and the conversion to ``units``. All are powers of two, so that an archive has few different ones.
-    """
+    """Return the rounding error of each axis in ``units``, as powers of two, so that an archive has few different ones."""
     largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
     keys = []
     for axis in axes:

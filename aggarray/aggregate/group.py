@@ -189,10 +189,7 @@ def _deciding_axis(view: View) -> int | None:
 
 
 def _assign_spans(rows_and_spans: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
-    """Assign spans in order to the first round where their positions are free.
-
-    ``rows_and_spans``: rows by lowest position, empty ones last, and the span of every row: int64 (rows, 2).
-    """
+    """Assign spans, int64 (rows, 2), to the first round where their positions are free; empty rows come last."""
     rows, spans = rows_and_spans
     ends = np.zeros(len(rows), np.int64)  # the end of the positions taken in each round
     used = 0

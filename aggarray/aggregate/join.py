@@ -45,10 +45,7 @@ class Frame:
 
 
 def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
-    """Join candidates, the first array first, at the positions of a frame.
-
-    Raises AggregationError where they overlap or need a matrix that is too large.
-    """
+    """Join candidates at the positions of a frame. Raises AggregationError if they overlap or need too large a matrix."""
     first = candidates[0]
     order = _order(first, frame)
     increasing = {d: _is_increasing(first, key, d, rules) for key, d in order.items()}
@@ -132,10 +129,7 @@ def assemble(
 
 
 def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of matrices at their boxes, and the matrix of each.
-
-    Matrices of one complete sub-array each, as files give them, are faster.
-    """
+    """Return the cells of matrices at their boxes, and the matrix of each; fast for matrices of one complete sub-array."""
     if any(len(m.refs) != 1 or len(m.references) != 1 or m.refs[0] or m.parts.starts or m.parts.steps for m in matrices):
         return gather(matrices, boxes[:, :, 0])
     builder, first = ReferenceBuilder(), matrices[0]
@@ -267,10 +261,7 @@ def _coords(
 
 
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
-    """Return the joined axes that a coordinate spans.
-
-    Scalar coordinates and their bounds span their own axis, or the one that this is tied to.
-    """
+    """Return the joined axes that a coordinate spans; scalars and their bounds span the axis that they are tied to."""
     own = {p.name: key for key, p in first.axes.items()}
     spanned = [own[d] for d in first.array.coords[name].dimensions if own.get(d) in frame.sizes]
     parent = next((n for n, bounds in first.bounds.items() if bounds == name), name)

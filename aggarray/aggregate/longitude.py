@@ -20,10 +20,7 @@ NEAR = 1e-9
 
 
 def unwrapped(view: View) -> list[Candidate] | None:
-    """Return the group with longitudes in one turn, None if nothing changes.
-
-    Only longitudes that are equal modulo 360 at different positions are unwrapped.
-    """
+    """Return the group with longitudes in one turn if different positions are equal modulo 360, None if nothing changes."""
     for key in view.varying:
         if not _have_equal_longitudes(view, key) or _is_closed(view, key):
             continue
@@ -102,10 +99,7 @@ def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
 
 
 def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
-    """Return a candidate with longitudes in the turn that begins at ``base``.
-
-    The candidate itself is returned if its longitudes are already in this turn.
-    """
+    """Return a candidate with longitudes in the turn that begins at ``base``, itself if they already are."""
     turns = np.floor((values - base) / 360.0)
     if not turns.any():
         return candidate

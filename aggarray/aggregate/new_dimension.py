@@ -63,10 +63,7 @@ def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
 
 
 def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
-    """Raise AggregationError for rules that cannot apply to any array.
-
-    These name dimensions, attributes or quantities that no array has. Raises UnitsError for units that do not parse.
-    """
+    """Raise AggregationError for names in rules that no array has, and UnitsError for units that do not parse."""
     if not arrays:
         return
     names = {
@@ -126,10 +123,7 @@ def _check_units(arrays: Sequence[MasterArray], requested: Mapping[str, str]) ->
 
 
 def _parses(units: str) -> bool:
-    """Return whether units are valid, reference times in any calendar.
-
-    The standard and the 360-day calendar together have every possible date.
-    """
+    """Return whether units are valid; standard and 360-day calendar together have every possible date."""
     if is_reference_time(units):
         return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
     return not units.strip() or signature(units.strip()) is not None

@@ -75,20 +75,14 @@ def _is_oriented(
 
 
 def unmatched_names(candidate: Candidate, coordinate: MasterArray, order: Sequence[str]) -> dict[str, str]:
-    """Return master names of the dimensions that only a coordinate has.
-
-    These, such as the vertices of bounds, are matched to the last of ``order``.
-    """
+    """Return master names, the last of ``order``, of dimensions that only a coordinate has, as vertices of bounds."""
     axes = {p.name for p in candidate.axes.values()}
     extra = [d for d in coordinate.dimensions if d not in axes]
     return dict(zip(extra, order[max(0, len(order) - len(extra)) :], strict=False))
 
 
 def _orient(matrix: Matrix, known: Any, name: str, increasing: bool, axis_coordinate: AxisCoordinate) -> tuple[Matrix, Any]:
-    """Make a dimension increase or decrease, by its coordinate or its label.
-
-    A label that contradicts the coordinate is corrected.
-    """
+    """Make a dimension increase or decrease by its coordinate; a label that contradicts the coordinate is corrected."""
     axis = matrix.axis(name)
     if _runs_against(matrix, axis, increasing, axis_coordinate):
         matrix = reverse(matrix, axis)

@@ -155,10 +155,7 @@ def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
-    """Number values that are equal or different, such as text.
-
-    The order is natural where each coordinate has one value, else alphabetical.
-    """
+    """Number values such as text, in natural order where each coordinate has one value, else alphabetically."""
     texts = {str(v) for values in distinct for v in values.tolist()}
     single = all(len(v) == 1 for v in distinct)
     number = {text: n for n, text in enumerate(sorted(texts, key=natural if single else None))}

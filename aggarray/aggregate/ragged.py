@@ -32,10 +32,7 @@ from aggarray.formats.base import basename
 
 
 def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:
-    """Set the signature of the candidate of a ragged array.
-
-    Raises FormatError where its rows do not fit its samples. Rows that have not been scanned are checked on first use.
-    """
+    """Set the signature of a ragged candidate. Raises FormatError if scanned rows do not fit the samples."""
     array: Any = candidate.array
     geometry = array._instances
     if all(part.known for part in geometry.parts):
@@ -127,10 +124,7 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
 
 
 def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
-    """Return ragged arrays without duplicates, and (duplicate, kept) pairs.
-
-    Values are read only of arrays whose scanned metadata are equal.
-    """
+    """Return ragged arrays without duplicates, and (duplicate, kept) pairs; reads values only if metadata are equal."""
     kept: list[Candidate] = []
     duplicates: list[tuple[Candidate, Candidate]] = []
     by_key: dict[object, list[Candidate]] = defaultdict(list)

@@ -103,10 +103,7 @@ def _days(times: np.ndarray) -> np.ndarray:
 
 
 def _months(times: np.ndarray) -> np.ndarray | None:
-    """Return the steps of a monthly time axis in months, None for any other.
-
-    A monthly axis has at most one time a month, on nearly the same day.
-    """
+    """Return the steps in months of times that are at most one a month, on nearly the same day, None for any other."""
     days = np.sort(_numbers(times)[1])
     # Days near the end of a month are moved to its middle, so that 31 January and 1 March are one month apart.
     shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
@@ -146,10 +143,7 @@ def _missing(multiple: np.ndarray) -> list[Gap]:
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the gaps along the time dimensions of an array.
-
-    Messages give the dates and the files around each gap. Ragged arrays have no gaps.
-    """
+    """Yield the gaps along the time dimensions of an array, with dates and files around each; none if it is ragged."""
     if isinstance(array, RaggedMasterArray):
         return
     for axis, dimension in enumerate(array.dimensions):

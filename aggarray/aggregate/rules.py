@@ -179,10 +179,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why an array stays separate from another of its identity.
-
-    ``arrays``: names; ``files``: URIs; ``rule``: a short key.
-    """
+    """Why an array stays separate from another of its identity: names, URIs, a short key of the rule, and the reason."""
 
     arrays: tuple[str, ...]
     files: tuple[str, ...]

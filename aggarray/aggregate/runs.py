@@ -23,10 +23,7 @@ from aggarray.partition.matrix import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:
-    """Return the group with interleaved arrays cut into runs.
-
-    A run has consecutive positions. None if no array is interleaved or the runs would leave holes.
-    """
+    """Return the group cut into runs of consecutive positions; None if none is interleaved or runs would leave holes."""
     keys = [k for k in view.varying if not all(map(view.layouts[k].contiguous, range(len(view.layouts[k].positions))))]
     if not keys or any(_is_uncuttable(c, k) for c in view.group for k in keys):
         return None
@@ -80,10 +77,7 @@ def _part(axis: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
 
 
 def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
-    """Return a function that selects ranges of an array and replaces fields.
-
-    It is fast for arrays of a single partition, as files give them.
-    """
+    """Return a function that selects ranges of an array and replaces fields, fast for arrays of one partition."""
     matrix, known = item._matrix, item._known
     axes = {name: matrix.axis(name) for name in names if name in matrix.dimensions}
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or any(matrix.parts.at(name, 0)[1] <= 0 for name in axes):

@@ -48,10 +48,7 @@ def with_rows(
 
 
 class _FileSamplings:
-    """One sampling of a file and the variables of its group.
-
-    ``structural``: the counts and index variables of all samplings.
-    """
+    """One sampling of a file and the variables of its group; ``structural``: counts and indices of all samplings."""
 
     def __init__(self, structure: Structure, sampling: Sampling, structural: set[str], array: ArrayFactory) -> None:
         self.sampling, self._structural, self._array = sampling, structural, array
@@ -95,10 +92,7 @@ class _FileSamplings:
         return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances.
-
-        It comes from a variable with their dimension, else from the file's dimensions, else from the highest index.
-        """
+        """Return the number of instances by a variable, else by the file's dimensions, else by the highest index."""
         if index is None:
             return runs
         name, group = self.sampling.instances, self.sampling.group

@@ -115,10 +115,7 @@ def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) ->
 
 
 def coverage(view: View) -> Division | None:
-    """Separate arrays along one dimension if they cover too little together.
-
-    This is the dimension with the fewest different coordinates.
-    """
+    """Separate arrays along the dimension with the fewest coordinates if they cover too little together."""
     keys = [key for key, different in view.varying.items() if different > 1]
     if len(keys) < 2:
         return None

@@ -23,10 +23,7 @@ Reason = Callable[[Candidate, Candidate], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """A split of a group: the class of each member, the rule and the reasons.
-
-    ``rule``: its key; ``reason``: a function of two candidates of different classes.
-    """
+    """A split of a group: the class of each member, the key of the rule, and the reason for two of different classes."""
 
     classes: list[int]
     rule: str
@@ -57,10 +54,7 @@ class View:
             self.varying.setdefault(member, 1)  # a dimension even with one member
 
     def _lay_out(self, key: str) -> Division | None:
-        """Find the positions along an axis.
-
-        Returns the division of members whose coordinate there does not convert, else None.
-        """
+        """Find the positions along an axis; return the division of members whose coordinate there does not convert."""
         axes = [c.axes[key] for c in self.group]
         if any(p.coordinate is None for p in axes):
             self.layouts[key] = self._by_order(key, [p.size for p in axes])
@@ -98,10 +92,7 @@ class View:
         return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
 
     def _tie(self) -> None:
-        """Tie scalar coordinates that change with another axis to that axis.
-
-        They become coordinates along it, not dimensions. Others are tied to time, not time to others.
-        """
+        """Tie scalar coordinates that change with another axis to that axis: others to time, not time to others."""
 
         def importance(key: str) -> tuple[bool, bool, str]:
             coordinate = self.group[0].axes[key].coordinate
@@ -141,10 +132,7 @@ class View:
         return boxes, tuple(self.layouts[k].size for k in keys)
 
     def value(self, key: str, position: int, rows: Sequence[int]) -> str:
-        """Return the coordinate value at a position, as messages show it.
-
-        It is taken from the first of ``rows`` that has the position.
-        """
+        """Return the value at a position, as messages show it, of the first of ``rows`` that has the position."""
         layout = self.layouts[key]
         for row in rows:
             indices = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)

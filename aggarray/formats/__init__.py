@@ -104,10 +104,7 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 def identify(path: str | os.PathLike[str]) -> Format:
-    """Return the format of a file or folder, by content.
-
-    Raises MissingFileError if the path does not exist, FormatError if it is not a data file or cannot be read.
-    """
+    """Return the format of a file or folder, by content. Raises MissingFileError or FormatError."""
     path = os.fspath(path)
     return _identify_head(path, _read_head(path, with_stamp=False)[0])
 
@@ -163,10 +160,7 @@ def _check_unchanged(path: str, stamped_path: str, stamp: Stamp) -> None:
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | Structure:
-    """Return the requested part of a file, or its structure if the format cannot scan it partially.
-
-    ``path`` is absolute. Raises the errors of `scan`.
-    """
+    """Return the requested part of a file, or its structure if the format cannot scan it partially; as `scan`."""
     return _scan(path, request)
 
 
@@ -208,10 +202,7 @@ def state_path(path: str) -> str:
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return size, modification time and checksum of a file, or of the metadata of a Zarr store.
-
-    Raises OSError if the file does not exist.
-    """
+    """Return size, modification time and checksum of a file, or of the metadata of a Zarr store. Raises OSError."""
     stamped_path = state_path(path)
     status = stat_file(stamped_path)
     return status.size, status.mtime_ns, checksum(stamped_path)

@@ -19,10 +19,7 @@ from aggarray.opening.provenance import Provenance, Selection
 
 
 def details_to_save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:
-    """Save an aggregation; ``how``: its convention, whether URIs are relative, and whether chunk tables are stored.
-
-    Returns a report of the arrays that the convention cannot express. Raises IndexFileError.
-    """
+    """Save an aggregation with options ``how``; report the arrays that the convention cannot express."""
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
     if os.path.isfile(target) and target not in provenance.saved and not index.may_be_replaced(target):

@@ -30,10 +30,7 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """What the files of a group share: ``model``, and ``request`` for what is read of each file.
-
-    ``resized``: variables by name and shape, shared between files.
-    """
+    """What the files of a group share, and what is read of each; ``resized``: shared variables by name and shape."""
 
     model: Structure
     request: PartialScanRequest

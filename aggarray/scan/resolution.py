@@ -201,10 +201,7 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
 
 
 def known_references(references: References, row: int, step: Step) -> References | None:
-    """Return a table of one sub-array with its real template if its file was opened before. Accesses no file.
-
-    Returns None if the template is resolved already, or the file is not cached.
-    """
+    """Return a table of one sub-array with its real template if its file was opened before, None if not or not needed."""
     uri = references.uri_of(row)
     description = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
@@ -314,10 +311,7 @@ class _Resolver:
 
 
 def _confirmed(real: Template, assumed: Template) -> Template:
-    """Return an assumed template as verified; raises FormatError if it differs from the real one.
-
-    The complete file was compared before; sizes along dimensions of the coordinates read from the file remain.
-    """
+    """Return an assumed template as verified; FormatError if the sizes along coordinates of the file differ."""
     if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
         there, expected = ((t.shape, str(t.encoding.dtype), t.format) for t in (real, assumed))
         mismatch = Mismatch(f"not as assumed: shape, dtype and format are {there}, not {expected}")

@@ -91,10 +91,7 @@ def _incomplete(structure: Structure) -> list[Sampling]:
 
 
 class VariableNames:
-    """The ``variables`` of one file by name, and the resolution of names in attributes.
-
-    ``parents``: the parent variable of each boundary variable.
-    """
+    """The variables of one file by name, names in attributes, and the parent variable of each boundary variable."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure

@@ -150,10 +150,7 @@ class WorkerPool:
             worker.thread.join(1.0)
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return the result of each task, in order; calls ``done`` after each, in this thread.
-
-        Structures share equal coordinate arrays.
-        """
+        """Return each task's result in order, sharing equal coordinates; calls ``done`` after each, in this thread."""
         results = self._run(tasks, done)
         return [self._interner.structure(r) if isinstance(r, Structure) else r for r in results]
 
