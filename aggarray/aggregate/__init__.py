@@ -6,8 +6,7 @@ master arrays gives master arrays, so that opening files and joining aggregation
 
 import gc
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, identity_of, uri_of
@@ -41,17 +40,10 @@ class Joined:
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
-    with _without_collection():
-        return _aggregate(arrays, rules)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the garbage collector. Joining creates many objects but no reference cycles."""
     enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # joining creates many objects but no reference cycles
     try:
-        yield
+        return _aggregate(arrays, rules)
     finally:
         if enabled:
             gc.enable()

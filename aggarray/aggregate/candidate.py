@@ -5,7 +5,7 @@ different arrays are matched by identity (standard_name, else name), so that dim
 *signature* lists the properties that must be equal in arrays that are joined.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -36,6 +36,9 @@ MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 
 #: Attributes that change the meaning of values (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
+
+
+_quantity = lru_cache(maxsize=4096)(comparable_units)
 
 
 def identity_of(array: MasterArray) -> str:
@@ -204,8 +207,9 @@ def _description_key(array: MasterArray) -> tuple[Any, ...]:
 
 
 def _find_axes(candidate: Candidate, runs: Runs) -> None:
-    array, bounds_names = candidate.array, candidate.bounds.values()
-    measures = _measures(array)
+    array = candidate.array
+    words = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
+    no_axes = {basename(word.rstrip(":")) for word in words}.union(candidate.bounds.values())
     along = [_coordinate_along(name, array) for name in array.dimensions]
     keys = [name if c is None else coordinate_identity(c) for name, c in zip(array.dimensions, along, strict=True)]
     for name, size, coordinate, key in zip(array.dimensions, array.shape, along, keys, strict=True):
@@ -213,12 +217,7 @@ def _find_axes(candidate: Candidate, runs: Runs) -> None:
         own = key if keys.count(key) == 1 else name
         candidate.axes[own if own not in candidate.axes else f"dimension {name}"] = _make_axis(name, size, coordinate, runs)
     for name, coordinate in array.coords.items():
-        if (
-            not coordinate._matrix.dimensions
-            and not is_mapping(coordinate)
-            and name not in measures
-            and name not in bounds_names
-        ):
+        if not coordinate._matrix.dimensions and not is_mapping(coordinate) and name not in no_axes:
             candidate.axes.setdefault(candidate.identities[name], _make_axis(name, 1, coordinate, runs))
 
 
@@ -238,12 +237,6 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     return own if own is not None and own.dimensions == (dimension,) else None
 
 
-def _measures(array: MasterArray) -> set[str]:
-    """Return the names of the cell measures and grid mappings of an array."""
-    names = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
-    return {basename(word.rstrip(":")) for word in names}
-
-
 def _signature(candidate: Candidate) -> Signature:
     """Return the properties that joined arrays share, without the facets."""
     array = candidate.array
@@ -251,7 +244,10 @@ def _signature(candidate: Candidate) -> Signature:
     signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
     signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
     signature["units"] = quantity_of(array)
-    signature["cell_methods"] = _cell_methods(array, names)
+    # Dimensions by identity: their names may differ between files.
+    methods = str(array.attrs.get("cell_methods", "")).split()
+    methods = [f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in methods]
+    signature["cell_methods"] = " ".join(methods)
     signature.update({f"attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs})
     signature["dimensions"] = tuple(sorted(candidate.axes))
     bounds_names = set(candidate.bounds.values())
@@ -287,18 +283,6 @@ def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
 def quantity_of(array: MasterArray) -> str:
     """Return a text that is equal for arrays whose values are convertible."""
     return _quantity(array.units, array.calendar, array._step.temperature)
-
-
-@lru_cache(maxsize=4096)
-def _quantity(units: str | None, calendar: str | None, temperature: str | None) -> str:
-    """Return a quantity as `units.comparable_units` spells it, cached."""
-    return comparable_units(units, calendar, temperature)
-
-
-def _cell_methods(array: MasterArray, names: Mapping[str, str]) -> str:
-    """Return the cell methods (CF section 7.3), with dimensions by identity. Dimension names may differ between files."""
-    parts = str(array.attrs.get("cell_methods", "")).split()
-    return " ".join(f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in parts)
 
 
 def plain_attribute(value: Any) -> str:
@@ -352,8 +336,7 @@ def describe_units(*arrays: MasterArray) -> str:
 
 
 def _unshared(these: Any, those: Any) -> str:
-    extra = [t for t in these or () if t not in (those or ())]
-    return f"{', '.join(map(repr, extra)) or 'no others'}"
+    return ", ".join(repr(t) for t in these or () if t not in (those or ())) or "no others"
 
 
 def _shown(value: Any) -> str:

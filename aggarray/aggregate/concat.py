@@ -51,14 +51,9 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
         _check(first, other, key)
     leading = [] if dimension in first.array.dimensions else [dimension]
     order = [*leading, *first.array.dimensions]
-    join = _Join(candidates, dimension, key, match_all(candidates))
+    join = _Join(candidates, dimension, key, [match_coordinates(first, c) for c in candidates])
     master = join.joined([c.array for c in candidates], order)
     return replace(master, coords=join.coordinates())
-
-
-def match_all(candidates: Sequence[Candidate]) -> list[dict[str, str]]:
-    """Return, per array, the name of each coordinate of the first."""
-    return [match_coordinates(candidates[0], c) for c in candidates]
 
 
 def _check(first: Candidate, other: Candidate, key: str) -> None:

@@ -93,13 +93,9 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         return f"{names[0]} has shape {x.shape} and {y.shape}"
     if is_longitude(a) or any(bounds == names[0] and is_longitude(one.array.coords[n]) for n, bounds in one.bounds.items()):
         y = x + (np.mod(y - x + 180.0, 360.0) - 180.0)
-    if _identical(x, y):
+    if np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f"):
         return None
     return _first_difference(names[0], x, y, _tolerances(one, names[0], ((a, x), (b, y)), fraction))
-
-
-def _identical(x: np.ndarray, y: np.ndarray) -> bool:
-    return np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f")
 
 
 def _equal_as_scanned(a: MasterArray, b: MasterArray) -> bool:

@@ -55,9 +55,12 @@ def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> 
         group = pending.pop(0)
         view = View(group, rules)
         if len(group) == 1:
-            yield _joinable(view, list(range(len(group))))
+            yield _joinable(view, [0])
             continue
-        changed = _simplified(view, observer)
+        changed = None
+        if view.unconvertible is None and not any(candidate.cut_from for candidate in group):
+            changed = without_duplicates(view, observer.repeated, observer.digests)
+            changed = unwrapped(view) if changed is None else changed
         if changed is not None:
             pending.insert(0, changed)
             continue
@@ -75,14 +78,6 @@ def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> 
             continue
         _report_overlaps(view, rounds, blocked, observer)
         pending[:0] = [_uncut([view.group[row] for row in rows]) for rows in rounds]
-
-
-def _simplified(view: View, observer: JoinObserver) -> list[Candidate] | None:
-    """Return the group without duplicates, or with unwrapped longitudes; None if neither changes it."""
-    if view.unconvertible is not None or any(candidate.cut_from for candidate in view.group):
-        return None
-    kept = without_duplicates(view, observer.repeated, observer.digests)
-    return kept if kept is not None else unwrapped(view)
 
 
 def _divide(view: View, division: Division, observer: JoinObserver) -> list[list[Candidate]]:

@@ -37,35 +37,14 @@ class Frame:
     stops: Mapping[str, np.ndarray]
     tied: Mapping[str, str] = field(default_factory=dict)
 
-    def take(self, rows: Sequence[int]) -> "Frame":
-        """Return the frame of some of the candidates."""
-        index = np.asarray(rows, np.int64)
-        starts, stops = ({k: v[index] for k, v in ends.items()} for ends in (self.starts, self.stops))
-        return Frame(self.sizes, starts, stops, self.tied)
-
 
 def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
     """Join candidates at the positions of a frame. Raises AggregationError if they overlap or need too large a matrix."""
-    first = candidates[0]
-    order = _order(first, frame)
-    increasing = {d: _is_increasing(first, key, d, rules) for key, d in order.items()}
-    names = [_names(c, order) for c in candidates]
-    pieces = [oriented(c, own, list(order.values()), increasing) for c, own in zip(candidates, names, strict=True)]
-    boxes = _boxes(pieces, order, frame, increasing)
-    master = assemble(pieces, boxes, rules, [c.uri for c in candidates])
-    return replace(master, coords=_coords(candidates, frame, rules, (order, increasing, master.file_attrs, names), master))
-
-
-def _order(first: Candidate, frame: Frame) -> dict[str, str]:
-    """Return {identity: name} of the master's dimensions. Joined scalar coordinates lead."""
-    own = {p.name: key for key, p in first.axes.items() if not p.scalar}
-    leading = {key: p.name for key, p in first.axes.items() if p.scalar and key in frame.sizes}
-    return {**leading, **{own[d]: d for d in first.array.dimensions}}
-
-
-def _names(candidate: Candidate, order: Mapping[str, str]) -> dict[str, str]:
-    """Return {own name: master's name} of the axes of a candidate."""
-    return {p.name: order[key] for key, p in candidate.axes.items() if key in order}
+    layout = _Layout(candidates, frame, rules)
+    dimensions = list(layout.order.values())
+    pieces = [oriented(c, own, dimensions, layout.increasing) for c, own in zip(candidates, layout.names, strict=True)]
+    master = assemble(pieces, layout.boxes(pieces, range(len(pieces))), rules, [c.uri for c in candidates])
+    return replace(master, coords=layout.coordinates(rules, master))
 
 
 def _is_increasing(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
@@ -76,19 +55,6 @@ def _is_increasing(first: Candidate, key: str, dimension: str, rules: Rules) -> 
     if axis.coordinate is None and not axis.scalar:
         return first.array.directions[first.array.dimensions.index(axis.name)]
     return not axis.flipped
-
-
-def _boxes(pieces: Sequence[MasterArray], order: Mapping[str, str], frame: Frame, increasing: Mapping[str, bool]) -> np.ndarray:
-    """Return the box of each piece in the master: int64 (pieces, axes, 2)."""
-    boxes = np.zeros((len(pieces), len(order), 2), np.int64)
-    for axis, (key, dimension) in enumerate(order.items()):
-        if key not in frame.sizes:
-            boxes[:, axis, 1] = pieces[0].shape[axis]
-        elif increasing[dimension]:
-            boxes[:, axis] = np.stack([frame.starts[key], frame.stops[key]], axis=-1)
-        else:
-            boxes[:, axis] = frame.sizes[key] - np.stack([frame.stops[key], frame.starts[key]], axis=-1)
-    return boxes
 
 
 def assemble(
@@ -232,34 +198,6 @@ def same_attribute(a: Any, b: Any) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
-#: Of the master: {identity: name} of its dimensions, {name: increasing}, attributes equal in all files; and of each
-#: candidate: {own name: master's} of its axes.
-MasterLayout = tuple[Mapping[str, str], Mapping[str, bool], Mapping[str, Any], Sequence[Mapping[str, str]]]
-
-
-def _coords(
-    candidates: Sequence[Candidate], frame: Frame, rules: Rules, as_master: MasterLayout, master: MasterArray
-) -> dict[str, MasterArray]:
-    """Return the coordinates of a master.
-
-    They are joined where they span a joined dimension, else the first's. Bounds take the units of the master or of the
-    coordinate that they belong to.
-    """
-    first = candidates[0]
-    matches = [match_coordinates(first, c) for c in candidates]
-    parents = {bounds: name for name, bounds in first.bounds.items()}
-    master_bounds = bounds_names(first.array)
-    coords: dict[str, MasterArray] = {}
-    for name in sorted(first.array.coords, key=lambda n: n in parents or n in master_bounds):
-        own_rules = rules
-        if name in parents or name in master_bounds:
-            parent = coords[parents[name]] if name in parents else master
-            own, units = first.array.coords[name], parent.units
-            own_rules = replace(rules, units={} if units is None or own.units == units else {str(own.name): units})
-        coords[name] = _joined(candidates, matches, name, (_spanned(first, name, frame), frame), own_rules, as_master)
-    return {name: coords[name] for name in first.array.coords}
-
-
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
     """Return the joined axes that a coordinate spans; scalars and their bounds span the axis that they are tied to."""
     own = {p.name: key for key, p in first.axes.items()}
@@ -288,45 +226,6 @@ def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
     return matches
 
 
-def _joined(
-    candidates: Sequence[Candidate],
-    matches: Sequence[Mapping[str, str]],
-    name: str,
-    spans: tuple[list[str], Frame],
-    rules: Rules,
-    as_master: MasterLayout,
-) -> MasterArray:
-    """Join one coordinate over the candidates at distinct positions."""
-    spanned, frame = spans
-    order, increasing, file_attrs, names_of = as_master
-    rows = _distinct_rows(frame, spanned, len(candidates)) if spanned else [0]
-    own = frame.take(rows)
-    pieces: list[MasterArray] = []
-    dimensions = _coordinate_order(candidates[0], name, spanned, order)
-    for row in rows:
-        candidate = candidates[row]
-        coordinate = candidate.array.coords[matches[row][name]]
-        names = names_of[row]
-        if coordinate.dimensions != tuple(dimensions):
-            names = {**unmatched_names(candidate, coordinate, dimensions), **names}
-        piece = same_vertices(oriented(candidate, names, dimensions, increasing, coordinate), pieces)
-        pieces.append(_repeated(piece, [(order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]))
-    if not spanned and not rules.units:
-        return pieces[0]
-    shape = pieces[0].shape
-    boxes = np.zeros((len(rows), len(shape), 2), np.int64)
-    boxes[:, :, 1] = shape
-    for axis, dimension in enumerate(pieces[0].dimensions):
-        key = next((k for k in spanned if order[k] == dimension), None)
-        if key is not None:
-            starts, stops = own.starts[key], own.stops[key]
-            span = [starts, stops] if increasing[dimension] else [own.sizes[key] - stops, own.sizes[key] - starts]
-            boxes[:, axis] = np.stack(span, axis=-1)
-    overlap = "first" if rules.overlap == "refuse" else rules.overlap
-    known_attrs = file_attrs if len(rows) == len(candidates) else None
-    return assemble(pieces, boxes, replace(rules, overlap=overlap), [candidates[r].uri for r in rows], known_attrs)
-
-
 def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterArray:
     """Repeat a former scalar along dimensions of more than one position."""
     for dimension, extent in extents:
@@ -335,12 +234,6 @@ def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterA
             values, mask = (None if k is None else np.repeat(k, extent, axis) for k in piece._values_and_mask())
             piece = in_memory(piece, np.asarray(values), mask)
     return piece
-
-
-def _coordinate_order(first: Candidate, name: str, spanned: Sequence[str], order: Mapping[str, str]) -> list[str]:
-    """Return the dimensions of a joined coordinate in the master. Joined axes of which it was a scalar lead."""
-    own = list(first.array.coords[name].dimensions)
-    return [order[k] for k in spanned if order[k] not in own] + own
 
 
 def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
@@ -352,8 +245,74 @@ def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterAr
     return piece
 
 
-def _distinct_rows(frame: Frame, spanned: Sequence[str], count: int) -> list[int]:
-    """Return the first candidate at each distinct position along some axes."""
-    columns = np.stack([c[k] for k in spanned for c in (frame.starts, frame.stops)], axis=-1)
-    _, rows = np.unique(columns, axis=0, return_index=True)
-    return sorted(rows.tolist())
+class _Layout:
+    """Dimensions of a master of candidates at the positions of a frame.
+
+    ``order``: {identity: name}; ``increasing``: by name; ``names``: {own name: master's} of the axes of each candidate.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> None:
+        self.candidates, self.frame, first = candidates, frame, candidates[0]
+        own = {p.name: key for key, p in first.axes.items() if not p.scalar}
+        # Joined scalar coordinates lead.
+        leading = {key: p.name for key, p in first.axes.items() if p.scalar and key in frame.sizes}
+        self.order = {**leading, **{own[d]: d for d in first.array.dimensions}}
+        self.increasing = {d: _is_increasing(first, key, d, rules) for key, d in self.order.items()}
+        self.names = [{p.name: self.order[key] for key, p in c.axes.items() if key in self.order} for c in candidates]
+
+    def boxes(self, pieces: Sequence[MasterArray], rows: Sequence[int]) -> np.ndarray:
+        """Return the box of each piece, of the candidates ``rows``: int64 (pieces, dimensions, 2)."""
+        frame, keys = self.frame, {self.order[k]: k for k in self.frame.sizes if k in self.order}
+        boxes = np.zeros((len(pieces), pieces[0].ndim, 2), np.int64)
+        boxes[:, :, 1] = pieces[0].shape
+        for axis, dimension in enumerate(pieces[0].dimensions):
+            if dimension in keys:
+                key = keys[dimension]
+                size, starts, stops = frame.sizes[key], frame.starts[key][rows], frame.stops[key][rows]
+                span = [starts, stops] if self.increasing[dimension] else [size - stops, size - starts]
+                boxes[:, axis] = np.stack(span, axis=-1)
+        return boxes
+
+    def coordinates(self, rules: Rules, master: MasterArray) -> dict[str, MasterArray]:
+        """Return the coordinates of a master: joined where they span a joined dimension, else the first's.
+
+        Bounds take the units of the master or of the coordinate that they belong to.
+        """
+        first = self.candidates[0]
+        matches = [match_coordinates(first, c) for c in self.candidates]
+        parents = {bounds: name for name, bounds in first.bounds.items()}
+        master_bounds = bounds_names(first.array)
+        coords: dict[str, MasterArray] = {}
+        for name in sorted(first.array.coords, key=lambda n: n in parents or n in master_bounds):
+            own_rules = rules
+            if name in parents or name in master_bounds:
+                parent = coords[parents[name]] if name in parents else master
+                own, units = first.array.coords[name], parent.units
+                own_rules = replace(rules, units={} if units is None or own.units == units else {str(own.name): units})
+            coords[name] = self._coordinate(name, [m[name] for m in matches], own_rules, master.file_attrs)
+        return {name: coords[name] for name in first.array.coords}
+
+    def _coordinate(self, name: str, names: Sequence[str], rules: Rules, file_attrs: Mapping[str, Any]) -> MasterArray:
+        """Join one coordinate, its ``names`` per candidate, over the candidates at distinct positions."""
+        frame, rows = self.frame, [0]
+        spanned = _spanned(self.candidates[0], name, frame)
+        if spanned:
+            columns = np.stack([c[k] for k in spanned for c in (frame.starts, frame.stops)], axis=-1)
+            rows = sorted(np.unique(columns, axis=0, return_index=True)[1].tolist())
+        pieces: list[MasterArray] = []
+        own = self.candidates[0].array.coords[name].dimensions
+        # Joined axes of which it was a scalar lead.
+        dimensions = (*(self.order[k] for k in spanned if self.order[k] not in own), *own)
+        for row in rows:
+            candidate, renamed = self.candidates[row], self.names[row]
+            coordinate = candidate.array.coords[names[row]]
+            if coordinate.dimensions != dimensions:
+                renamed = {**unmatched_names(candidate, coordinate, dimensions), **renamed}
+            piece = same_vertices(oriented(candidate, renamed, dimensions, self.increasing, coordinate), pieces)
+            extents = [(self.order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]
+            pieces.append(_repeated(piece, extents))
+        if not spanned and not rules.units:
+            return pieces[0]
+        own_rules = replace(rules, overlap="first" if rules.overlap == "refuse" else rules.overlap)
+        known_attrs = file_attrs if len(rows) == len(self.candidates) else None
+        return assemble(pieces, self.boxes(pieces, rows), own_rules, [self.candidates[r].uri for r in rows], known_attrs)

@@ -77,9 +77,19 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     for name in () if rules.separate_by == FACETS else rules.separate_by:
         if not any(name in array.file_attrs or name in array.attrs for array in arrays):
             raise AggregationError(f"separate_by names {name!r}, an attribute that no file has", hint="correct or omit it")
-    _check_versions(arrays, rules.versions)
-    _check_order(arrays, rules.order)
-    _check_units(arrays, rules.units)
+    # The preset for ERA5 also accepts files of final data alone, which have no version.
+    if rules.versions not in (None, ERA5_VERSIONS) and not any(rules.versions in array.coords for array in arrays):
+        known = ", ".join(sorted({name for array in arrays for name in array.coords})) or "none"
+        raise AggregationError(f"versions={rules.versions!r}: no array has such a coordinate; the arrays have {known}")
+    for name, how in rules.order.items():
+        spanning = [array for array in arrays if name in array.dimensions]
+        if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
+            what = f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order"
+            raise AggregationError(what, hint="omit it")
+    used = {item.units for array in arrays for item in (array, *array.coords.values())} if rules.units else ()
+    for name, units in rules.units.items():
+        if units not in used and not _parses(units):
+            raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 
 
 def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Sequence[str]]) -> None:
@@ -94,32 +104,6 @@ def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Seq
         if unknown:
             listed = ", ".join(sorted(available - {""})) or "none"
             raise AggregationError(f"{field} names {unknown[0]!r}, which no array has; the arrays have {listed}")
-
-
-def _check_versions(arrays: Sequence[MasterArray], versions: str | None) -> None:
-    # The preset for ERA5 also accepts files of final data alone, which have no version.
-    if versions not in (None, ERA5_VERSIONS) and not any(versions in array.coords for array in arrays):
-        known = ", ".join(sorted({name for array in arrays for name in array.coords})) or "none"
-        raise AggregationError(f"versions={versions!r}: no array has such a coordinate; the arrays have {known}")
-
-
-def _check_order(arrays: Sequence[MasterArray], order: Mapping[str, str]) -> None:
-    """Raise AggregationError for an order where coordinates give the order."""
-    for name, how in order.items():
-        spanning = [array for array in arrays if name in array.dimensions]
-        if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
-            what = f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order"
-            raise AggregationError(what, hint="omit it")
-
-
-def _check_units(arrays: Sequence[MasterArray], requested: Mapping[str, str]) -> None:
-    """Raise UnitsError for units that do not parse and that no array has."""
-    if not requested:
-        return
-    used = {item.units for array in arrays for item in (array, *array.coords.values())}
-    for name, units in requested.items():
-        if units not in used and not _parses(units):
-            raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 
 
 def _parses(units: str) -> bool:

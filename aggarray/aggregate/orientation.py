@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import AxisCoordinate, Candidate
+from aggarray.aggregate.candidate import Candidate
 from aggarray.arrays import MasterArray, SubArray
-from aggarray.partition.matrix import Matrix
 from aggarray.partition.tiling import expand, relabel, rename, reverse, transpose
 
 
@@ -27,30 +26,31 @@ def oriented(
     item = candidate.array if array is None else array
     if _is_oriented(candidate, item, names, order, increasing):
         return item
-    matrix, known = rename(item._matrix, names), item._known
+    matrix = rename(item._matrix, names)
+    known: Any = item._known
     by_name = {names.get(p.name, p.name): p for p in candidate.axes.values()}
-    pairs = _pairs(candidate, item)
+    own, axes = item._matrix.dimensions, {p.name for p in candidate.axes.values()}
+    # The order of two vertices of bounds follows the direction of the dimension (CF 7.1).
+    pairs = len(own) == 2 and item.shape[1] == 2 and own[0] in axes and own[1] not in axes
     for name in order:
         axis = by_name.get(name)
-        if axis is not None and name in increasing and name in matrix.dimensions:
-            opposite = _runs_against(matrix, matrix.axis(name), increasing[name], axis)
-            matrix, known = _orient(matrix, known, name, increasing[name], axis)
-            if opposite and pairs:
-                matrix, known = reverse(matrix, 1), known and tuple(None if k is None else k[:, ::-1] for k in known)
+        if axis is None or name not in increasing or name not in matrix.dimensions:
+            continue
+        number = matrix.axis(name)
+        flipped = not matrix.directions[number] if axis.coordinate is None else axis.flipped
+        if increasing[name] == flipped and axis.size > 1:
+            for turned in (number, 1) if pairs else (number,):
+                matrix = reverse(matrix, turned)
+                known = known and tuple(None if k is None else np.flip(k, turned) for k in known)
+        # A label that contradicts the coordinate is corrected.
+        matrix = matrix if matrix.directions[number] == increasing[name] else relabel(matrix, number)
     for name in reversed(order):
         if name not in matrix.dimensions:
             matrix = expand(matrix, name)
-            known = known and tuple(None if k is None else k[np.newaxis] for k in known)  # type: ignore[assignment]
-    axes = [matrix.axis(d) for d in order]
-    known = known and tuple(None if k is None else k.transpose(axes) for k in known)  # type: ignore[assignment]
-    return replace(item, _matrix=transpose(matrix, axes), _known=known)
-
-
-def _pairs(candidate: Candidate, item: MasterArray) -> bool:
-    """Return whether a coordinate is bounds of two vertices (CF 7.1). Their order follows the direction of the dimension."""
-    dimensions = item._matrix.dimensions
-    axes = {p.name for p in candidate.axes.values()}
-    return len(dimensions) == 2 and item.shape[1] == 2 and dimensions[0] in axes and dimensions[1] not in axes
+            known = known and tuple(None if k is None else k[np.newaxis] for k in known)
+    numbers = [matrix.axis(d) for d in order]
+    known = known and tuple(None if k is None else k.transpose(numbers) for k in known)
+    return replace(item, _matrix=transpose(matrix, numbers), _known=known)
 
 
 def _is_oriented(
@@ -79,21 +79,6 @@ def unmatched_names(candidate: Candidate, coordinate: MasterArray, order: Sequen
     axes = {p.name for p in candidate.axes.values()}
     extra = [d for d in coordinate.dimensions if d not in axes]
     return dict(zip(extra, order[max(0, len(order) - len(extra)) :], strict=False))
-
-
-def _orient(matrix: Matrix, known: Any, name: str, increasing: bool, axis_coordinate: AxisCoordinate) -> tuple[Matrix, Any]:
-    """Make a dimension increase or decrease by its coordinate; a label that contradicts the coordinate is corrected."""
-    axis = matrix.axis(name)
-    if _runs_against(matrix, axis, increasing, axis_coordinate):
-        matrix = reverse(matrix, axis)
-        index = (*(slice(None),) * axis, slice(None, None, -1))
-        known = known and tuple(None if k is None else k[index] for k in known)
-    return (matrix if matrix.directions[axis] == increasing else relabel(matrix, axis)), known
-
-
-def _runs_against(matrix: Matrix, axis: int, increasing: bool, axis_coordinate: AxisCoordinate) -> bool:
-    flipped = not matrix.directions[axis] if axis_coordinate.coordinate is None else axis_coordinate.flipped
-    return increasing == flipped and axis_coordinate.size > 1
 
 
 def in_memory(like: MasterArray, values: np.ndarray, mask: np.ndarray | None = None) -> MasterArray:

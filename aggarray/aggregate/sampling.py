@@ -1,9 +1,8 @@
 """Ragged arrays of a file: those along a sample dimension (CF chapter 9)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Protocol
 
 import numpy as np
 
@@ -25,11 +24,8 @@ _PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 NAMELESS = "dim_0"
 
 
-class ArrayFactory(Protocol):
-    """Gives a variable of a file as an array, None where it cannot be used. ``flat``: its rows one after the other."""
-
-    def __call__(self, name: str, flat: bool = False) -> MasterArray | None:
-        """Return the array of a variable."""
+#: Returns a variable of a file, with its rows one after the other if flat, as an array; None if it cannot be used.
+ArrayFactory = Callable[[str, bool], MasterArray | None]
 
 
 def with_rows(
@@ -81,8 +77,8 @@ class _FileSamplings:
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
         """Return the rows of samples of a shape, None if counts are unusable."""
         one, samples = self.sampling, prod(shape)
-        counts, index = (None if name is None else self._array(name) for name in (one.counts, one.index))
-        present = [self._array(name, flat=True) for name in one.present]
+        counts, index = (None if name is None else self._array(name, False) for name in (one.counts, one.index))
+        present = [self._array(name, True) for name in one.present]
         usable = tuple(a for a in present if a is not None)
         if (counts is None) != (one.counts is None) or (index is None) != (one.index is None) or len(usable) < len(present):
             return None
@@ -113,7 +109,7 @@ class _FileSamplings:
         for v in own:
             if self._flat and one.samples in v.dimensions:
                 continue
-            array = self._array(v.name) if v.shape[0] == whole.size else None
+            array = self._array(v.name, False) if v.shape[0] == whole.size else None
             if array is not None:
                 hung[basename(v.name)] = array
         if one.index is None or one.runs is None:
@@ -121,7 +117,7 @@ class _FileSamplings:
         runs = Geometry(one.instances, tuple(part.of_runs() for part in whole.parts))
         of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
         for v in of_runs:
-            array = self._array(v.name)
+            array = self._array(v.name, False)
             if array is not None:
                 hung[basename(v.name)] = ragged(array, runs, {})
         return hung
@@ -148,7 +144,7 @@ class _FileSamplings:
         return ragged(samples, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
 
     def _samples(self, array: MasterArray) -> MasterArray | None:
-        return self._array(array.name or "", flat=True) if self._flat else array
+        return self._array(array.name or "", True) if self._flat else array
 
 
 def _highest(index: MasterArray) -> int:

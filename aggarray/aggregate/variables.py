@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.aggregate.bounds import in_units_of
 from aggarray.aggregate.sampling import with_rows
 from aggarray.arrays import MasterArray
+from aggarray.arrays.lazy import with_step
 from aggarray.arrays.values import KnownValues
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
-from aggarray.cf.units import normal_calendar, temperature_of
+from aggarray.cf.units import conversion_between, normal_calendar, temperature_of
 from aggarray.cf.units.temperature import DIFFERENCE
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import Attributes, Structure, Variable, words
 from aggarray.formats.flattened import flat_name
 from aggarray.formats.templates import is_decreasing, template_of, text_attribute
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
-from aggarray.scan.comparison import own_number
+from aggarray.scan.comparison import are_pairs_decreasing, own_number
 from aggarray.scan.roles import Roles, VariableNames, roles_of, samplings_of
 from aggarray.storage.access import ANYWHERE, Access
 
@@ -63,7 +63,7 @@ def arrays_of(
                 skipped.append((other, str(error)))
         arrays.append(replace(array, coords=coords))
 
-    def usable(name: str, flat: bool = False) -> MasterArray | None:
+    def usable(name: str, flat: bool) -> MasterArray | None:
         try:
             return file.flat(name) if flat else file.array(name)
         except AggarrayError as error:
@@ -180,7 +180,7 @@ class _FileVariables:
         matrix = single(template, structure.uri, name, self._stamps, self._seen)
         parameters = template.encoding.dtype, template.units, template.calendar, fill
         made = MasterArray(name, *parameters, matrix, attrs, self._file_attrs(variable), {}, known, self._access)
-        return made if parent is None or parent.units is None else in_units_of(made, parent, self._parents[name])
+        return made if parent is None or parent.units is None else _in_units_of(made, parent, self._parents[name])
 
     def _description(self, variable: Variable, directions: Sequence[bool]) -> _Description:
         """Return the description of a variable, cached where files share its attributes."""
@@ -213,6 +213,23 @@ class _FileVariables:
         pairs, assumed = variable.values, self.structure.assumed
         if assumed is not None and variable.name in assumed.facts and len(forward) == 2 and pairs is None:
             forward[1] = not assumed.facts[variable.name].falls
-        if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,) and pairs.dtype.kind in "iuf":
-            forward[1] = not (len(pairs) and bool((pairs[:, 1] < pairs[:, 0]).all()))
+        if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,):
+            forward[1] = not are_pairs_decreasing(pairs)
         return forward
+
+
+def _in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
+    """Return bounds in units and calendar of coordinate ``name``. Raises UnitsError where they do not convert."""
+    own = bounds._step
+    if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
+        return bounds
+    step = replace(own, units=coordinate.units, calendar=coordinate.calendar)
+    try:
+        conversion = conversion_between(own, replace(step, temperature=coordinate.temperature))
+    except UnitsError as error:
+        hint = "give both the same units, or omit those of the bounds"
+        raise UnitsError(f"bounds of {name!r}: {error}", hint=hint) from error
+    if not conversion.identity and own.dtype.kind in "iu":
+        step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
+    # promise: bounds-units
+    return with_step(bounds, step)

@@ -210,32 +210,25 @@ def stamp_of(path: str) -> Stamp:
 
 def checksum(path: str) -> int:
     """Return a checksum of the head and the tail of a file, which hold the headers; a small file is covered entirely."""
-    if is_remote(path):
-        return _read_remote_head(path)[1]
     with missing(path):
-        mode = os.stat(path).st_mode
+        is_regular = is_remote(path) or stat.S_ISREG(os.stat(path).st_mode)
     # promise: pipes-skipped
-    if not stat.S_ISREG(mode):
+    if not is_regular:
         # Opening a pipe blocks until another process opens its other end.
         raise OSError(f"{path}: neither a file nor a folder")
     with open_source(path) as file:
-        return _checksum(file, _head(file, _CHECKED[0]))
+        return _read_ends(file, _CHECKED)[1]
 
 
-def _checksum(file: ByteSource, head: bytes) -> int:
-    return _digest(head, file.pread(_CHECKED[1], max(0, file.size - _CHECKED[1])) if file.size else b"")
+def _read_ends(file: ByteSource, sizes: tuple[int, int]) -> tuple[bytes, int]:
+    """Return the head of a file, and the checksum of its head and tail of these sizes.
 
-
-def _head(file: ByteSource, size: int) -> bytes:
-    """Return the first bytes of a file; none of a file without a size, such as a device, which may never end."""
+    Nothing is read of a file without a size, such as a device, which may never end.
+    """
     # promise: sizeless-files
-    return file.pread(size, 0) if file.size else b""
-
-
-def _digest(head: bytes, tail: bytes) -> int:
-    digest = hashlib.blake2b(head, digest_size=8)
-    digest.update(tail)
-    return int.from_bytes(digest.digest(), "little", signed=True)
+    head_size, tail_size = sizes if file.size else (0, 0)
+    head, tail = file.preads([(0, head_size), (max(0, file.size - tail_size), tail_size)])
+    return head, int.from_bytes(hashlib.blake2b(head + tail, digest_size=8).digest(), "little", signed=True)
 
 
 def open_file(path: str | os.PathLike[str]) -> Handle:
@@ -252,7 +245,8 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
         state = stat_file(path)
         if state.folder:
             return b"", None
-        head, digest = _read_remote_head(path) if state.size else (b"", 0)
+        with open_source(path) as file:
+            head, digest = _read_ends(file, _CHECKED)
         return _require_bytes(path, head), (state.size, state.mtime_ns, digest)
     try:
         # Opening a pipe blocks until another process opens its other end.
@@ -262,8 +256,8 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
         if not stat.S_ISREG(mode):
             raise FormatError("neither a file nor a folder", path=path)
         with open_source(path) as file:
-            head = _head(file, _CHECKED[0] if with_stamp else HEAD)
-            stamp = (file.size, file.state.mtime_ns, _checksum(file, head)) if with_stamp else None
+            head, digest = _read_ends(file, _CHECKED if with_stamp else (HEAD, 0))
+            stamp = (file.size, file.state.mtime_ns, digest) if with_stamp else None
     except (FileNotFoundError, NotADirectoryError) as error:
         what, hint = broken_link(path) or ("no such file or folder", "check the path")
         raise MissingFileError(what, path=path, hint=hint) from error
@@ -278,10 +272,3 @@ def _require_bytes(path: str, head: bytes) -> bytes:
     if not head:
         raise FormatError("an empty file (0 bytes)", path=path, hint="fetch or write it again")
     return head[:HEAD]
-
-
-def _read_remote_head(path: str) -> tuple[bytes, int]:
-    """Return the head of a remote file and the checksum of its head and tail."""
-    with open_source(path) as file:
-        head, tail = file.preads([(0, _CHECKED[0]), (max(0, file.size - _CHECKED[1]), _CHECKED[1])])
-    return head, _digest(head, tail)

@@ -27,15 +27,8 @@ class Selection:
     def fits(self, array: MasterArray) -> bool:
         """Return whether an array is selected."""
         named = self.names is None or array.name in self.names
-        return named and all(has_attribute(array, key, value) for key, value in self.attributes.items())
-
-
-def has_attribute(array: MasterArray, key: str, value: Any) -> bool:
-    """Return whether an array or its files have an attribute of a value; units and calendar count as attributes."""
-    for attrs in (array.attrs, array.file_attrs):
-        if key in attrs:
-            return same_attribute(attrs[key], value)
-    return key in ("units", "calendar") and getattr(array, key) == value
+        attrs = {"units": array.units, "calendar": array.calendar, **array.file_attrs, **array.attrs}
+        return named and all(key in attrs and same_attribute(attrs[key], value) for key, value in self.attributes.items())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

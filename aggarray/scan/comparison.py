@@ -76,7 +76,7 @@ def signature_of(variable: Variable, identifying: Sequence[str] = ()) -> Variabl
     stated = tuple((name, as_text(attrs[name])) for name in names)
     values = variable.values
     return VariableSignature(
-        variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), _is_decreasing(values)
+        variable.dtype.str, variable.dimensions, variable.shape, stated, _digest(values), are_pairs_decreasing(values)
     )
 
 
@@ -88,7 +88,7 @@ def _digest(values: np.ndarray | None) -> bytes | None:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _is_decreasing(values: np.ndarray | None) -> bool:
+def are_pairs_decreasing(values: np.ndarray | None) -> bool:
     """Return whether every pair of bounds is decreasing."""
     if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
         return False
@@ -115,7 +115,11 @@ def difference(scanned: Structure, assumed: FileSignature, seen: Structure | Non
     text = _file_mismatch(scanned, assumed)
     if text is not None:
         return Mismatch(f"not as assumed: {text} in {assumed.model}")
-    return None if seen is None else changed_items(own_of(scanned, assumed), own_of(seen, assumed))
+    if seen is None:
+        return None
+    now, then = own_of(scanned, assumed), own_of(seen, assumed)
+    changed = next((name for name in then if now.get(name) != then[name]), None)
+    return None if changed is None else changed_since_opening([changed])
 
 
 def other_variables(scanned: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
@@ -212,12 +216,6 @@ def own_number(structure: Structure, assumed: FileSignature) -> int:
     """Return a 63-bit hash of what is read from a file itself."""
     digest = hashlib.blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "little") >> 1
-
-
-def changed_items(now: Mapping[str, str], then: Mapping[str, str]) -> Mismatch | None:
-    """Describe the first item read from a file itself that has changed; None if none has."""
-    name = next((n for n in then if now.get(n) != then[n]), None)
-    return None if name is None else changed_since_opening([name])
 
 
 def changed_since_opening(names: Sequence[str]) -> Mismatch:

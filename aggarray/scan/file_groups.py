@@ -7,7 +7,7 @@ differ are read from every file. A file that this does not describe is scanned c
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aggarray.cf.frozen import frozen
@@ -102,20 +102,18 @@ def find_group(scanned: Sequence[Structure], identifying: Sequence[str]) -> File
     """Return what scanned files share and what to read of the others; None if they do not describe the others."""
     if len(scanned) < 2:
         return None
-    model = scanned[0]
-    if any((s.format, s.skipped, [v.name for v in s.variables]) != _outline(model) for s in scanned):
+    model, names = scanned[0], [v.name for v in scanned[0].variables]
+    if any((s.format, s.skipped, [v.name for v in s.variables]) != (model.format, model.skipped, names) for s in scanned):
         return None
     if samplings_of(model):
         return None  # each file has its own row sizes
     columns = {vs[0].name: vs for vs in zip(*(s.variables for s in scanned), strict=True)}
-    read = _differing(columns)
+    # The coordinates of at most one dimension that differ between files, and those along the same dimensions.
+    short = {n: vs for n, vs in columns.items() if all(v.values is not None and len(v.dimensions) < 2 for v in vs)}
+    read = {name for name, vs in short.items() if len(set(map(signature_of, vs))) > 1}
     along = frozenset(d for name in read for d in columns[name][0].dimensions)
-    read |= {
-        n for n, vs in columns.items() if len(vs[0].dimensions) == 1 and along.issuperset(vs[0].dimensions) and _valued(vs)
-    }
-    if not all(_is_identifying(name, vs, name in read, along) for name, vs in columns.items()) or not _measured(
-        scanned, read, along
-    ):
+    read |= {name for name, vs in short.items() if vs[0].dimensions and along.issuperset(vs[0].dimensions)}
+    if not all(_is_identifying(vs, name in read, along) for name, vs in columns.items()) or not _measured(scanned, read, along):
         return None
     if _identifying_differ(scanned, columns, identifying):
         return None
@@ -144,27 +142,10 @@ def _identifying_differ(scanned: Sequence[Structure], columns: Mapping[str, "Col
     return any(identity_of(attrs, names) != identity_of(all_attrs[0], names) for all_attrs in owners for attrs in all_attrs)
 
 
-def _outline(structure: Structure) -> tuple[str, tuple[tuple[str, str], ...], list[str]]:
-    return structure.format, structure.skipped, [v.name for v in structure.variables]
-
-
 Column = tuple[Variable, ...]
 
 
-def _valued(column: Column) -> bool:
-    return all(v.values is not None for v in column)
-
-
-def _differing(columns: Mapping[str, Column]) -> set[str]:
-    """Return the coordinates of at most one dimension that differ between files."""
-    names = set()
-    for name, column in columns.items():
-        if _valued(column) and all(len(v.dimensions) < 2 for v in column) and len(set(map(signature_of, column))) > 1:
-            names.add(name)
-    return names
-
-
-def _is_identifying(name: str, column: Column, read: bool, along: frozenset[str]) -> bool:
+def _is_identifying(column: Column, read: bool, along: frozenset[str]) -> bool:
     """Return whether a variable is equal in all files, except for what is read of each."""
     if len({v.dimensions for v in column}) > 1:
         return False
@@ -236,7 +217,7 @@ def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None
     by_name = {v.name: v for v in read}
     variables = tuple(by_name.get(v.name) or _resized(v, sizes, group) for v in model.variables)
     attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
-    paths = None if model.sizes is None else dict(_resized_paths(model.sizes, sizes))
+    paths = None if model.sizes is None else {p: sizes.get(p.rpartition("/")[2], n) for p, n in model.sizes.items()}
     return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=group.assumed)
 
 
@@ -255,8 +236,3 @@ def _resized(variable: Variable, sizes: Mapping[str, int], group: FileGroup) -> 
     if resized is None:
         resized = group.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
     return resized
-
-
-def _resized_paths(paths: Mapping[str, int], sizes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    for path, size in paths.items():
-        yield path, sizes.get(path.rpartition("/")[2], size)

@@ -205,11 +205,7 @@ def known_references(references: References, row: int, step: Step) -> References
     uri = references.uri_of(row)
     description = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
-    if (
-        description is None
-        or not description.knows(assumed)
-        or description.mismatch(assumed, references.seen_of(row)) is not None
-    ):
+    if description is None or not description.knows(assumed) or description.mismatch(assumed, references.seen_of(row)):
         return None  # a read raises the error
     resolver = _Resolver(references.take(np.array([row])), step)
     try:
@@ -239,13 +235,8 @@ class _Resolver:
 
     def references(self) -> References:
         """Return the references with the current columns."""
-        return replace(
-            self._old,
-            templates=tuple(self._templates),
-            template=self._template,
-            variable=self._variable,
-            variables=tuple(self._variables),
-        )
+        templates, variables = tuple(self._templates), tuple(self._variables)
+        return replace(self._old, templates=templates, template=self._template, variable=self._variable, variables=variables)
 
     def gather(self, rows: Sequence[int], access: Access) -> None:
         """Describe the files of many sub-arrays before these are resolved one by one."""
@@ -291,7 +282,10 @@ class _Resolver:
 
     def _put(self, row: int, described: _Description) -> None:
         if self._name(row).startswith(NUMBER_MARK) and self._name(row) not in described.variables:
-            self._rename(row, _numbered(self._name(row), described))
+            name = _numbered(self._name(row), described)
+            if name not in self._variables:
+                self._variables.append(name)
+            self._variable[row] = self._variables.index(name)
         real = described.variables.get(self._name(row), f"no such variable; it has {_listed(described)}")
         if isinstance(real, str):
             raise (IndexFileError if real is NESTED else FormatError)(real)
@@ -303,11 +297,6 @@ class _Resolver:
             matched = match(real, taken, self._step) if taken.unresolved else _confirmed(real, taken)
             self._templates.append(matched)
         self._template[row] = self._numbers[key]
-
-    def _rename(self, row: int, name: str) -> None:
-        if name not in self._variables:
-            self._variables.append(name)
-        self._variable[row] = self._variables.index(name)
 
 
 def _confirmed(real: Template, assumed: Template) -> Template:

@@ -204,9 +204,7 @@ class WorkerPool:
     def _results(self, work: _TaskQueue, results: Sequence[Result | None]) -> Any:
         """Yield (number of a task, result) from workers and this process until all tasks are done."""
         while work.tasks:
-            while (result_of_task := _next_result(work)) is not None:
-                yield result_of_task
-            number = work.take_one()
+            number = work.take_one() if work.results.empty() else None
             if number is not None:
                 yield number, scan_one(work.tasks[number])
                 continue
@@ -230,16 +228,6 @@ class WorkerPool:
                     finished = self._tasks
                 self._changed.wait()
         return None
-
-
-def _next_result(work: _TaskQueue) -> tuple[int, Result] | None:
-    """Return a result that has arrived; None if there is none."""
-    with contextlib.suppress(queue.Empty):
-        while True:
-            result_of_task = work.results.get_nowait()
-            if result_of_task is not None:
-                return result_of_task
-    return None
 
 
 class _Worker:
