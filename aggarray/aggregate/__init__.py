@@ -100,7 +100,7 @@ class _JoinResult:
     def join_identity(self, members: list[Candidate]) -> list[Candidate]:
         """Join the arrays of one identity; return those that can be examined."""
         if len(members) == 1 and _stays_as_is(members[0].array, self.rules):
-            self.results.append(((members[0].uri, members[0].number), members[0].array))
+            self.results.append((members[0].order, members[0].array))
             return members
         facets, others, rows = self.rules.facets, list[Candidate](), list[Candidate]()
         for member in members:
@@ -112,7 +112,7 @@ class _JoinResult:
                     describe(member, facets, self._cache)
                     others.append(member)
             except AggarrayError as error:  # an unreadable coordinate concerns one array only
-                self.results.append(((member.uri, member.number), member.array))
+                self.results.append((member.order, member.array))
                 files = (member.uri,) if member.uri else ()
                 self.refusals.append(Refusal((member.array.name or "",), files, "unreadable", str(error)))
         for groups, join_members in (
@@ -139,10 +139,7 @@ class _JoinResult:
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
         for joinable in split(_without_idle_axes(group), self.rules, JoinObserver(self.refuse, self.repeated)):
-            first, sort_key = (
-                joinable.candidates[0],
-                min((candidate.uri, candidate.number) for candidate in joinable.candidates),
-            )
+            first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
             try:
                 try:
                     self.results.append((sort_key, _joined(joinable, self.rules)))
@@ -150,10 +147,8 @@ class _JoinResult:
                     self.results.append((sort_key, _joined(joinable, replace(self.rules, units={}))))
                     self.refuse(first, first, "units", str(error))
             except AggarrayError as error:
-                separate = list(
-                    {candidate.number: candidate.cut_from or candidate for candidate in joinable.candidates}.values()
-                )
-                self.results += [((candidate.uri, candidate.number), candidate.array) for candidate in separate]
+                separate = list({c.number: c.cut_from or c for c in joinable.candidates}.values())
+                self.results += [(candidate.order, candidate.array) for candidate in separate]
                 for candidate in separate[1:] or [first]:
                     self.refuse(candidate, first, "join", str(error))
 
@@ -161,12 +156,11 @@ class _JoinResult:
         """Join ragged arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
         try:
             kept, duplicates = without_duplicates(group)
-            sort_key = min((candidate.uri, candidate.number) for candidate in kept)
-            self.results.append((sort_key, join_ragged(kept, self.rules)))
+            self.results.append((min(candidate.order for candidate in kept), join_ragged(kept, self.rules)))
             for duplicate, first in duplicates:
                 self.repeated(duplicate, first)
         except AggarrayError as error:
-            self.results += [((candidate.uri, candidate.number), candidate.array) for candidate in group]
+            self.results += [(candidate.order, candidate.array) for candidate in group]
             for candidate in group[1:] or group:
                 self.refuse(candidate, group[0], "join", str(error))
 
@@ -214,7 +208,7 @@ def _name_refusals(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
     named = [(member, identity) for identity, members in by_identity.items() for member in members]
     firsts: dict[str, dict[str, Candidate]] = defaultdict(dict)
     refusals: list[Refusal] = []
-    for member, identity in sorted(named, key=lambda item: (item[0].uri, item[0].number)):
+    for member, identity in sorted(named, key=lambda item: item[0].order):
         of_name = firsts[member.array.name or ""]
         if of_name and identity not in of_name:
             first, relative = next(iter(of_name.items()))

@@ -149,6 +149,11 @@ class Candidate:
     rank: int = 0
     cut_from: "Candidate | None" = None
 
+    @property
+    def order(self) -> tuple[str, int]:
+        """First file and position in the input, by which results are ordered."""
+        return self.uri, self.number
+
     def dimension_keys(self) -> dict[str, str]:
         """Return the identity of each dimension by its name in this array."""
         return {p.name: key for key, p in self.axes.items() if not p.scalar}

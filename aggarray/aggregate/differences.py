@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -135,17 +136,13 @@ def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
 
 def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
     """Return the refusals of groups of one identity, by nearest relative."""
-    firsts = sorted((min(g, key=_file) for g in groups), key=_file)
+    firsts = sorted((min(g, key=attrgetter("order")) for g in groups), key=attrgetter("order"))
     if len(firsts) > MANY_GROUPS:
         firsts.sort(key=lambda one: [repr(v) for v in one.signature.values()])
         pairs: Iterable[tuple[int, int]] = pairwise(range(len(firsts)))
     else:
         pairs = _spanning_tree(firsts)
     return [refusal(firsts[b], firsts[a], *describe_difference(firsts[a], firsts[b])) for a, b in pairs]
-
-
-def _file(candidate: Candidate) -> tuple[str, int]:
-    return candidate.uri, candidate.number
 
 
 def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:

@@ -192,9 +192,11 @@ def same_attribute(a: Any, b: Any) -> bool:
         return bool(isinstance(a, str) and isinstance(b, str) and a == b)
     if a is None or b is None:
         return a is b
-    one, other = items_of(a), items_of(b)
-    if one.shape != other.shape:
-        return False
+    return same_values(items_of(a), items_of(b))
+
+
+def same_values(one: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays have equal shapes and values; NaN equals NaN."""
     return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 

@@ -25,8 +25,7 @@ def unwrapped(view: View) -> list[Candidate] | None:
         if not _have_equal_longitudes(view, key) or _is_closed(view, key):
             continue
         base = _turn_start(view, key)
-        units = reference_units(c.axes[key] for c in view.group)
-        changed = [_turned(candidate, key, candidate.axes[key].values(*units), base) for candidate in view.group]
+        changed = [_turned(candidate, key, own, base) for candidate, own in zip(view.group, view.values(key), strict=True)]
         if any(after is not before for after, before in zip(changed, view.group, strict=True)):
             return changed
     return None
@@ -46,13 +45,10 @@ def _have_equal_longitudes(view: View, key: str) -> bool:
     axis, layout = view.group[0].axes[key], view.layouts[key]
     if axis.coordinate is None or not is_longitude(axis.coordinate) or not all(c.axes[key].monotonic for c in view.group):
         return False
-    units = reference_units(c.axes[key] for c in view.group)
     union = np.zeros(layout.size)
-    seen: set[int] = set()
-    for row, number in enumerate(layout.classes):
-        if number not in seen:
-            seen.add(number)
-            union[layout.positions[number]] = view.group[row].axes[key].values(*units)
+    units = reference_units(c.axes[key] for c in view.group)
+    for number, candidate in dict(zip(layout.classes[::-1], view.group[::-1], strict=True)).items():
+        union[layout.positions[number]] = candidate.axes[key].values(*units)
     longitudes = np.sort(np.mod(union, 360.0))
     distances = np.diff(np.append(longitudes, longitudes[0] + 360.0)) if len(longitudes) > 1 else np.array([360.0])
     return bool((distances <= max(layout.tolerance, NEAR)).any())
@@ -61,9 +57,7 @@ def _have_equal_longitudes(view: View, key: str) -> bool:
 def _is_closed(view: View, key: str) -> bool:
     """Return whether any array has its first meridian at both ends."""
     tolerance = max(view.layouts[key].tolerance, NEAR)
-    units = reference_units(c.axes[key] for c in view.group)
-    spans = (c.axes[key].values(*units) for c in view.group)
-    return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in spans)
+    return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in view.values(key))
 
 
 def _turn_start(view: View, key: str) -> float:
@@ -74,16 +68,14 @@ def _turn_start(view: View, key: str) -> float:
     tiles of a row.
     """
     boxes, _ = view.boxes([k for k in view.varying if k != key])
-    units = reference_units(c.axes[key] for c in view.group)
-    tolerance = max(view.layouts[key].tolerance, NEAR)
+    values, tolerance = view.values(key), max(view.layouts[key].tolerance, NEAR)
     order = sorted(range(len(view.group)), key=lambda row: (boxes[row, :, 0].tolist(), view.group[row].uri))
     row = np.zeros(0)
     for number in order:
         if boxes[number, :, 0].tolist() != boxes[order[0], :, 0].tolist():
             break
-        values = view.group[number].axes[key].values(*units)
-        if not _any_near(row, values, tolerance):
-            row = np.concatenate([row, values])
+        if not _any_near(row, values[number], tolerance):
+            row = np.concatenate([row, values[number]])
     return float(row.min(initial=np.inf)) - tolerance
 
 

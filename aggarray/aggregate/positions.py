@@ -18,14 +18,12 @@ class PositionLayout:
     """Positions of coordinates in their union.
 
     ``classes``: per coordinate the number of its class, which equal coordinates share; ``positions``: per class strictly
-    increasing int64 positions in the union; ``size``: of the union; ``spacing``: the smallest within any coordinate, or 0;
-    ``tolerance``: within which values are equal.
+    increasing int64 positions in the union; ``size``: of the union; ``tolerance``: within which values are equal.
     """
 
     classes: list[int]
     positions: Sequence[np.ndarray | range]
     size: int
-    spacing: float
     tolerance: float
 
     def contiguous(self, number: int) -> bool:
@@ -78,16 +76,14 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
             distinct.append(values)
             roundings.append(own)
         numbers.append(number)
-    spacings = [s for s in map(smallest_spacing, distinct) if s > 0]
-    spacing = min(spacings, default=0.0)
+    spacing = min((s for s in map(smallest_spacing, distinct) if s > 0), default=0.0)
     tolerances = [tolerance_of(spacing, fraction, own) for own in roundings]
     positions, size = _union(distinct, tolerances)
     classes: dict[bytes, int] = {}
     class_of = [classes.setdefault(p.tobytes(), len(classes)) for p in positions]
     kept = {number: p for p, number in zip(positions, class_of, strict=True)}
-    return PositionLayout(
-        [class_of[n] for n in numbers], [kept[n] for n in range(len(classes))], size, spacing, max(tolerances, default=0.0)
-    )
+    ordered = [kept[n] for n in range(len(classes))]
+    return PositionLayout([class_of[n] for n in numbers], ordered, size, max(tolerances, default=0.0))
 
 
 def _wide(values: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from aggarray.aggregate.candidate import (
     quantity_of,
     uri_of,
 )
-from aggarray.aggregate.join import assemble
+from aggarray.aggregate.join import assemble, same_values
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, ragged
@@ -149,15 +149,11 @@ def _scanned_key(array: MasterArray) -> object:
 def _equal(one: MasterArray, other: MasterArray) -> bool:
     """Return whether two arrays have equal rows and coordinates."""
     if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
-        if not np.array_equal(one.offsets, other.offsets) or not _same(one.read().flat, other.read().flat):
+        if not np.array_equal(one.offsets, other.offsets) or not same_values(one.read().flat, other.read().flat):
             return False
-    elif not _same(one.read(), other.read()):
+    elif not same_values(one.read(), other.read()):
         return False
     return all(_equal(c, other.coords[name]) for name, c in one.coords.items())
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc" and other.dtype.kind in "fc")
 
 
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:

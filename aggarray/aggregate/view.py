@@ -84,12 +84,12 @@ class View:
         order_rule = self.rules.order.get(self.group[0].axes[key].name)
         if order_rule is None:
             distinct = sorted(set(sizes))
-            return PositionLayout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0, 0.0)
+            return PositionLayout([distinct.index(n) for n in sizes], [range(n) for n in distinct], max(sizes), 0.0)
         as_given = order_rule == "given"
         order = sorted(range(len(sizes)), key=lambda row: self.group[row].number if as_given else natural(self.group[row].uri))
         ends = np.cumsum([sizes[row] for row in order])
         positions = {row: range(int(end) - sizes[row], int(end)) for row, end in zip(order, ends, strict=True)}
-        return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0, 0.0)
+        return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0)
 
     def _tie(self) -> None:
         """Tie scalar coordinates that change with another axis to that axis: others to time, not time to others."""
@@ -117,6 +117,11 @@ class View:
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False
         return all(c is not None and (_is_time(c) or _is_plain(c)) for c in coordinates)
+
+    def values(self, key: str) -> list[np.ndarray]:
+        """Return the coordinate values of each member along an axis, in the units of the first."""
+        units = reference_units(c.axes[key] for c in self.group)
+        return [c.axes[key].values(*units) for c in self.group]
 
     def matches(self) -> list[dict[str, str]]:
         """Return, per member, the name of each coordinate of the first."""

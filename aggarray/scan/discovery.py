@@ -26,7 +26,7 @@ def find_files(source: Source) -> list[str]:
     scanned. Remote folders and patterns are listed where the server supports it.
     """
     paths: dict[str, None] = {}
-    for item in _sources(source):
+    for item in listed(source):
         paths.update(dict.fromkeys(filter(_is_included, _expand(given_path(item)))))
     if not paths:
         raise MissingFileError("no files", hint="give a path, a glob, a folder or a list of these")
@@ -57,11 +57,6 @@ def _is_included(path: str) -> bool:
     )
 
 
-def listed(source: Source) -> list[Any]:
-    """Return the items of a source as a list. Raises AggregationError for items that are not paths."""
-    return list(_sources(source))
-
-
 def named_files(items: Sequence[Any]) -> list[str]:
     """Return the absolute paths of the files that a source names individually, not by a folder or pattern."""
     return [absolute(p) for p in map(given_path, items) if _is_named(p)]
@@ -74,19 +69,21 @@ def _is_named(path: str) -> bool:
         return False  # the scan raises the error
 
 
-def _sources(source: Any) -> Iterator[Any]:
-    """Yield the items of a source. Raises AggregationError for items that are not paths."""
+def listed(source: Source) -> list[Any]:
+    """Return the items of a source as a list. Raises AggregationError for items that are not paths."""
     try:
         single = isinstance(source, str | bytes | os.PathLike)
-        items = iter((source,) if single else source)
+        items: Iterator[Any] = iter((source,) if single else source)  # type: ignore[arg-type]
     except TypeError:
         # Some objects define ``__iter__`` and raise TypeError.
         single, items = True, iter((source,))
+    checked = []
     for item in items:
         if not isinstance(item, str | bytes | os.PathLike):
             what = f"{' '.join(repr(item).split()):.60} ({type(item).__name__}{'' if single else ', in a list or the like'})"
             raise AggregationError(f"source {what} is not a path", hint="give a path, a glob, a folder or a flat list of these")
-        yield item
+        checked.append(item)
+    return checked
 
 
 def _expand(path: str) -> Iterator[str]:
