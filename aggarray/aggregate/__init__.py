@@ -6,7 +6,7 @@ master arrays gives master arrays, so that opening files and joining aggregation
 
 import gc
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, identity_of, uri_of
@@ -67,20 +67,19 @@ def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
 
-def _without_idle_axes(group: list[Candidate]) -> list[Candidate]:
+def _without_idle_axes(group: list[Candidate]) -> Iterator[Candidate]:
     """Drop the dimensions without information that some members lack."""
     common = set(group[0].axes).intersection(*(member.axes for member in group))
-    return [_without(member, (member.axes.keys() - common) & _idle_axes(member)) for member in group]
-
-
-def _without(candidate: Candidate, keys: set[str]) -> Candidate:
-    if not keys:
-        return candidate
-    array = candidate.array._chosen({candidate.axes[key].name: 0 for key in keys})
-    selected = {id(c): array.coords[name] for name, c in candidate.array.coords.items()}
-    kept = {key: axis for key, axis in candidate.axes.items() if key not in keys}
-    axes = {key: replace(p, coordinate=None if p.coordinate is None else selected[id(p.coordinate)]) for key, p in kept.items()}
-    return replace(candidate, array=array, axes=axes)
+    for member in group:
+        dropped = (member.axes.keys() - common) & _idle_axes(member)
+        if not dropped:
+            yield member
+            continue
+        array = member.array._chosen({member.axes[key].name: 0 for key in dropped})
+        selected = {id(c): array.coords[name] for name, c in member.array.coords.items()}
+        kept = {key: axis for key, axis in member.axes.items() if key not in dropped}
+        axes = {k: p if p.coordinate is None else replace(p, coordinate=selected[id(p.coordinate)]) for k, p in kept.items()}
+        yield replace(member, array=array, axes=axes)
 
 
 def _idle_axes(candidate: Candidate) -> set[str]:
@@ -138,7 +137,7 @@ class _JoinResult:
 
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
-        for joinable in split(_without_idle_axes(group), self.rules, JoinObserver(self.refuse, self.repeated)):
+        for joinable in split(list(_without_idle_axes(group)), self.rules, JoinObserver(self.refuse, self.repeated)):
             first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
             try:
                 try:
@@ -191,14 +190,12 @@ def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
 
 def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
     idle = set().union(*map(_idle_axes, members))
-    needed = (
-        {key for member in members for key in member.axes if key in idle and key not in _idle_axes(member)} if idle else idle
-    )
+    idle -= {key for member in members for key in idle & (member.axes.keys() - _idle_axes(member))} if idle else idle
     groups: dict[frozenset[tuple[str, object]], list[Candidate]] = defaultdict(list)
     for member in members:
         signature = member.signature
-        if idle - needed:
-            signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle - needed)}
+        if idle:
+            signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle)}
         groups[frozenset(signature.items())].append(member)
     return list(groups.values())
 

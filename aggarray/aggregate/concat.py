@@ -127,9 +127,9 @@ class _Join:
             present = [i for i in items if i is not None]
             if len(present) < len(items):
                 continue
-            spans = [self.dimension in self._own_names(c, i) for c, i in zip(self.candidates, present, strict=True)]
+            pairs = zip(self.candidates, present, strict=True)
             try:
-                if any(spans) or name == self.dimension:
+                if name == self.dimension or any(self._spans(candidate, item) for candidate, item in pairs):
                     leading = [] if self.dimension in coordinate.dimensions else [self.dimension]
                     coords[name] = self.joined(present, [*leading, *coordinate.dimensions])
                 else:
@@ -138,9 +138,9 @@ class _Join:
                 raise AggregationError(*error.args, path=error.path, variable=name, hint=error.hint) from error
         return coords
 
-    def _own_names(self, candidate: Candidate, coordinate: MasterArray) -> list[str]:
+    def _spans(self, candidate: Candidate, coordinate: MasterArray) -> bool:
         own = {p.name: self.names.get(k, p.name) for k, p in candidate.axes.items() if not p.scalar}
-        return [own.get(d, d) for d in coordinate.dimensions]
+        return self.dimension in [own.get(d, d) for d in coordinate.dimensions]
 
     def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
         """Return a coordinate that does not span the dimension: the first's if all are equal, else one value per array."""

@@ -66,10 +66,7 @@ def common_folder(uris: Sequence[str]) -> str:
 
 
 def labels(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return, per array, its differences from others of the same name, or "".
-
-    Facets that differ come first; then, if needed, other attributes that differ; then folders or names of files.
-    """
+    """Return, per array, its differences from others of its name, or "": by facets, then attributes, then files."""
     words: list[list[str]] = [[] for _ in arrays]
     for describe in (_by_facets, _by_attributes, _by_files):
         groups: dict[tuple[str | None, ...], list[int]] = defaultdict(list)

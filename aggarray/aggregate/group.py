@@ -99,11 +99,7 @@ def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _sort_key(view: View) -> Callable[[int], tuple[object, ...]]:
-    """Return the sort key of the rows of a view.
-
-    Rows are ordered by lowest position, then by URI; empty ones come last. Runs are at the position of the array that they were
-    cut from, then in their own order.
-    """
+    """Return the sort key of rows: lowest position, then URI, empty ones last; runs are at the position of their array."""
     boxes, _ = view.boxes(list(view.varying))
     empty = (boxes[:, :, 0] == boxes[:, :, 1]).any(axis=1)
     lowest: dict[int, list[int]] = {}
@@ -136,11 +132,7 @@ def _joinable(view: View, rows: Sequence[int]) -> Joinable:
 
 
 def _assign_rounds(view: View) -> tuple[list[list[int]], dict[int, int]]:
-    """Return rounds of rows without overlap, and {blocked row: its blocker}.
-
-    Each round serves what it can of the rows that remain; the last round may hold rows that are examined separately. Versions
-    do not compete.
-    """
+    """Return rounds of rows without overlap, each serving what it can of the rest, and {blocked row: its blocker}."""
     all_rows = list(range(len(view.group)))
     if view.rules.overlap != "refuse":
         return [all_rows], {}
@@ -168,10 +160,7 @@ def _assign_rounds(view: View) -> tuple[list[list[int]], dict[int, int]]:
 
 
 def _deciding_axis(view: View) -> int | None:
-    """Return the varying axis that alone decides about overlaps.
-
-    None where several do, and where members may be joined differently in smaller groups: runs, longitudes, interleaved arrays.
-    """
+    """Return the only varying axis that decides about overlaps, None for runs, longitudes and interleaved arrays."""
     several = [(axis, key) for axis, (key, different) in enumerate(view.varying.items()) if different > 1]
     if len(several) != 1 or any(one.cut_from for one in view.group):
         return None

@@ -25,7 +25,8 @@ from aggarray.partition.matrix import Matrix, Parts
 def cut(view: View) -> list[Candidate] | None:
     """Return the group cut into runs of consecutive positions; None if none is interleaved or runs would leave holes."""
     keys = [k for k in view.varying if not all(map(view.layouts[k].contiguous, range(len(view.layouts[k].positions))))]
-    if not keys or any(_is_uncuttable(c, k) for c in view.group for k in keys):
+    axes = [c.axes[k] for c in view.group for k in keys]
+    if not keys or any(p.coordinate is None or not p.monotonic or p.scalar or is_horizontal(p.coordinate) for p in axes):
         return None
     pieces = [piece for row, candidate in enumerate(view.group) for piece in _pieces(candidate, row, keys, view)]
     cut_view = View(pieces, view.rules)
@@ -34,11 +35,6 @@ def cut(view: View) -> list[Candidate] | None:
     except AggregationError:
         return None
     return pieces if complete else None
-
-
-def _is_uncuttable(candidate: Candidate, key: str) -> bool:
-    axis = candidate.axes[key]
-    return axis.coordinate is None or not axis.monotonic or axis.scalar or is_horizontal(axis.coordinate)
 
 
 def _pieces(candidate: Candidate, row: int, keys: list[str], view: View) -> Iterator[Candidate]:

@@ -62,13 +62,13 @@ class _FileSamplings:
         if named.isdisjoint(rows):
             return arrays
         shape = next(v.shape for v in self.variables if v.name in rows)
-        whole = self._geometry(shape)
-        if whole is None:
+        geometry = self._geometry(shape)
+        if geometry is None:
             return arrays
-        hung = self._attached(whole)
-        instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, whole, hung)) is not None}
+        attached = self._attached(geometry)
+        instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, geometry, attached)) is not None}
         # Variables with further dimensions remain data variables too.
-        idle = {one.counts, one.index, *(c.name for c in hung.values() if len(c.shape) < 2)}
+        idle = {one.counts, one.index, *(c.name for c in attached.values() if len(c.shape) < 2)}
         if any(f"{v.name}{SIZES}" == one.counts for v in self.variables):
             # So do variables beside rows of variable length, unless they identify or locate instances.
             idle -= {v.name for v in self.variables if v.name != one.counts and not self._describes(v)}
@@ -100,27 +100,27 @@ class _FileSamplings:
             return self._sizes[path]
         return _highest(index) + 1
 
-    def _attached(self, whole: Geometry) -> dict[str, MasterArray]:
+    def _attached(self, geometry: Geometry) -> dict[str, MasterArray]:
         """Return the variables along instances; those along runs as ragged arrays."""
-        one, hung = self.sampling, {}
+        one, attached = self.sampling, {}
         # Unnamed dimensions of equal number are not the same dimension.
         named = one.instances != NAMELESS
         own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._structural]
         for v in own:
             if self._flat and one.samples in v.dimensions:
                 continue
-            array = self._array(v.name, False) if v.shape[0] == whole.size else None
+            array = self._array(v.name, False) if v.shape[0] == geometry.size else None
             if array is not None:
-                hung[basename(v.name)] = array
+                attached[basename(v.name)] = array
         if one.index is None or one.runs is None:
-            return hung
-        runs = Geometry(one.instances, tuple(part.of_runs() for part in whole.parts))
+            return attached
+        runs = Geometry(one.instances, tuple(part.of_runs() for part in geometry.parts))
         of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
         for v in of_runs:
             array = self._array(v.name, False)
             if array is not None:
-                hung[basename(v.name)] = ragged(array, runs, {})
-        return hung
+                attached[basename(v.name)] = ragged(array, runs, {})
+        return attached
 
     def _describes(self, variable: Variable) -> bool:
         """Return whether a variable identifies or locates instances."""
@@ -129,7 +129,7 @@ class _FileSamplings:
             return True
         return variable.dtype.kind == "T" or bool(_PLACE.fullmatch(text_attribute(attrs.get("units")) or ""))
 
-    def _ragged(self, array: MasterArray, whole: Geometry, hung: Mapping[str, MasterArray]) -> MasterArray | None:
+    def _ragged(self, array: MasterArray, geometry: Geometry, attached: Mapping[str, MasterArray]) -> MasterArray | None:
         """Return the samples of a variable in rows, None if they are unusable."""
         samples, coords = self._samples(array), dict[str, MasterArray]()
         if samples is None:
@@ -137,11 +137,11 @@ class _FileSamplings:
         for name, one in array.coords.items():
             along = self._samples(one) if one.dimensions == array.dimensions else None
             if along is not None:
-                coords[name] = ragged(along, whole, {})
+                coords[name] = ragged(along, geometry, {})
             # Numbers of the positions within a row do not describe samples.
             elif one.name != self.sampling.index and not (self._flat and one.dimensions == self._along[1:]):
                 coords[name] = one
-        return ragged(samples, whole, {**coords, **{n: c for n, c in hung.items() if n not in coords}})
+        return ragged(samples, geometry, {**coords, **{n: c for n, c in attached.items() if n not in coords}})
 
     def _samples(self, array: MasterArray) -> MasterArray | None:
         return self._array(array.name or "", True) if self._flat else array

@@ -87,11 +87,7 @@ def coordinates(view: View) -> Division | None:
 
 
 def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
-    """Number the candidates by one coordinate, and return the differences.
-
-    Only candidates at the same position along the dimensions of the coordinate are compared. Bounds of a scalar coordinate are
-    at its position; other coordinates do not depend on scalar ones.
-    """
+    """Number candidates at one position along a coordinate's dimensions by its values; return the differences."""
     first = view.group[0]
     own = {p.name: key for key, p in first.axes.items()}
     spans = [own[d] for d in first.array.coords[name].dimensions if d in own]

@@ -109,10 +109,7 @@ class View:
                     break
 
     def _may_be_tied(self, key: str) -> bool:
-        """Return whether an axis is scalar everywhere and may depend on others.
-
-        Forecast times and periods may, and plain numbers such as a year or an orbit; levels, positions and members may not.
-        """
+        """Return whether an axis is scalar everywhere and a time, a period or a plain number, which may depend on others."""
         coordinates = [c.axes[key].coordinate for c in self.group if c.axes[key].scalar]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -59,7 +59,7 @@ def restore(path: str, how: index.Opening) -> tuple[Outcome, Provenance]:
     try:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
         result = Outcome(
-            tuple(map(_with_index_origin(path, loaded.generation, how), range(len(loaded.arrays)), loaded.arrays)),
+            tuple(a._with_origin(array_of_index, path, loaded.generation, n, how) for n, a in enumerate(loaded.arrays)),
             tuple(
                 Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
                 for names, where, rule, reason in details["refusals"]
@@ -93,9 +93,4 @@ def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterAr
 
 def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
     """Return an array of an index by number; used to unpickle arrays of an index."""
-    return _with_index_origin(path, generation, how)(number, _arrays(path, generation, how)[number])
-
-
-def _with_index_origin(path: str, generation: int, how: index.Opening) -> Callable[[int, MasterArray], MasterArray]:
-    """Return a function that makes arrays of an index pickle as path, generation and number."""
-    return lambda number, array: array._with_origin(array_of_index, path, generation, number, how)
+    return _arrays(path, generation, how)[number]._with_origin(array_of_index, path, generation, number, how)

@@ -141,20 +141,16 @@ def _file_mismatch(scanned: Structure, assumed: FileSignature) -> str | None:
         if name not in facts and fact.digest is not None:  # reads of other absent variables raise an error
             return f"{name!r}: no such variable, unlike"
     for name, own in facts.items():
-        text = (
-            _variable_mismatch(own, assumed.facts[name], name in assumed.read, assumed.along) if name in assumed.facts else None
-        )
+        expected = assumed.facts.get(name)
+        text = None if expected is None else _variable_mismatch(own, expected, name in assumed.read, assumed.along)
         if text is not None:
             return f"{name!r}: {text}"
-    own_attrs = identity_of(scanned.attrs, list(assumed.attrs))
-    for name, value in assumed.attrs.items():
-        if own_attrs[name] != value:
-            return f"{name} is {own_attrs[name]}, not {value} as"
-    for path, texts in assumed.groups.items():
-        own_attrs = identity_of(scanned.groups.get(path, {}), names)
+    owners = [("", scanned.attrs, assumed.attrs)]
+    owners += [(f" of group {path!r}", scanned.groups.get(path, {}), texts) for path, texts in assumed.groups.items()]
+    for where, attrs, texts in owners:
         for name, value in texts.items():
-            if own_attrs[name] != value:
-                return f"{name} of group {path!r} is {own_attrs[name]}, not {value} as"
+            if as_text(attrs.get(name)) != value:
+                return f"{name}{where} is {as_text(attrs.get(name))}, not {value} as"
     return _size_mismatch(facts, assumed)
 
 

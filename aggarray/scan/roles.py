@@ -70,11 +70,7 @@ def samplings_of(structure: Structure) -> list[Sampling]:
 
 
 def _incomplete(structure: Structure) -> list[Sampling]:
-    """Return the incomplete multidimensional arrays of a file (CF section 9.3.2).
-
-    These are the arrays of a discrete sampling feature with coordinates along both instances and samples. Arrays whose
-    instances share the coordinates of samples are orthogonal.
-    """
+    """Return the incomplete multidimensional arrays: with coordinates along both instances and samples (CF 9.3.2)."""
     feature = structure.attrs.get("featureType")
     if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
         return []

@@ -51,10 +51,7 @@ _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
 
 
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan every file, in the order given; an unreadable file yields its error.
-
-    ``processes``: number of processes, this one included; None: one for few files and under MPI, otherwise one per core.
-    """
+    """Scan every file, in the order given; an unreadable file yields its error. ``processes``: as in `WorkerPool`."""
     if len(paths) == 1 and progress is None:
         results = [scan_one((paths[0], None))]
     else:
