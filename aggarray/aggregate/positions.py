@@ -61,8 +61,8 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     ``fraction``: of the smallest spacing, within which values are equal; ``rounding``: the rounding error of the values of each
     coordinate.
 
-    >>> found = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, [1e-15] * 3)
-    >>> found.classes, [p.tolist() for p in found.positions], found.size
+    >>> layout = lay_out([np.array([0.0, 1.0]), np.array([2.0, 3.0]), np.array([2.0, 3.0])], 1e-5, [1e-15] * 3)
+    >>> layout.classes, [p.tolist() for p in layout.positions], layout.size
     ([0, 1, 1], [[0, 1], [2, 3]], 4)
     """
     digests: dict[tuple[int, bytes, float], int] = {}

@@ -131,8 +131,8 @@ def _frequent(days: np.ndarray) -> list[float]:
 
 def _fits(multiple: np.ndarray) -> bool:
     """Return whether nearly all steps are whole multiples."""
-    whole = np.rint(multiple)
-    return bool(((whole >= 1) & (np.abs(multiple - whole) <= _SLACK)).mean() >= _NEARLY_ALL)
+    nearest = np.rint(multiple)
+    return bool(((nearest >= 1) & (np.abs(multiple - nearest) <= _SLACK)).mean() >= _NEARLY_ALL)
 
 
 def _missing(multiple: np.ndarray) -> list[Gap]:

@@ -66,13 +66,14 @@ class _FileSamplings:
         if geometry is None:
             return arrays
         attached = self._attached(geometry)
-        instead = {a.name or "": made for a in arrays if a.name in rows and (made := self._ragged(a, geometry, attached)) is not None}
+        made = {a.name or "": self._ragged(a, geometry, attached) for a in arrays if a.name in rows}
+        usable = {name: array for name, array in made.items() if array is not None}
         # Variables with further dimensions remain data variables too.
         idle = {one.counts, one.index, *(c.name for c in attached.values() if len(c.shape) < 2)}
         if any(f"{v.name}{SIZES}" == one.counts for v in self.variables):
             # So do variables beside rows of variable length, unless they identify or locate instances.
             idle -= {v.name for v in self.variables if v.name != one.counts and not self._describes(v)}
-        return [instead.get(a.name or "", a) for a in arrays if a.name not in idle]
+        return [usable.get(a.name or "", a) for a in arrays if a.name not in idle]
 
     def _geometry(self, shape: tuple[int, ...]) -> Geometry | None:
         """Return the rows of samples of a shape, None if counts are unusable."""

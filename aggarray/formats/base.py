@@ -399,7 +399,7 @@ def counts(box: Box) -> tuple[int, ...]:
 def full_box(shape: Iterable[int]) -> Box:
     """Return the box that covers an array.
 
-    >>> whole((2,))
+    >>> full_box((2,))
     (slice(0, 2, 1),)
     """
     return tuple(slice(0, n, 1) for n in shape)

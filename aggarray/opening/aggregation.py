@@ -67,27 +67,27 @@ class Aggregation:
 
         Raises NotFoundError, which lists the names, or the attributes in which several arrays of the name differ.
         """
-        found = [a for a in self.arrays if a.name == name]
-        if len(found) == 1:
-            return found[0]
-        if not found:
+        named = [a for a in self.arrays if a.name == name]
+        if len(named) == 1:
+            return named[0]
+        if not named:
             raise NotFoundError(f"no array {name!r}; there is {', '.join(self.names) or 'none'}")
-        distinction = distinguishing_text(found)
+        distinction = distinguishing_text(named)
         raise NotFoundError(
-            f"{len(found)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {distinction}"
+            f"{len(named)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {distinction}"
         )
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays that have a name and the given attributes, looked up in `attrs`, then in `file_attrs`."""
 
         selection = Selection(None if name is None else (name,), attributes)
-        alone = self.duplicates
-        if alone:
+        duplicates = self.duplicates
+        if duplicates:
             # A file used by an array outside the selection is not a duplicate.
             serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
-            alone = tuple(d for d in alone if d.file not in serving)
+            duplicates = tuple(d for d in duplicates if d.file not in serving)
         arrays = tuple(a for a in self.arrays if selection.fits(a))
-        return replace(self, arrays=arrays, duplicates=alone, _provenance=self._provenance.selected(selection))
+        return replace(self, arrays=arrays, duplicates=duplicates, _provenance=self._provenance.selected(selection))
 
     def save(
         self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
@@ -122,8 +122,8 @@ class Aggregation:
         """
         from aggarray.export.kerchunk import references_of, write
 
-        found = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
-        unresolved = any(template.declared for references in found for template in references.templates)
+        tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        unresolved = any(template.declared for references in tables for template in references.templates)
         references = references_of(self._verified().arrays if unresolved else self.arrays)
         if path is not None:
             write(references, local_path(path))
@@ -235,13 +235,13 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
     return stamp is None or (status.size, status.mtime_ns) != stamp[:2]
 
 
-def distinguishing_text(found: Sequence[MasterArray]) -> str:
+def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
     """Describe the attributes in which arrays differ: facets first, then those with the most values."""
     texts = []
-    for differing in (differing_facets(found), differing_attributes(found)):
+    for differing in (differing_facets(arrays), differing_attributes(arrays)):
         for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
             distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
             texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
     if texts:
         return "they differ in " + "; ".join(texts[:4])
-    return f"their shapes are {', '.join(str(a.shape) for a in found[:8])}"
+    return f"their shapes are {', '.join(str(a.shape) for a in arrays[:8])}"

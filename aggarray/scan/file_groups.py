@@ -60,8 +60,8 @@ def scan_trusting(
         group_of: dict[int, FileGroup | None] = {}
         for group in groups:
             scanned = [r for n in group if isinstance(r := results[n], Structure)]
-            found = find_group(scanned, identifying) if all(map(is_data, scanned)) else None
-            group_of |= dict.fromkeys((n for n in group if results[n] is None), found)
+            shared = find_group(scanned, identifying) if all(map(is_data, scanned)) else None
+            group_of |= dict.fromkeys((n for n in group if results[n] is None), shared)
         tasks = [(paths[n], None if group_ is None else group_.request) for n, group_ in group_of.items()]
         for (number, group_), result in zip(group_of.items(), pool.run(tasks, report), strict=True):
             results[number] = _structure_of(result, group_)

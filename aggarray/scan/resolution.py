@@ -99,11 +99,11 @@ class _Descriptions:
                 return cached
         return self._store(uri, scan(uri), state, assumed)
 
-    def gather(self, wanted: Mapping[str, FileSignature | None]) -> None:
+    def gather(self, signatures: Mapping[str, FileSignature | None]) -> None:
         """Describe many files with several processes; errors are raised when a file is requested."""
-        prefetch_states(wanted)
+        prefetch_states(signatures)
         states = {}
-        for uri, assumed in wanted.items():
+        for uri, assumed in signatures.items():
             known = self.recall(uri)
             with suppress(AggarrayError):
                 state = _state(uri)
@@ -112,10 +112,10 @@ class _Descriptions:
         if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
         with WorkerPool() as pool:
-            found = pool.run([(uri, None) for uri in states])
-        for (uri, state), structure in zip(states.items(), found, strict=True):
+            scanned = pool.run([(uri, None) for uri in states])
+        for (uri, state), structure in zip(states.items(), scanned, strict=True):
             if isinstance(structure, Structure):
-                self._store(uri, structure, state, wanted[uri])
+                self._store(uri, structure, state, signatures[uri])
 
     def _store(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
         description = _describe(structure, state)
@@ -242,12 +242,12 @@ class _Resolver:
         """Describe the files of many sub-arrays before these are resolved one by one."""
         if len(rows) < FEW_FILES and not any(is_remote(str(self._old.uri_of(row))) for row in rows):
             return
-        wanted = {}
+        signatures = {}
         for row in rows:
             uri = str(self._old.uri_of(row))
             access.check(uri)
-            wanted[uri] = self._old.template_of(row).assumed
-        _descriptions.gather(wanted)
+            signatures[uri] = self._old.template_of(row).assumed
+        _descriptions.gather(signatures)
 
     def resolve(self, row: int, access: Access) -> bool:
         """Resolve the template of one sub-array; False if its file is missing and ``access.missing`` is "fill"."""

@@ -96,8 +96,8 @@ class VariableNames:
         self._roles = [v for v in structure.variables if "cf_role" in v.attrs]
         for v in structure.variables:
             for attribute in ("bounds", "climatology"):
-                for found in self.named(v, words(v.attrs.get(attribute))):
-                    self.parents.setdefault(found, v.name)
+                for bounds in self.named(v, words(v.attrs.get(attribute))):
+                    self.parents.setdefault(bounds, v.name)
 
     def find(self, name: str, group: str) -> str | None:
         """Find a variable by path, or by name in a group or its nearest ancestor (CF section 2.7)."""
@@ -178,8 +178,8 @@ class VariableNames:
 
     def bounds(self, variable: Variable) -> list[str]:
         """Return the boundary variables of a coordinate: its dimensions, followed by those of the vertices."""
-        found = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
-        return [b for b in found if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
+        named = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
+        return [b for b in named if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
 
     def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
         """Return whether a coordinate without a data variable becomes an array; bounds stay with their coordinate."""
