@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, identity_of, uri_of
 from aggarray.aggregate.data_versions import by_version
 from aggarray.aggregate.differences import refusal, refusals_between
-from aggarray.aggregate.group import Joinable, JoinObserver, split
+from aggarray.aggregate.group import Joinable, split
 from aggarray.aggregate.join import join
 from aggarray.aggregate.new_dimension import check_names, with_dimension
 from aggarray.aggregate.ragged import by_ragged_signature, describe_ragged, join_ragged, without_duplicates
@@ -137,7 +137,7 @@ class _JoinResult:
 
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
-        for joinable in split(list(_without_idle_axes(group)), self.rules, JoinObserver(self.refuse, self.repeated)):
+        for joinable in split(list(_without_idle_axes(group)), self.rules, self.refuse, self.repeated):
             first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
             try:
                 try:

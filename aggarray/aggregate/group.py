@@ -6,7 +6,7 @@ group can be joined. Every division is recorded with its reason.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -34,22 +34,12 @@ class Joinable:
     overlap: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinObserver:
-    """Callbacks of `split` and its state.
+def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: Note) -> Iterator[Joinable]:
+    """Yield groups that can be joined.
 
-    ``refuse``: called with (separate array, its relative, rule, reason); ``repeated``: with (duplicate, kept); ``reported``:
-    numbers of the arrays whose overlaps have been reported; ``digests``: digests of values read so far.
+    ``refuse``: called with (separate array, its relative, rule, reason); ``repeated``: with (duplicate, kept).
     """
-
-    refuse: Refuse
-    repeated: Note
-    reported: set[int] = field(default_factory=set)
-    digests: DigestCache = field(default_factory=DigestCache)
-
-
-def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> Iterator[Joinable]:
-    """Yield groups that can be joined; refusals are reported to ``observer``."""
+    reported, digests = set[int](), DigestCache()
     pending = [sorted(candidates, key=lambda c: (c.uri, c.array.name or "", c.number))]
     while pending:
         group = pending.pop(0)
@@ -59,28 +49,31 @@ def split(candidates: list[Candidate], rules: Rules, observer: JoinObserver) -> 
             continue
         changed = None
         if view.unconvertible is None and not any(candidate.cut_from for candidate in group):
-            changed = without_duplicates(view, observer.repeated, observer.digests)
+            changed = without_duplicates(view, repeated, digests)
             changed = unwrapped(view) if changed is None else changed
+        division = None if changed is not None else next((d for d in (rule(view) for rule in RULES) if d is not None), None)
+        if division is not None and division.rule == "coordinate_values":
+            changed = cut(view)
         if changed is not None:
             pending.insert(0, changed)
             continue
-        division = next((d for d in (rule(view) for rule in RULES) if d is not None), None)
-        runs = cut(view) if division is not None and division.rule == "coordinate_values" else None
-        if runs is not None:
-            pending.insert(0, runs)
-            continue
         if division is not None:
-            pending[:0] = [_uncut(part) for part in _divide(view, division, observer)]
+            pending[:0] = [_uncut(part) for part in _divide(view, division, refuse)]
             continue
         rounds, blocked = _assign_rounds(view)
         if not blocked:
             yield _joinable(view, rounds[0])
             continue
-        _report_overlaps(view, rounds, blocked, observer)
+        for rows in rounds[1:]:
+            # Of each later round the first array is refused, each array once.
+            row = next((r for r in rows if group[r].number not in reported), None)
+            if row is not None:
+                reported.add(group[row].number)
+                refuse(group[row], group[blocked[row]], "overlap", _overlap(view, row, blocked[row]))
         pending[:0] = [_uncut([view.group[row] for row in rows]) for rows in rounds]
 
 
-def _divide(view: View, division: Division, observer: JoinObserver) -> list[list[Candidate]]:
+def _divide(view: View, division: Division, refuse: Refuse) -> list[list[Candidate]]:
     """Divide by class, the largest first; report the refusal of each other."""
     members: dict[int, list[Candidate]] = {}
     for number, candidate in zip(division.classes, view.group, strict=True):
@@ -89,7 +82,7 @@ def _divide(view: View, division: Division, observer: JoinObserver) -> list[list
         members = {row: [one] for row, one in enumerate(view.group)}
     parts = sorted(members.values(), key=lambda m: -len(m))
     for part in parts[1:]:
-        observer.refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]))
+        refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]))
     return parts
 
 
@@ -217,16 +210,6 @@ def _serve_first(view: View, rows_and_boxes: tuple[list[int], np.ndarray, Sequen
                 owner[cells[row]] = row
             kept += array_rows
     return kept
-
-
-def _report_overlaps(view: View, rounds: list[list[int]], blocked: dict[int, int], observer: JoinObserver) -> None:
-    """Report the first row of each later round as refused, each array once."""
-    for rows in rounds[1:]:
-        row = next((r for r in rows if view.group[r].number not in observer.reported), None)
-        if row is not None:
-            candidate, by = view.group[row], blocked[row]
-            observer.reported.add(candidate.number)
-            observer.refuse(candidate, view.group[by], "overlap", _overlap(view, row, by))
 
 
 def _overlap(view: View, row: int, by: int) -> str:
