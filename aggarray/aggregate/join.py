@@ -75,7 +75,8 @@ def assemble(
     matrices = [_stepped(p, step)._matrix for p in pieces]
     cells, origin = _cells(matrices, boxes)
     matrix = tile(cells, shape, overlap=rules.overlap, name=lambda cell: files[origin[cell]])
-    fill = _fill_value(first, step)
+    declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
+    fill = fill_for(step.dtype, first.fill_value if declared or first.dtype == step.dtype else None)
     known = _known_values(pieces, boxes, shape, step, fill, rules.overlap)
     attrs = common_attributes([p.attrs for p in pieces], ("standard_name", "long_name", "cell_methods"))
     file_attrs = common_attributes([p.file_attrs for p in pieces]) if file_attrs is None else file_attrs
@@ -101,12 +102,6 @@ def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.nda
     builder, first = ReferenceBuilder(), matrices[0]
     rows = np.array([builder.extend(m.references) for m in matrices], np.int32)
     return Cells(first.dimensions, first.directions, boxes, rows, Parts(), builder.build()), np.arange(len(matrices))
-
-
-def _fill_value(first: MasterArray, step: Step) -> Any:
-    """Return the missing value of the first array if the dtype can hold it."""
-    declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
-    return fill_for(step.dtype, first.fill_value if declared or first.dtype == step.dtype else None)
 
 
 def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:

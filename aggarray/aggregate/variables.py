@@ -85,15 +85,15 @@ def _roles(file: "_FileVariables") -> Roles:
             return roles_of(file.names)
         variables = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in structure.variables)
         key = variables, tuple(words(structure.attrs.get("coordinates")))
-    cached = _shared_roles(key)
+    cached: list[Roles] = _shared(key)
     if not cached:
         cached.append(roles_of(file.names))
     return cached[0]
 
 
-@lru_cache(maxsize=64)
-def _shared_roles(key: object) -> list[Roles]:
-    """Return the list that holds the roles of files with equal keys."""
+@lru_cache(maxsize=1024)
+def _shared(key: object) -> list[Any]:
+    """Return the list that holds what files or variables with equal keys share."""
     return []
 
 
@@ -109,12 +109,6 @@ class _Description(NamedTuple):
     attrs: FrozenDict[Any]
     fill_value: Any
     trivial: bool
-
-
-@lru_cache(maxsize=1024)
-def _shared_description(key: object) -> list[_Description]:
-    """Return the list that holds the description of variables with equal keys."""
-    return []
 
 
 def _describe(variable: Variable, structure: Structure, directions: Sequence[bool], parent: Variable | None) -> _Description:
@@ -189,7 +183,7 @@ class _FileVariables:
             return _describe(v, structure, directions, parent)
         owners = Immutable(v.attrs), None if parent is None else Immutable(parent.attrs)
         stored = v.name, v.dtype, v.shape, v.dimensions, tuple(directions)
-        cached = _shared_description((owners, stored, structure.format, structure.assumed))
+        cached: list[_Description] = _shared((owners, stored, structure.format, structure.assumed))
         if not cached:
             cached.append(_describe(v, structure, directions, parent))
         return cached[0]
