@@ -79,7 +79,7 @@ def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mappin
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or any(matrix.parts.at(name, 0)[1] <= 0 for name in axes):
         return lambda chosen, changes: replace(item._selected(chosen), **changes)
     opposite = {name: bool(matrix.flips(axis)[0]) for name, axis in axes.items()}
-    same = {f.name: getattr(item, f.name) for f in fields(item)}
+    same = {f.name: getattr(item, f.name) for f in fields(item) if f.init}
     parts = matrix.parts
 
     def select(chosen: Mapping[str, Range], changes: Mapping[str, Any]) -> MasterArray:
