@@ -19,26 +19,10 @@ from aggarray.errors import FormatError
 Bounds = tuple[Any, Any]
 
 _NUMBERS = "iufc"
-_ATTRIBUTES = (
-    "_FillValue",
-    "missing_value",
-    "valid_min",
-    "valid_max",
-    "valid_range",
-    "scale_factor",
-    "add_offset",
-    "_Unsigned",
-)
-_DEFAULT_FILLS = {
-    "i1": -127,
-    "u1": 255,
-    "i2": -32767,
-    "u2": 65535,
-    "i4": -2147483647,
-    "u4": 4294967295,
-    "i8": -9223372036854775806,
-    "u8": 18446744073709551614,
-}
+_FACTORS = ("scale_factor", "add_offset")
+_ATTRIBUTES = ("_FillValue", "missing_value", "valid_min", "valid_max", "valid_range", "_Unsigned", *_FACTORS)
+_DEFAULT_FILLS = {"i1": -127, "i2": -32767, "i4": -2147483647, "i8": -9223372036854775806}
+_DEFAULT_FILLS |= {"u1": 255, "u2": 65535, "u4": 4294967295, "u8": 18446744073709551614}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +83,20 @@ class Encoding:
             raw = raw.astype(self.stored)
         if self.viewed != self.stored:
             raw = raw.view(self.viewed)
+        mask = None
         # Overflow of missing values is ignored.
         with np.errstate(all="ignore"):
-            mask = self._missing(raw)
-            values = self._unpack(raw)
-            mask = _outside(values, self.valid_unpacked, mask)
+            for value in self.missing:
+                mask = _either(mask, raw == value)
+            if self.missing_nan:
+                mask = _either(mask, np.isnan(raw))
+            values = raw if self.scale_factor is None and self.add_offset is None else self._unpack(raw)
+            for bounded, (least, greatest) in ((raw, self.valid), (values, self.valid_unpacked)):
+                if least is not None:
+                    mask = _either(mask, bounded < least)
+                if greatest is not None:
+                    mask = _either(mask, bounded > greatest)
         return values, (mask if mask is not None and mask.any() else None)
-
-    def _missing(self, raw: np.ndarray) -> np.ndarray | None:
-        mask = None
-        for value in self.missing:
-            mask = _either(mask, raw == value)
-        if self.missing_nan:
-            mask = _either(mask, np.isnan(raw))
-        return _outside(raw, self.valid, mask)
 
     def _unpack(self, raw: np.ndarray) -> np.ndarray:
         scale, offset = self.scale_factor, self.add_offset
@@ -190,8 +174,10 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
         return Encoding(stored, stored, stored, missing=tuple(dict.fromkeys(texts)))
     if stored.kind not in _NUMBERS:
         return Encoding(stored, stored, stored)
-    viewed = _viewed(stored, attrs.get("_Unsigned"))
-    scale, offset = (_factor(attrs.get(key), key, name) for key in ("scale_factor", "add_offset"))
+    # As in netCDF4-python, _Unsigned (NUG) applies to signed integers only.
+    unsigned = stored.kind == "i" and attrs.get("_Unsigned") in ("true", "True")
+    viewed = np.dtype(f"u{stored.itemsize}") if unsigned else stored
+    scale, offset = (_factor(attrs.get(key), key, name) for key in _FACTORS)
     unpacked = unpacked_dtype(viewed, scale, offset)
     # A fill value from JSON may be unsigned already.
     fills = [v for number in _numbers(attrs.get("_FillValue")) for v in (_cast(number, k, viewed) for k in (stored, viewed))]
@@ -206,10 +192,10 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
         unpacked,
         scale,
         offset,
-        missing=tuple(reversed(missing.values())),
-        missing_nan=any(value != value for value in values),
-        valid=valid,
-        valid_unpacked=valid_unpacked,
+        tuple(reversed(missing.values())),
+        any(value != value for value in values),
+        valid,
+        valid_unpacked,
     )
 
 
@@ -238,15 +224,6 @@ def _either(mask: np.ndarray | None, more: Any) -> np.ndarray:
     if mask is None or mask.ndim == 0:
         return np.asarray(more if mask is None else mask | more)
     mask |= more
-    return mask
-
-
-def _outside(values: np.ndarray, bounds: Bounds, mask: np.ndarray | None) -> np.ndarray | None:
-    least, greatest = bounds
-    if least is not None:
-        mask = _either(mask, values < least)
-    if greatest is not None:
-        mask = _either(mask, values > greatest)
     return mask
 
 
@@ -322,13 +299,8 @@ def _parse_number(text: str) -> Any:
     return None
 
 
-def _viewed(stored: np.dtype[Any], unsigned: Any) -> np.dtype[Any]:
-    """Return the dtype after ``_Unsigned`` (NUG), which applies to signed integers only, as in netCDF4-python."""
-    return np.dtype(f"u{stored.itemsize}") if stored.kind == "i" and unsigned in ("true", "True") else stored
-
-
 def _factor(attribute: Any, key: str, name: str) -> Any:
-    """Return a packing attribute as a NumPy scalar, None if absent or blank."""
+    """Return a packing attribute, None if absent or blank."""
     if attribute is None or (isinstance(attribute, str | bytes) and not attribute.strip()):
         return None
     numbers = _numbers(attribute)

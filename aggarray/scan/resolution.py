@@ -7,9 +7,6 @@ packing, missing values and units taken from the file. Scan results are cached b
 An `assumed` template predicts the complete file: the file is compared with it.
 """
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +24,7 @@ from aggarray.scan.comparison import Mismatch, changed_since_opening, difference
 from aggarray.scan.workers import FEW_FILES, WorkerPool
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.files import stat_file
+from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import is_remote, prefetch_states
 
 #: Number of cached file descriptions.
@@ -71,32 +69,21 @@ class _Description:
 
 
 class _Descriptions:
-    """LRU cache of file descriptions by path; a changed file is described again."""
+    """Cache of file descriptions by path; a changed file is described again."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cached: OrderedDict[str, _Description] = OrderedDict()
-        if hasattr(os, "register_at_fork"):
-            # promise: descriptions-lock-fork
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        # Another thread of the parent may have held the lock.
-        self._lock = threading.Lock()
+        self._cache = LRUCache(lambda: MAX_FILES)
 
     def recall(self, uri: str) -> _Description | None:
         """Return the cached description of a file without accessing the file."""
-        with self._lock:
-            return self._cached.get(uri)
+        description: _Description | None = self._cache.get(uri)
+        return description
 
     def of(self, uri: str, assumed: FileSignature | None = None) -> _Description:
         """Return the description of a file, compared with its assumed signature. Raises MissingFileError or FormatError."""
-        state = _state(uri)
-        with self._lock:
-            cached = self._cached.get(uri)
-            if cached is not None and cached.state == state and cached.knows(assumed):
-                self._cached.move_to_end(uri)
-                return cached
+        state, cached = _state(uri), self.recall(uri)
+        if cached is not None and cached.state == state and cached.knows(assumed):
+            return cached
         return self._store(uri, scan(uri), state, assumed)
 
     def gather(self, signatures: Mapping[str, FileSignature | None]) -> None:
@@ -123,14 +110,10 @@ class _Descriptions:
             description = replace(
                 description, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),)
             )
-        with self._lock:
-            cached = self._cached.get(uri)
-            if cached is not None and cached.state == state:
-                description = replace(description, compared=(*description.compared, *cached.compared)[:_MAX_COMPARED])
-            self._cached[uri] = description
-            self._cached.move_to_end(uri)
-            while len(self._cached) > MAX_FILES:
-                self._cached.popitem(last=False)
+        cached = self.recall(uri)
+        if cached is not None and cached.state == state:
+            description = replace(description, compared=(*description.compared, *cached.compared)[:_MAX_COMPARED])
+        self._cache.keep(uri, description)
         return description
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.storage import remote
-from aggarray.storage.byte_source import cannot_open
+from aggarray.storage.byte_source import cannot_open, read_file
 from aggarray.storage.byte_source import stat_file as stat_file
 from aggarray.storage.state import FileState
 
@@ -81,15 +81,8 @@ def contents(paths: Sequence[str]) -> list[bytes | None]:
     """Return all bytes of small files, None for those that do not exist."""
     if paths and remote.is_remote(paths[0]):
         return remote.fetch_objects(paths)
-    return list(map(_content, paths))
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    found = map(read_file, paths)
+    return [None if data is None else bytes(data) for data in found]
 
 
 def folders_in(path: str) -> list[str]:

@@ -17,6 +17,7 @@ from aggarray.cf.units.udunits import signature, through_udunits
 from aggarray.errors import UnitsError
 
 _WORD = re.compile(r"[^\W\d]+")
+_IDENTITY = Conversion()
 
 
 class Quantity(Protocol):
@@ -74,7 +75,7 @@ def _compare_times(a: str, calendar_a: str | None, b: str, calendar_b: str | Non
     try:
         first, second = epoch(a, calendar_a), epoch(b, calendar_b)
         if first == second:
-            return Conversion()
+            return _IDENTITY
         slope, offset = first.step / second.step, (first.microseconds - second.microseconds) / second.step
         limit = float((CUTOVER - first.microseconds) / first.step) if mixed else None
     except UnitsError as error:
@@ -119,7 +120,7 @@ def _compare(
     a, b = plain_text(units_a), plain_text(units_b)
     times = is_reference_time(a), is_reference_time(b)
     if a == b and not (times[0] and not same_calendar(calendar_a, calendar_b)):
-        return Conversion()
+        return _IDENTITY
     if a is None or b is None:
         return "one has units, the other has none"
     if times[0] != times[1]:
@@ -148,7 +149,7 @@ def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str
     >>> same("kg m-2 s-1", None, "kg/m2/s", None)
     True
     """
-    return _compare(units_a, cal_a, units_b, cal_b) == Conversion()
+    return _compare(units_a, cal_a, units_b, cal_b) == _IDENTITY
 
 
 def conversion(
@@ -171,6 +172,8 @@ def conversion(
 
 def conversion_between(source: Quantity, target: Quantity) -> Conversion:
     """Return the conversion between two quantities. Raises UnitsError, with the reason, if there is none."""
+    if source.units == target.units and source.calendar == target.calendar:
+        return _IDENTITY
     kind = combined(source.temperature, target.temperature)
     return conversion(source.units, source.calendar, target.units, target.calendar, kind)
 

@@ -15,15 +15,13 @@ from urllib.parse import urljoin
 from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote.credentials import current_access
-from aggarray.storage.remote.urls import carrier, is_below, scheme_of, split
+from aggarray.storage.remote.urls import WEB, carrier, is_below, scheme_of, split
 from aggarray.storage.state import FileState, changed
 
 #: Timeouts in seconds: without a byte, and to connect.
 PATIENCE, CONNECT = 30.0, 10.0
 #: File systems kept.
 _MOST = 64
-#: Package of each protocol.
-_WEB = ("http", "https")
 _S3 = ("s3", "s3a")
 
 
@@ -101,7 +99,7 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
         raise
     except library_errors() as error:
         raise explain_error(uri, error, "cannot be opened") from error
-    web = scheme in _WEB
+    web = scheme in WEB
     return FileSystem(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
 
 
@@ -125,7 +123,7 @@ def _lacking(scheme: str, archive: str, error: ImportError) -> str:
     """Return which package must be installed, as text."""
     wanted = {scheme, scheme_of(archive)} if archive else {scheme}
     what = " ".join(str(error).split()).rstrip(".")
-    if error.name == "fsspec" or wanted & {*_WEB, "s3", "s3a"}:
+    if error.name == "fsspec" or wanted & {*WEB, "s3", "s3a"}:
         return f"reading it needs packages that are not installed ({what}): pip install 'aggarray[remote]'"
     return f"reading it needs a package that is not installed: {what}"
 
@@ -133,7 +131,7 @@ def _lacking(scheme: str, archive: str, error: ImportError) -> str:
 def _options(scheme: str) -> dict[str, Any]:
     """Return the options of a file system: those given, and limits on waiting and redirects."""
     options = current_access().storage.of(scheme)
-    if scheme in _WEB:
+    if scheme in WEB:
         import aiohttp
 
         allowed = current_access().allowed

@@ -12,9 +12,9 @@ from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.storage.remote import web
 from aggarray.storage.remote.credentials import in_threads
 from aggarray.storage.remote.filesystems import FileSystem, filesystem_of
-from aggarray.storage.remote.objects import MARKS, note, status
+from aggarray.storage.remote.objects import MARKS, note, request_states, status
 from aggarray.storage.remote.requests import run_concurrently
-from aggarray.storage.remote.urls import ARCHIVES, join, scheme_of, split
+from aggarray.storage.remote.urls import ARCHIVES, WEB, join, scheme_of, split
 
 _MAGIC = re.compile(r"[*\[]")
 #: Depth of nested folders.
@@ -23,7 +23,8 @@ _DEEPEST = 64
 
 def has_magic(uri: str) -> bool:
     """Return whether an address is a pattern; ``?`` begins the query of web addresses and is no wildcard there."""
-    return _MAGIC.search(split(uri)[0].partition("://")[2] if not split(uri)[1] else split(uri)[0]) is not None
+    member, archive = split(uri)
+    return _MAGIC.search(member if archive else uri.partition("://")[2]) is not None
 
 
 def expand(uri: str) -> list[str]:
@@ -114,16 +115,7 @@ def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[s
         yield from _walk(below, level + 1, deepest)
     elif below:
         # A store may lie at the depth of the pattern.
-        for folder, found in zip(below, in_threads(_is_store, below), strict=True):
-            if found:
-                yield folder
-
-
-def _is_store(uri: str) -> bool:
-    try:
-        return bool(status(uri).store)
-    except AggarrayError:
-        return False
+        yield from (folder for folder, state in zip(below, request_states(below), strict=True) if getattr(state, "store", ""))
 
 
 def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
@@ -139,7 +131,8 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
 
     async def later(system: FileSystem) -> Any:
         if system.web:
-            return [{"name": link, "type": _kind(link)} for link in await web.links(system.fs, place)]
+            links = await web.links(system.fs, place)
+            return [{"name": link, "type": "directory" if link.endswith("/") else "file"} for link in links]
         return await system.fs._ls(system.path(place), detail=True)
 
     def now(system: FileSystem) -> Any:
@@ -148,7 +141,7 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
     found = run_concurrently([(place, later, now)])[0]
     if isinstance(found, AggarrayError):
         raise found
-    on_web = scheme_of(place) in _WEB
+    on_web = scheme_of(place) in WEB
     own, entries = _bare(place if on_web else filesystem_of(place).path(place)), {}
     for entry in found:
         head, _, tail = _bare(str(entry["name"])).rpartition("/")
@@ -158,13 +151,6 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
             if not on_web and not entries[name]:
                 note(join(folder, name), entry)
     return sorted(entries.items())
-
-
-_WEB = ("http", "https")
-
-
-def _kind(link: str) -> str:
-    return "directory" if link.endswith("/") else "file"
 
 
 def _bare(name: str) -> str:

@@ -69,7 +69,7 @@ def forget() -> None:
 
 def status(uri: str) -> ObjectState:
     """Return the state of an object or folder. MissingFileError, FormatError, or ForbiddenPathError."""
-    found = _asked([uri])[0]
+    found = request_states([uri])[0]
     if isinstance(found, AggarrayError):
         raise found
     return found
@@ -79,7 +79,7 @@ def prefetch_states(uris: Iterable[str]) -> None:
     """Request the states of many objects concurrently and cache them."""
     wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _recall(uri) is None]
     for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
-        _asked(wanted[start : start + _TOGETHER])
+        request_states(wanted[start : start + _TOGETHER])
 
 
 def note(uri: str, info: Mapping[str, Any]) -> None:
@@ -98,7 +98,8 @@ def _recall(uri: str) -> ObjectState | None:
     return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
 
-def _asked(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
+def request_states(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
+    """Return the state of each object or folder, or the error of each; those that are not cached are requested together."""
     found: list[Any] = [_recall(uri) for uri in uris]
     unknown = [n for n, known in enumerate(found) if known is None]
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):

@@ -31,9 +31,9 @@ class RangeRequest(NamedTuple):
     tags: MutableMapping[str, str] | None = None
 
     @property
-    def expected(self) -> ExpectedVersion:
-        """The expected version."""
-        return ExpectedVersion(self.tag, self.tags)
+    def end(self) -> int | None:
+        """The offset after the last byte, None for the end of the object."""
+        return None if self.size is None else self.offset + self.size
 
 
 def fetch(requests: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
@@ -56,7 +56,7 @@ def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
         if system.asynchronous:
             given = _synced(system, [partial(jobs[n][1], system) for n in numbers])
         else:
-            given = [_locked(system, jobs[n][2]) for n in numbers]
+            given = [_run_locked(system, jobs[n][2]) for n in numbers]
         for number, result in zip(numbers, given, strict=True):
             wrong = isinstance(result, BaseException) and not isinstance(result, AggarrayError)
             found[number] = explain_error(jobs[number][0], result) if wrong else result
@@ -85,7 +85,7 @@ def _synced(system: FileSystem, makers: Sequence[Any]) -> list[Any]:
         return [error] * len(makers)
 
 
-def _locked(system: FileSystem, work: Any) -> Any:
+def _run_locked(system: FileSystem, work: Any) -> Any:
     try:
         with system.lock:
             return work(system)
@@ -96,19 +96,16 @@ def _locked(system: FileSystem, work: Any) -> Any:
 async def _awaited(request: RangeRequest, system: FileSystem) -> bytes:
     if request.size == 0:
         return b""
+    expected = ExpectedVersion(request.tag, request.tags)
     if system.web:
-        return await web.get(system.fs, request.uri, request.offset, request.size, request.expected)
-    if system.s3 and request.size is not None:
-        return await get_s3(system.fs, request.uri, (request.offset, request.offset + request.size), request.expected)
-    return bytes(await system.fs._cat_file(system.path(request.uri), **_limits(request)))
+        return await web.get(system.fs, request.uri, request.offset, request.size, expected)
+    if system.s3 and request.end is not None:
+        return await get_s3(system.fs, request.uri, (request.offset, request.end), expected)
+    return bytes(await system.fs._cat_file(system.path(request.uri), start=request.offset, end=request.end))
 
 
 def _read(request: RangeRequest, system: FileSystem) -> bytes:
-    return b"" if request.size == 0 else bytes(system.fs.cat_file(system.path(request.uri), **_limits(request)))
-
-
-def _limits(request: RangeRequest) -> dict[str, int]:
-    return {} if request.size is None else {"start": request.offset, "end": request.offset + request.size}
+    return b"" if request.size == 0 else bytes(system.fs.cat_file(system.path(request.uri), start=request.offset, end=request.end))
 
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:

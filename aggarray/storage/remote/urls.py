@@ -17,7 +17,7 @@ from aggarray.errors import FormatError
 ARCHIVES = ("zip", "tar")
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
-_WEB = ("http", "https")
+WEB = ("http", "https")
 #: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
 
@@ -106,7 +106,7 @@ def join(folder: str, *names: str) -> str:
     if archive:
         return f"{scheme_of(folder)}://{'/'.join([*([member] if member else []), *parts])}::{archive}"
     query = ""
-    if scheme_of(folder) in _WEB:
+    if scheme_of(folder) in WEB:
         folder, mark, query = folder.partition("?")
         query, parts = mark + query, [quote(part, safe=_SAFE) for part in parts]
     return "/".join([folder.rstrip("/"), *parts]) + query
@@ -126,7 +126,7 @@ def parent(uri: str) -> str:
     member, archive = split(uri)
     if archive:
         return f"{scheme_of(uri)}://{posixpath.dirname(member)}::{archive}"
-    plain = uri.partition("?")[0] if scheme_of(uri) in _WEB else uri
+    plain = uri.partition("?")[0] if scheme_of(uri) in WEB else uri
     head, _, rest = plain.partition("://")
     return f"{head}://{rest.rpartition('/')[0] or rest}"
 
@@ -138,7 +138,7 @@ def resolve(reference: str, folder: str) -> str:
     ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
     """
     scheme = scheme_of(folder)
-    reference = reference if scheme in _WEB else unquote(reference, errors="surrogateescape")
+    reference = reference if scheme in WEB else unquote(reference, errors="surrogateescape")
     member, archive = split(folder)
     if archive:
         inner = posixpath.normpath(posixpath.join("/", member, reference)).lstrip("/")

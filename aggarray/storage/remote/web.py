@@ -39,10 +39,10 @@ class WebState(NamedTuple):
 
 async def head(fs: Any, url: str) -> WebState:
     """Request the state of a file, by its first byte if the server rejects HEAD."""
-    return await _with_timeout(lambda: _asked(fs, url))
+    return await _with_retries(lambda: _head(fs, url))
 
 
-async def _asked(fs: Any, url: str) -> WebState:
+async def _head(fs: Any, url: str) -> WebState:
     session = await fs.set_session()
     where, options = fs.encode_url(url), _options(fs)
     async with session.head(where, allow_redirects=True, **options) as response:
@@ -55,15 +55,15 @@ async def _asked(fs: Any, url: str) -> WebState:
     async with session.get(where, allow_redirects=True, **options) as response:
         if response.status != 416:
             response.raise_for_status()
-        found, total = _answer(response.headers), _total(response.headers)
+        found, total = _answer(response.headers), re.fullmatch(r"bytes [^/]*/(\d+)", response.headers.get("Content-Range", ""))
         if response.status in (206, 416) and total is not None:
-            return found._replace(size=total)
+            return found._replace(size=int(total[1]))
         return found if response.status == 200 else found._replace(size=None)
 
 
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
     """Return a range of a file, or all of it. ChangedFileError if its version is not ``expected``."""
-    return await _with_timeout(lambda: _got(fs, url, offset, size, expected))
+    return await _with_retries(lambda: _get(fs, url, offset, size, expected))
 
 
 async def _page(fs: Any, url: str) -> bytes:
@@ -73,37 +73,26 @@ async def _page(fs: Any, url: str) -> bytes:
         return await _body(response, url, 0, None, MOST_PAGE)
 
 
-async def _with_timeout(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run an action, and retry it after temporary failures."""
+async def _with_retries(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Run an action, and retry it after temporary failures; a server that is unreachable or silent gets one attempt."""
     import asyncio
+
+    import aiohttp
 
     pause = _PAUSE
     for _ in range(_TRIES - 1):
         try:
             return await make()
-        except _passing_errors() as error:
-            status = getattr(error, "status", None)
-            if _lasting(error) or not (status is None or status in _PASSING):
+        except aiohttp.ClientError as error:
+            lasting = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
+            if lasting or getattr(error, "status", None) not in (None, *_PASSING):
                 raise
         await asyncio.sleep(pause)
         pause *= 2
     return await make()
 
 
-def _passing_errors() -> tuple[type[BaseException], ...]:
-    import aiohttp
-
-    return (aiohttp.ClientError,)
-
-
-def _lasting(error: BaseException) -> bool:
-    """Return whether the server is unreachable or silent: one attempt is enough."""
-    import aiohttp
-
-    return isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
-
-
-async def _got(fs: Any, url: str, offset: int, size: int | None, expected: ExpectedVersion) -> bytes:
+async def _get(fs: Any, url: str, offset: int, size: int | None, expected: ExpectedVersion) -> bytes:
     session, options = await fs.set_session(), _options(fs)
     if size is not None:
         options["headers"] = {**options["headers"], "Range": f"bytes={offset}-{offset + size - 1}"}
@@ -147,7 +136,7 @@ async def links(fs: Any, url: str) -> list[str]:
     """Return the addresses that a page links to."""
     from html import unescape
 
-    page = (await _with_timeout(lambda: _page(fs, url))).decode("utf-8", "replace")
+    page = (await _with_retries(lambda: _page(fs, url))).decode("utf-8", "replace")
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 
@@ -173,8 +162,3 @@ def _answer(headers: Any) -> WebState:
         time = 0
     size = int(length) if length.isdecimal() and plain else None
     return WebState(size, time, version_of(headers), kind in ("text/html", "application/xhtml+xml"))
-
-
-def _total(headers: Any) -> int | None:
-    found = re.fullmatch(r"bytes [^/]*/(\d+)", headers.get("Content-Range", ""))
-    return int(found[1]) if found else None
