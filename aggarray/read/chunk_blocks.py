@@ -18,8 +18,7 @@ from aggarray.options import get_options
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
-from aggarray.storage.byte_source import read_file, read_into, shared_source, version_source
-from aggarray.storage.remote import is_remote, read_pieces
+from aggarray.storage.byte_source import read_into, read_pieces, shared_source
 from aggarray.storage.state import Versions
 
 #: If less than this fraction of a shuffled chunk is selected, only those bytes are gathered.
@@ -105,50 +104,15 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
 def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks in several files; a missing file that may be missing means fill value."""
     inline = stored.table.inline or {}
-    found: list[Part] = [None] * len(numbers)
-    places: dict[tuple[str, bool], list[int]] = {}
-    for i, number in enumerate(numbers):
-        if number in inline:
-            found[i] = memoryview(inline[number])
-        elif offsets[i] >= 0:
-            places.setdefault(file_of(stored, number), []).append(i)
-    distant = [(path, needed, i) for (path, needed), own in places.items() if is_remote(path) for i in own]
-    versions = stored.versions or Versions()
-    places_far = [offsets[i] for *_, i in distant], [sizes[i] for *_, i in distant]
-    fetched = read_pieces([path for path, _, _ in distant], *places_far, versions.tags)
-    for (path, needed, i), part in zip(distant, fetched, strict=True):
+    found: list[Part] = [memoryview(inline[number]) if number in inline else None for number in numbers]
+    rows = [i for i, number in enumerate(numbers) if number not in inline and offsets[i] >= 0]
+    files = [file_of(stored, numbers[i]) for i in rows]
+    places = [path for path, _ in files], [offsets[i] for i in rows], [sizes[i] for i in rows]
+    for i, (path, needed), part in zip(rows, files, read_pieces(*places, stored.versions or Versions()), strict=True):
         if part is None and needed:
-            raise MissingFileError("no such file", path=path, hint="check the address, or open with missing='fill'")
+            raise MissingFileError("no such file", path=path, hint="restore it, or open with missing='fill'")
         found[i] = part
-    for (path, needed), own in places.items():
-        if not is_remote(path):
-            parts = _local_parts(path, needed, [(offsets[i], sizes[i]) for i in own], versions)
-            for i, part in zip(own, parts, strict=True):
-                found[i] = part
     return found
-
-
-def _local_parts(path: str, needed: bool, ranges: Sequence[tuple[int, int]], versions: Versions) -> Sequence[Part]:
-    """Return ranges of one file; (0, 0) means the whole file, even if it was rewritten since it was listed."""
-    if (0, 0) in ranges:
-        return [_whole(path, needed)] * len(ranges)
-    try:
-        # promise: one-version-per-read
-        with version_source(path, versions) as source:
-            return source.read_ranges(ranges)
-    except MissingFileError:
-        if needed:
-            raise
-        return [None] * len(ranges)
-
-
-def _whole(path: str, needed: bool) -> Part:
-    if not needed:
-        return read_file(path)
-    with shared_source(path) as source:
-        found = source.read_ranges([(0, source.state[1])])[0]
-        source.check(source.state)
-        return found
 
 
 def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:

@@ -18,7 +18,7 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges, truncated
-from aggarray.storage.remote import RemoteSource, forget, is_remote, status
+from aggarray.storage.remote import RemoteSource, fetch_pieces, forget, is_remote, status
 from aggarray.storage.state import FileState, Versions, changed
 
 #: Largest gap in bytes between ranges that are read in one call.
@@ -298,11 +298,51 @@ def read_into(path: str, offset: int, *buffers: Any, state: FileState | None = N
         source.read_into(offset, *buffers)
 
 
+def read_pieces(
+    paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], versions: Versions
+) -> list[memoryview | None]:
+    """Return pieces of several files, None for those that do not exist; pieces of remote ones are requested concurrently.
+
+    Offset and size 0: all of a file, even if it was rewritten since it was listed. ``versions``: known versions of the files,
+    extended by those of the pieces. ChangedFileError for a file of another version.
+    """
+    pieces: list[memoryview | None] = [None] * len(paths)
+    distant, local = list[int](), dict[str, list[int]]()
+    for i, path in enumerate(paths):
+        if is_remote(path):
+            distant.append(i)
+        else:
+            local.setdefault(path, []).append(i)
+    places = [paths[i] for i in distant], [offsets[i] for i in distant], [sizes[i] for i in distant]
+    for i, piece in zip(distant, fetch_pieces(*places, versions.tags), strict=True):
+        pieces[i] = piece
+    for path, numbers in local.items():
+        ranges = [(offsets[i], sizes[i]) for i in numbers]
+        if (0, 0) in ranges:
+            found: Sequence[memoryview | None] = [read_file(path)] * len(ranges)
+        else:
+            found = _read_version(path, ranges, versions)
+        for i, piece in zip(numbers, found, strict=True):
+            pieces[i] = piece
+    return pieces
+
+
+def _read_version(path: str, ranges: Sequence[Range], versions: Versions) -> Sequence[memoryview | None]:
+    try:
+        # promise: one-version-per-read
+        with version_source(path, versions) as source:
+            return source.read_ranges(ranges)
+    except MissingFileError:
+        return [None] * len(ranges)
+
+
 def read_file(path: str) -> memoryview | None:
     """Return all bytes of a small local file, uncached; None if it does not exist or is a folder."""
     try:
         with LocalSource(path, _FLAGS | _NONBLOCK, regular=True) as source:
-            return source.read_ranges([(0, source.size)])[0]
+            data = source.read_ranges([(0, source.size)])[0]
+            source.check(source.state)
+            return data
     except FormatError as error:
         if isinstance(error, MissingFileError) or os.path.isdir(path):
             return None

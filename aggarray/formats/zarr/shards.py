@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration
 from aggarray.storage import remote
-from aggarray.storage.byte_source import version_source
+from aggarray.storage.byte_source import read_pieces
 from aggarray.storage.files import stat_file
 from aggarray.storage.remote import is_remote, join
 from aggarray.storage.state import Versions
@@ -199,15 +197,9 @@ def _versions(paths: Sequence[str]) -> Versions:
 def _read_indexes(shards: Sequence[tuple[str, int, int]], index: ShardIndex, versions: Versions) -> Sequence[bytes]:
     """Return the bytes of the index of each shard. ``shards``: path, offset in the file and size of each."""
     ranges = [(path, offset + index.start(path, length), index.size) for path, offset, length in shards]
-    if any(is_remote(path) for path, *_ in ranges):
-        paths, starts, sizes = (list(column) for column in zip(*ranges, strict=True))
-        pieces = remote.read_pieces(paths, starts, sizes, versions.tags)
-        missing = next((path for path, piece in zip(paths, pieces, strict=True) if piece is None), None)
-        if missing is not None:
-            raise MissingFileError("no such file", path=missing, hint=_HINT)
-        return [bytes(piece) for piece in pieces if piece is not None]
-    indexes: list[bytes] = []
-    for path, own in groupby(ranges, itemgetter(0)):
-        with version_source(path, versions) as source:
-            indexes += map(bytes, source.read_ranges([(start, size) for _, start, size in own]))
-    return indexes
+    paths, starts, sizes = [r[0] for r in ranges], [r[1] for r in ranges], [r[2] for r in ranges]
+    indexes = read_pieces(paths, starts, sizes, versions)
+    for path, data in zip(paths, indexes, strict=True):
+        if data is None:
+            raise MissingFileError("no such file", path=path, hint=_HINT)
+    return [bytes(data) for data in indexes if data is not None]

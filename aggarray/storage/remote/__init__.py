@@ -15,7 +15,7 @@ from aggarray.storage.remote.credentials import (
 )
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
 from aggarray.storage.remote.objects import forget, prefetch_states, status
-from aggarray.storage.remote.reader import READY, ObjectFile, RemoteSource, read_pieces
+from aggarray.storage.remote.reader import READY, ObjectFile, RemoteSource, fetch_pieces
 from aggarray.storage.remote.requests import fetch_object, fetch_objects
 from aggarray.storage.remote.urls import below, canonical, carrier, is_below, is_remote, join, origin, parent, resolve
 
@@ -33,6 +33,7 @@ __all__ = [
     "expand",
     "fetch_object",
     "fetch_objects",
+    "fetch_pieces",
     "folders_in",
     "forget",
     "has_magic",
@@ -43,7 +44,6 @@ __all__ = [
     "origin",
     "parent",
     "prefetch_states",
-    "read_pieces",
     "resolve",
     "status",
     "with_access",

@@ -28,7 +28,7 @@ BLOCK, AHEAD = 1 << 16, 16
 READY = AHEAD * BLOCK
 
 
-def read_pieces(
+def fetch_pieces(
     paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], tags: MutableMapping[str, str]
 ) -> list[memoryview | None]:
     """Return pieces of several objects, requested concurrently; size 0: the whole object; None for objects that do not exist.

@@ -105,7 +105,9 @@ async def _awaited(request: RangeRequest, system: FileSystem) -> bytes:
 
 
 def _read(request: RangeRequest, system: FileSystem) -> bytes:
-    return b"" if request.size == 0 else bytes(system.fs.cat_file(system.path(request.uri), start=request.offset, end=request.end))
+    if request.size == 0:
+        return b""
+    return bytes(system.fs.cat_file(system.path(request.uri), start=request.offset, end=request.end))
 
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
