@@ -50,13 +50,13 @@ class LocalSource:
             self.descriptor = os.open(path, flags)
         except (OSError, ValueError) as error:
             raise cannot_open(path, error) from error
-        self.state = state_of(path, self.descriptor, regular)
+        self.state = stat_file(path, self.descriptor, regular)
         self.size, self.readers = self.state.size, set[int]()
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the file still has a state; None: any."""
         # promise: changed-during-read
-        if state is not None and state_of(self.path, self.descriptor) != state:
+        if state is not None and stat_file(self.path, self.descriptor) != state:
             raise changed(self.path)
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -177,18 +177,15 @@ def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
     return len(data)
 
 
-def stat_file(path: str) -> FileState:
-    """Return the state of a file. MissingFileError if it does not exist, FormatError if it cannot be inspected."""
-    return status(path).state if is_remote(path) else state_of(path)
-
-
-def state_of(path: str, opened: int | None = None, regular: bool = False) -> FileState:
-    """Return the state of a local file or folder, from its descriptor if it is open.
+def stat_file(path: str, descriptor: int | None = None, regular: bool = False) -> FileState:
+    """Return the state of a file or folder; of a local one that is open, by its descriptor.
 
     Raises MissingFileError, and FormatError if it cannot be inspected or, on request, is not a regular file.
     """
+    if descriptor is None and is_remote(path):
+        return status(path).state
     try:
-        found = os.stat(path if opened is None else opened)
+        found = os.stat(path if descriptor is None else descriptor)
     except (OSError, ValueError) as error:
         # promise: file-vanishes
         raise cannot_open(path, error) from error
@@ -262,7 +259,7 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
 def _cached_source(path: str, state: FileState | None) -> LocalSource:
     """Return a local file as it is now, from the cache if it has not changed; ``state``: its state just before, if known."""
     try:
-        state = state or state_of(path, regular=True)
+        state = state or stat_file(path, regular=True)
         source: LocalSource | None = _sources.get(path)
         if source is None or source.state != state:
             # The file may have been replaced since: the state of the open one counts.

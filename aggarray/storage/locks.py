@@ -262,7 +262,7 @@ class _Exclusive:
             # Both times come from the file server: clocks of hosts differ.
             os.utime(made)
             # promise: exclusive-lock-other-host
-            return _mtime(made) - _mtime(self._path) > STALE
+            return _read(made)[1] - _read(self._path)[1] > STALE
         return False
 
     def _beat(self) -> None:
@@ -297,36 +297,28 @@ def _write(path: str, content: bytes) -> None:
         os.close(descriptor)
 
 
-def _opened(path: str) -> int:
-    """Open a lock file for reading, which makes a network file system refresh it. LockError for a link."""
+def _read(path: str) -> tuple[bytes, float]:
+    """Return content and time of a lock file, which a network file system refreshes when it is opened. LockError for others."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         raise LockError(f"its lock {path} is a link: remove it") from error
-
-
-def _content(path: str) -> bytes | None:
-    """Return the content of a lock file, None if it does not exist."""
     try:
-        descriptor = _opened(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return os.read(descriptor, 4096)
+        return os.read(descriptor, 4096), os.fstat(descriptor).st_mtime
     except IsADirectoryError as error:
         raise LockError(f"its lock {path} is a folder: remove it") from error
     finally:
         os.close(descriptor)
 
 
-def _mtime(path: str) -> float:
-    descriptor = _opened(path)
+def _content(path: str) -> bytes | None:
+    """Return the content of a lock file, None if it does not exist."""
     try:
-        return os.fstat(descriptor).st_mtime
-    finally:
-        os.close(descriptor)
+        return _read(path)[0]
+    except FileNotFoundError:
+        return None
 
 
 def _field(content: bytes, name: str) -> str:

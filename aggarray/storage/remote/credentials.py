@@ -111,10 +111,5 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iter
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(TOGETHER, len(items)), "aggarray remote") as pool:
-        waiting = [pool.submit(contextvars.copy_context().run, work, item) for item in items]
-        try:
-            for future in waiting:
-                yield future.result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        contexts = [contextvars.copy_context() for _ in items]
+        yield from pool.map(lambda context, item: context.run(work, item), contexts, items)

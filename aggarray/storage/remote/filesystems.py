@@ -50,19 +50,14 @@ open_archive: Any = None
 systems = LRUCache(lambda: _MOST)
 
 
-def check_access(uri: str) -> None:
-    """Raise ForbiddenPathError for an address that must not be read."""
-    allowed, there = current_access().allowed, carrier(uri)
-    if allowed is not None and "://" in there and not is_below(there, allowed):
-        raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
-
-
 def filesystem_of(uri: str) -> FileSystem:
     """Return the file system of an address. FormatError if there is none, ForbiddenPathError if it must not be read."""
-    check_access(uri)
+    access, there = current_access(), carrier(uri)
+    if access.allowed is not None and "://" in there and not is_below(there, access.allowed):
+        raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
     archive, scheme = split(uri)[1], scheme_of(uri)
     file, state = _opened_archive(archive) if archive else (None, None)
-    key = scheme, archive, state, current_access()
+    key = scheme, archive, state, access
     system: FileSystem | None = systems.get(key)
     if system is None:
         system = _made(uri, scheme, archive, file)

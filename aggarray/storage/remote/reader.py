@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
 from aggarray.storage.remote import filesystems
+from aggarray.storage.remote.conditional import ExpectedVersion
 from aggarray.storage.remote.credentials import current_access
 from aggarray.storage.remote.objects import blocks, checked_bytes, status, with_state_forgotten
 from aggarray.storage.remote.requests import RangeRequest, fetch
@@ -47,7 +48,7 @@ def fetch_pieces(
         members += [[n] for n in complete]
         partial = [n for n in numbers if sizes[n]]
         spans = merge_ranges([(int(offsets[n]), int(sizes[n])) for n in partial], GAP, SPAN)
-        requests += [RangeRequest(path, span.offset, span.size, "", tags) for span in spans]
+        requests += [RangeRequest(path, span.offset, span.size, ExpectedVersion("", tags)) for span in spans]
         members += [[partial[i] for i in span.members] for span in spans]
     pieces: list[memoryview | None] = [None] * len(paths)
     for request, numbers, data in zip(requests, members, fetch(requests), strict=True):
@@ -67,7 +68,7 @@ class RemoteSource:
     ``ahead``: minimum number of blocks that `pread` fetches.
     """
 
-    __slots__ = ("_ahead", "_tag", "_tags", "_version", "path", "size", "state")
+    __slots__ = ("_ahead", "_expected", "_version", "path", "size", "state")
 
     distant: ClassVar[bool] = True
 
@@ -76,8 +77,8 @@ class RemoteSource:
         if found.folder:
             hint = f"name the files in it, or a pattern such as {path.rstrip('/')}/*.nc"
             raise FormatError("a folder, not a file", path=path, hint=hint)
-        self.path, self.state, self.size, self._tag, self._ahead = path, found.state, found.size, found.tag, ahead
-        self._version, self._tags = (path, found, current_access()), dict[str, str]()
+        self.path, self.state, self.size, self._ahead = path, found.state, found.size, ahead
+        self._version, self._expected = (path, found, current_access()), ExpectedVersion(found.tag, {})
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the object has a state; None: any."""
@@ -102,7 +103,7 @@ class RemoteSource:
     def _fetched_blocks(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Fetch blocks, neighbouring ones in one request."""
         spans = merge_ranges([(n * BLOCK, min(BLOCK, self.size - n * BLOCK)) for n in numbers], 0, self.size)
-        requests = [RangeRequest(self.path, span.offset, span.size, self._tag) for span in spans]
+        requests = [RangeRequest(self.path, span.offset, span.size, ExpectedVersion(self._expected.tag)) for span in spans]
         found = {}
         for request, data in zip(requests, fetch(requests), strict=True):
             data = checked_bytes(self.path, request, data, self.size)
@@ -152,7 +153,7 @@ class RemoteSource:
         for number, (offset, size) in enumerate(ranges):
             if found[number] is None:
                 for start in range(offset, offset + size, SPAN):
-                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), self._tag, self._tags))
+                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), self._expected))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
         for owner, request, data in zip(owners, requests, fetch(requests), strict=True):

@@ -3,13 +3,13 @@
 Asynchronous file systems run many requests at a time; others run one after the other.
 """
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.storage.remote import web
-from aggarray.storage.remote.conditional import ExpectedVersion, get_s3
+from aggarray.storage.remote.conditional import ANY, ExpectedVersion, get_s3
 from aggarray.storage.remote.filesystems import FileSystem, explain_error, filesystem_of, library_errors
 
 #: Concurrent requests of one call.
@@ -19,16 +19,12 @@ LIMIT = 600.0
 
 
 class RangeRequest(NamedTuple):
-    """A byte range of an object: ``size`` None: all; ``tag``: the expected version, if known.
-
-    ``tags``: versions of objects met by one read, by address: all its ranges of an object must be of one version.
-    """
+    """A byte range of an object: ``size`` None: all."""
 
     uri: str
     offset: int = 0
     size: int | None = None
-    tag: str = ""
-    tags: MutableMapping[str, str] | None = None
+    expected: ExpectedVersion = ANY
 
     @property
     def end(self) -> int | None:
@@ -96,11 +92,10 @@ def _run_locked(system: FileSystem, work: Any) -> Any:
 async def _awaited(request: RangeRequest, system: FileSystem) -> bytes:
     if request.size == 0:
         return b""
-    expected = ExpectedVersion(request.tag, request.tags)
     if system.web:
-        return await web.get(system.fs, request.uri, request.offset, request.size, expected)
+        return await web.get(system.fs, request.uri, request.offset, request.size, request.expected)
     if system.s3 and request.end is not None:
-        return await get_s3(system.fs, request.uri, (request.offset, request.end), expected)
+        return await get_s3(system.fs, request.uri, (request.offset, request.end), request.expected)
     return bytes(await system.fs._cat_file(system.path(request.uri), start=request.offset, end=request.end))
 
 
