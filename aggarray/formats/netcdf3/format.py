@@ -31,7 +31,6 @@ from aggarray.formats.netcdf3.header import VariableLocation, header_of, span_of
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.memory.creation import mapped
 from aggarray.storage.byte_source import ByteSource, open_source
-from aggarray.storage.remote import is_remote
 
 #: Largest span of a read of a sparse box in bytes, gaps included.
 _SPAN = 1 << 22
@@ -117,7 +116,7 @@ class _NetCDF3File:
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return a variable as a read-only, big-endian view of the mapped file, None for text and remote files."""
         location = self._location(variable)
-        if location.stored.kind == "S" or 0 in location.shape or is_remote(self._path):
+        if location.stored.kind == "S" or 0 in location.shape or self._file.distant:
             return None
         with naming_errors(self._path, variable):
             return mapped(self._path, location.begin, location.stored, location.shape, location.strides).numpy()

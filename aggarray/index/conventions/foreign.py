@@ -26,7 +26,7 @@ from aggarray.index.uris import NOWHERE, Files, PathMap
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.tiling import relabel
-from aggarray.storage.remote import is_remote, parent
+from aggarray.storage.remote import parent
 
 _T = TypeVar("_T")
 Values = Callable[[str], np.ndarray]
@@ -115,7 +115,7 @@ class ForeignFile:
     def __init__(self, structure: Structure, values: Values, path_map: PathMap) -> None:
         self.structure, self._values = structure, values
         uri = structure.uri
-        self._path_map, self._folder = path_map, parent(uri) if is_remote(uri) else os.path.dirname(uri)
+        self._path_map, self._folder = path_map, parent(uri)
         self.variables = {v.name: v for v in structure.variables}
         self._stored: dict[str, np.ndarray] = {}
 

@@ -118,11 +118,13 @@ def below(folder: str, path: str) -> str:
 
 
 def parent(uri: str) -> str:
-    """Return the address of the folder of an object.
+    """Return the path or address of the folder of a file or object.
 
-    >>> parent("https://h/d/a.nc?key=1"), parent("zip://d/a.nc::s3://b/x.zip"), parent("s3://b/a.nc")
-    ('https://h/d', 'zip://d::s3://b/x.zip', 's3://b')
+    >>> parent("https://h/d/a.nc?key=1"), parent("zip://d/a.nc::s3://b/x.zip"), parent("/d/a.nc")
+    ('https://h/d', 'zip://d::s3://b/x.zip', '/d')
     """
+    if not is_remote(uri):
+        return os.path.dirname(uri)
     member, archive = split(uri)
     if archive:
         return f"{scheme_of(uri)}://{posixpath.dirname(member)}::{archive}"
