@@ -323,7 +323,7 @@ def _content(path: str) -> bytes | None:
 
 def _field(content: bytes, name: str) -> str:
     """Return a field of a lock file, "" if it has none."""
-    found: Any = None
+    fields: Any = None
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(content)
-    return str(found.get(name, "")) if isinstance(found, dict) else ""
+        fields = json.loads(content)
+    return str(fields.get(name, "")) if isinstance(fields, dict) else ""

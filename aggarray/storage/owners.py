@@ -79,8 +79,8 @@ def owner_of(text: str) -> Owner | None:
     >>> owner_of("node1_00ff00ff-17-4711"), owner_of("node1")
     (Owner(host='node1_00ff00ff', pid=17, start=4711), None)
     """
-    found = re.fullmatch(_PROCESS, text, re.ASCII)
-    return None if found is None else Owner(found["host"], int(found["pid"]), int(found["start"]))
+    match = re.fullmatch(_PROCESS, text, re.ASCII)
+    return None if match is None else Owner(match["host"], int(match["pid"]), int(match["start"]))
 
 
 def lock_of(path: str, kind: str = "lock") -> str:
@@ -101,18 +101,18 @@ def abandoned(path: str, unnamed: bool) -> list[str]:
     ``unnamed``: whether files of earlier versions, which name no process, are known to be abandoned.
     """
     folder, name = os.path.split(path)
-    wanted = rf"\.{re.escape(_short(name))}\.(({_PROCESS})-)?[0-9a-f]{{8}}\.tmp(\.old\.tmp)?"
-    found = []
+    pattern = rf"\.{re.escape(_short(name))}\.(({_PROCESS})-)?[0-9a-f]{{8}}\.tmp(\.old\.tmp)?"
+    leftovers = []
     for entry in os.listdir(folder or "."):
-        match = re.fullmatch(wanted, entry, re.ASCII)
+        match = re.fullmatch(pattern, entry, re.ASCII)
         if match is not None:
-            there = os.path.join(folder, entry)
+            entry_path = os.path.join(folder, entry)
             owner = owner_of(match[2] or "")
             gone = owner.is_gone() if owner is not None else (unnamed or None)
             # promise: live-temporaries-kept
-            if _is_old(there) if gone is None else gone:
-                found.append(there)
-    return found
+            if _is_old(entry_path) if gone is None else gone:
+                leftovers.append(entry_path)
+    return leftovers
 
 
 def _is_old(path: str) -> bool:

@@ -26,7 +26,7 @@ Files = Callable[[int, bool], tuple[dict[str, Any], dict[str, Any]]]
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    _descriptions._cached.clear()
+    _descriptions._cache.clear()
 
 
 def series(folder: Path, make: Files, odd: int | None = 4, count: int = 8) -> list[str]:

@@ -19,7 +19,7 @@ RAIN = {"units": "mm", "standard_name": "rainfall_amount"}
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    _descriptions._cached.clear()
+    _descriptions._cache.clear()
 
 
 def variables(n: int, **changes: Any) -> dict[str, Any]:

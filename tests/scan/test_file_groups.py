@@ -24,7 +24,7 @@ LATS, LONS = np.array([10.0, 20.0, 30.0]), np.array([0.0, 5.0])
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    _descriptions._cached.clear()
+    _descriptions._cache.clear()
 
 
 def same(a: aa.MasterArray, b: aa.MasterArray, whole: bool = True) -> None:

@@ -66,7 +66,7 @@ _TOP = 2**63
 _LONGEST = 2**53
 
 
-def plain_text(units: Any) -> str | None:
+def stripped_text(units: Any) -> str | None:
     """Return units or a calendar as text without outer blanks, None if blank or absent."""
     return None if units is None else str(units).strip() or None
 
@@ -87,7 +87,7 @@ def normal_calendar(units: str | None, calendar: str | None) -> str | None:
     >>> normal_calendar("days since 2000-01-01", None), normal_calendar("K", "noleap")
     ('standard', None)
     """
-    return (plain_text(calendar) or "standard").lower() if is_reference_time(units) else None
+    return (stripped_text(calendar) or "standard").lower() if is_reference_time(units) else None
 
 
 def same_calendar(a: str | None, b: str | None) -> bool:
@@ -101,7 +101,7 @@ def same_calendar(a: str | None, b: str | None) -> bool:
 
 def calendar_name(name: str | None) -> str:
     """Return the preferred CF name of a calendar in lower case. None is "standard"."""
-    plain = (plain_text(name) or "standard").lower()
+    plain = (stripped_text(name) or "standard").lower()
     return _ALIASES.get(plain, plain)
 
 
@@ -126,7 +126,7 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
     2440588
     """
     name = calendar_name(calendar)
-    unit, *rest = _SINCE.split(plain_text(units) or "", maxsplit=1)
+    unit, *rest = _SINCE.split(stripped_text(units) or "", maxsplit=1)
     if not rest:
         raise UnitsError(f"units {units!r} are not a reference time", hint="write them as 'days since 2000-01-01'")
     if name not in _CLASSES:

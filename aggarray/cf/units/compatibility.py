@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from aggarray.cf.units.calendars import CUTOVER, MIXABLE, calendar_name, epoch, is_reference_time, plain_text, same_calendar
+from aggarray.cf.units.calendars import CUTOVER, MIXABLE, calendar_name, epoch, is_reference_time, same_calendar, stripped_text
 from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.temperature import DIFFERENCE, MIXED, ON_SCALE, combined, has_temperature, is_pure
 from aggarray.cf.units.udunits import signature, through_udunits
@@ -117,7 +117,7 @@ def _compare(
     units_a: str | None, calendar_a: str | None, units_b: str | None, calendar_b: str | None, temperature: str | None = None
 ) -> Conversion | str:
     """Return the conversion, or the reason why there is none."""
-    a, b = plain_text(units_a), plain_text(units_b)
+    a, b = stripped_text(units_a), stripped_text(units_b)
     times = is_reference_time(a), is_reference_time(b)
     if a == b and not (times[0] and not same_calendar(calendar_a, calendar_b)):
         return _IDENTITY
@@ -186,7 +186,7 @@ def canonical_units(units: str | None, calendar: str | None = None) -> str:
     >>> canonical_units("hPa") == canonical_units("N m-2"), canonical_units("days since 2000-01-01", "365_day")
     (True, 'reference time, noleap')
     """
-    text = plain_text(units)
+    text = stripped_text(units)
     if text is None or not is_reference_time(text):
         return (signature(text) or text) if text else ""
     name = calendar_name(calendar)

@@ -67,8 +67,8 @@ async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: ExpectedV
         demanded["IfMatch"] = tag
 
     async def once() -> bytes:
-        wanted = f"bytes={limits[0]}-{limits[1] - 1}"
-        response = await fs._call_s3("get_object", Bucket=bucket, Key=key, Range=wanted, **demanded)
+        span = f"bytes={limits[0]}-{limits[1] - 1}"
+        response = await fs._call_s3("get_object", Bucket=bucket, Key=key, Range=span, **demanded)
         try:
             expected.check(uri, {"ETag": response.get("ETag")})
             return bytes(await response["Body"].read())

@@ -116,9 +116,9 @@ _DOTS = re.compile(r"^(\./+)+")
 
 def _lacking(scheme: str, archive: str, error: ImportError) -> str:
     """Return which package must be installed, as text."""
-    wanted = {scheme, scheme_of(archive)} if archive else {scheme}
+    schemes = {scheme, scheme_of(archive)} if archive else {scheme}
     what = " ".join(str(error).split()).rstrip(".")
-    if error.name == "fsspec" or wanted & {*WEB, "s3", "s3a"}:
+    if error.name == "fsspec" or schemes & {*WEB, "s3", "s3a"}:
         return f"reading it needs packages that are not installed ({what}): pip install 'aggarray[remote]'"
     return f"reading it needs a package that is not installed: {what}"
 
@@ -211,5 +211,5 @@ def _aws_status(error: BaseException) -> int | None:
     """Return the HTTP status inside an S3 error."""
     cause = error if hasattr(error, "response") else error.__cause__
     response = getattr(cause, "response", None)
-    found = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    return found if isinstance(found, int) else None
+    code = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+    return code if isinstance(code, int) else None

@@ -30,23 +30,23 @@ def has_magic(uri: str) -> bool:
 def expand(uri: str) -> list[str]:
     """Return the files and Zarr stores of an address: itself, all in a folder, or the matches of a pattern.
 
-    MissingFileError if there are none; unreadable ones are reported when they are scanned.
+    MissingFileError if state are none; unreadable ones are reported when they are scanned.
     """
     if has_magic(uri):
-        found = sorted(_matches(uri))
-        if not found:
+        paths = sorted(_matches(uri))
+        if not paths:
             raise MissingFileError(f"{uri}: no file matches; check the pattern, and that its server lists files")
-        return found
+        return paths
     try:
-        there = status(uri)
+        state = status(uri)
     except AggarrayError:
         return [uri]
-    if not there.folder or there.store:
+    if not state.folder or state.store:
         return [uri]
-    found = sorted(_walk([uri.rstrip("/") if split(uri)[1] == "" else uri], 0))
-    if not found:
+    paths = sorted(_walk([uri.rstrip("/") if split(uri)[1] == "" else uri], 0))
+    if not paths:
         raise MissingFileError(f"{uri}: no files in this folder; check the address, and that its server lists files")
-    return found
+    return paths
 
 
 def folders_in(uri: str) -> list[str]:

@@ -77,9 +77,9 @@ def status(uri: str) -> ObjectState:
 
 def prefetch_states(uris: Iterable[str]) -> None:
     """Request the states of many objects concurrently and cache them."""
-    wanted = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _recall(uri) is None]
-    for start in range(0, len(wanted) if len(wanted) > 1 else 0, _TOGETHER):
-        request_states(wanted[start : start + _TOGETHER])
+    unknown = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _recall(uri) is None]
+    for start in range(0, len(unknown) if len(unknown) > 1 else 0, _TOGETHER):
+        request_states(unknown[start : start + _TOGETHER])
 
 
 def note(uri: str, info: Mapping[str, Any]) -> None:

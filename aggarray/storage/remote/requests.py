@@ -39,24 +39,24 @@ def fetch(requests: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
 
 def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
     """Return the result or error of each job: (address, coroutine of a file system, the same as a plain function)."""
-    found: list[Any] = [None] * len(jobs)
+    results: list[Any] = [None] * len(jobs)
     waiting: dict[FileSystem, list[int]] = {}
     for number, (uri, _, _) in enumerate(jobs):
         try:
             system = filesystem_of(uri)
         except AggarrayError as error:
-            found[number] = error
+            results[number] = error
             continue
         waiting.setdefault(system, []).append(number)
     for system, numbers in waiting.items():
         if system.asynchronous:
-            given = _synced(system, [partial(jobs[n][1], system) for n in numbers])
+            answers = _synced(system, [partial(jobs[n][1], system) for n in numbers])
         else:
-            given = [_run_locked(system, jobs[n][2]) for n in numbers]
-        for number, result in zip(numbers, given, strict=True):
+            answers = [_run_locked(system, jobs[n][2]) for n in numbers]
+        for number, result in zip(numbers, answers, strict=True):
             wrong = isinstance(result, BaseException) and not isinstance(result, AggarrayError)
-            found[number] = explain_error(jobs[number][0], result) if wrong else result
-    return found
+            results[number] = explain_error(jobs[number][0], result) if wrong else result
+    return results
 
 
 def _synced(system: FileSystem, makers: Sequence[Any]) -> list[Any]:
@@ -107,12 +107,11 @@ def _read(request: RangeRequest, system: FileSystem) -> bytes:
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
     """Return all bytes of many small objects, None for those that do not exist; raise the first other error."""
-    found: list[bytes | None] = []
-    for result in fetch([RangeRequest(uri) for uri in uris]):
+    results = fetch([RangeRequest(uri) for uri in uris])
+    for result in results:
         if isinstance(result, AggarrayError) and not isinstance(result, MissingFileError):
             raise result
-        found.append(None if isinstance(result, AggarrayError) else result)
-    return found
+    return [None if isinstance(result, AggarrayError) else result for result in results]
 
 
 def fetch_object(uri: str) -> bytes | None:

@@ -44,21 +44,21 @@ async def head(fs: Any, url: str) -> WebState:
 
 async def _head(fs: Any, url: str) -> WebState:
     session = await fs.set_session()
-    where, options = fs.encode_url(url), _options(fs)
-    async with session.head(where, allow_redirects=True, **options) as response:
-        found = _answer(response.headers)
-        if response.status < 400 and (found.page or found.size is not None):
-            return found
+    address, options = fs.encode_url(url), _options(fs)
+    async with session.head(address, allow_redirects=True, **options) as response:
+        answer = _answer(response.headers)
+        if response.status < 400 and (answer.page or answer.size is not None):
+            return answer
         if response.status in (404, 410):
             response.raise_for_status()
     options["headers"] = {**options["headers"], "Range": "bytes=0-0"}
-    async with session.get(where, allow_redirects=True, **options) as response:
+    async with session.get(address, allow_redirects=True, **options) as response:
         if response.status != 416:
             response.raise_for_status()
-        found, total = _answer(response.headers), re.fullmatch(r"bytes [^/]*/(\d+)", response.headers.get("Content-Range", ""))
+        answer, total = _answer(response.headers), re.fullmatch(r"bytes [^/]*/(\d+)", response.headers.get("Content-Range", ""))
         if response.status in (206, 416) and total is not None:
-            return found._replace(size=int(total[1]))
-        return found if response.status == 200 else found._replace(size=None)
+            return answer._replace(size=int(total[1]))
+        return answer if response.status == 200 else answer._replace(size=None)
 
 
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
