@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, ClassVar, TypeAlias
 
@@ -310,36 +310,29 @@ def read_pieces(
             distant.append(i)
         else:
             local.setdefault(path, []).append(i)
-    places = [paths[i] for i in distant], [offsets[i] for i in distant], [sizes[i] for i in distant]
-    for i, piece in zip(distant, fetch_pieces(*places, versions.tags), strict=True):
-        pieces[i] = piece
+    if distant:
+        places = [paths[i] for i in distant], [offsets[i] for i in distant], [sizes[i] for i in distant]
+        for i, piece in zip(distant, fetch_pieces(*places, versions.tags), strict=True):
+            pieces[i] = piece
     for path, numbers in local.items():
         ranges = [(offsets[i], sizes[i]) for i in numbers]
+        own: Sequence[memoryview | None] = [None] * len(ranges)
         if (0, 0) in ranges:
-            found: Sequence[memoryview | None] = [read_file(path)] * len(ranges)
+            own = [read_file(path)] * len(ranges)
         else:
-            found = _read_version(path, ranges, versions)
-        for i, piece in zip(numbers, found, strict=True):
+            # promise: one-version-per-read
+            with suppress(MissingFileError), version_source(path, versions) as source:
+                own = source.read_ranges(ranges)
+        for i, piece in zip(numbers, own, strict=True):
             pieces[i] = piece
     return pieces
-
-
-def _read_version(path: str, ranges: Sequence[Range], versions: Versions) -> Sequence[memoryview | None]:
-    try:
-        # promise: one-version-per-read
-        with version_source(path, versions) as source:
-            return source.read_ranges(ranges)
-    except MissingFileError:
-        return [None] * len(ranges)
 
 
 def read_file(path: str) -> memoryview | None:
     """Return all bytes of a small local file, uncached; None if it does not exist or is a folder."""
     try:
         with LocalSource(path, _FLAGS | _NONBLOCK, regular=True) as source:
-            data = source.read_ranges([(0, source.size)])[0]
-            source.check(source.state)
-            return data
+            return source._read(0, source.size)
     except FormatError as error:
         if isinstance(error, MissingFileError) or os.path.isdir(path):
             return None
