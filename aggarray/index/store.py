@@ -24,7 +24,7 @@ from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.storage.files import is_file
-from aggarray.storage.remote import RemoteAccess, current_access, with_access
+from aggarray.storage.remote import RemoteAccess, access_in_force, with_access
 
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"
@@ -131,7 +131,7 @@ class Reader:
     def __init__(self, path: str, generation: int | None = None, reach: RemoteAccess | None = None) -> None:
         self.path, self.generation = path, generation
         # Kept for later reads of a remote index.
-        self.reach = current_access() if reach is None else reach
+        self.reach = access_in_force.get() if reach is None else reach
         self._file: Any = None
         self._implied = 0
         self._tables: dict[str, ChunkIndex] = {}

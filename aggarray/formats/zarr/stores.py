@@ -7,7 +7,7 @@ from typing import Any
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from aggarray.errors import MissingFileError
-from aggarray.storage.remote import RemoteSource, current_access, fetch_object, join, with_access
+from aggarray.storage.remote import RemoteSource, access_in_force, fetch_object, join, with_access
 from aggarray.storage.state import check_version
 
 #: Metadata files of a store.
@@ -71,7 +71,7 @@ class RemoteStore(ReadOnlyStore):
 
     def __init__(self, folder: str, metadata: Mapping[str, bytes]) -> None:
         super().__init__(metadata)
-        self._folder, self._access = folder, current_access()
+        self._folder, self._access = folder, access_in_force.get()
 
     async def chunk(self, key: str, byte_range: Any) -> bytes | None:
         """Return the bytes of an object or a range of them, None if it is missing. Other threads fetch them."""

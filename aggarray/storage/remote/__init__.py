@@ -9,7 +9,6 @@ from aggarray.storage.remote.credentials import (
     RemoteAccess,
     StorageOptions,
     access_in_force,
-    current_access,
     in_threads,
     with_access,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "below",
     "canonical",
     "carrier",
-    "current_access",
     "expand",
     "fetch_object",
     "fetch_objects",

@@ -88,11 +88,6 @@ _ANYTHING = RemoteAccess(StorageOptions())
 access_in_force: contextvars.ContextVar[RemoteAccess] = contextvars.ContextVar("aggarray_reach", default=_ANYTHING)
 
 
-def current_access() -> RemoteAccess:
-    """Return the access in force."""
-    return access_in_force.get()
-
-
 @contextmanager
 def with_access(reach: RemoteAccess) -> Iterator[None]:
     """Put an access in force for the length of a block."""

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
 from aggarray.storage.lru_cache import LRUCache
-from aggarray.storage.remote.credentials import current_access
+from aggarray.storage.remote.credentials import access_in_force
 from aggarray.storage.remote.urls import WEB, carrier, is_below, scheme_of, split
 from aggarray.storage.state import FileState, changed
 
@@ -52,7 +52,7 @@ systems = LRUCache(lambda: _MOST)
 
 def filesystem_of(uri: str) -> FileSystem:
     """Return the file system of an address. FormatError if there is none, ForbiddenPathError if it must not be read."""
-    access, there = current_access(), carrier(uri)
+    access, there = access_in_force.get(), carrier(uri)
     if access.allowed is not None and "://" in there and not is_below(there, access.allowed):
         raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
     archive, scheme = split(uri)[1], scheme_of(uri)
@@ -125,11 +125,11 @@ def _lacking(scheme: str, archive: str, error: ImportError) -> str:
 
 def _options(scheme: str) -> dict[str, Any]:
     """Return the options of a file system: those given, and limits on waiting and redirects."""
-    options = current_access().storage.of(scheme)
+    options = access_in_force.get().storage.of(scheme)
     if scheme in WEB:
         import aiohttp
 
-        allowed = current_access().allowed
+        allowed = access_in_force.get().allowed
         client = dict(options.get("client_kwargs") or {})
         client.setdefault("timeout", aiohttp.ClientTimeout(total=None, sock_connect=CONNECT, sock_read=PATIENCE))
         client["trace_configs"] = [*client.get("trace_configs", ()), _watch(allowed)]

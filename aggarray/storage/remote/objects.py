@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
-from aggarray.storage.remote.credentials import current_access
+from aggarray.storage.remote.credentials import access_in_force
 from aggarray.storage.remote.filesystems import FileSystem, systems
 from aggarray.storage.remote.requests import RangeRequest, run_concurrently
 from aggarray.storage.remote.urls import is_remote, join, split
@@ -89,12 +89,12 @@ def note(uri: str, info: Mapping[str, Any]) -> None:
 
 
 def _note(uri: str, state: ObjectState) -> None:
-    _states.keep((uri, current_access()), (time.monotonic(), state))
+    _states.keep((uri, access_in_force.get()), (time.monotonic(), state))
 
 
 def _recall(uri: str) -> ObjectState | None:
     """Return the recent state of an object. Objects in memory are inspected anew, which costs nothing."""
-    noted = None if uri.startswith(_MEMORY) else _states.get((uri, current_access()))
+    noted = None if uri.startswith(_MEMORY) else _states.get((uri, access_in_force.get()))
     return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
 
@@ -170,7 +170,7 @@ def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, 
     if isinstance(data, AggarrayError):
         raise with_state_forgotten(uri, data)
     if request.size is not None and len(data) != request.size:
-        _states.discard((uri, current_access()))
+        _states.discard((uri, access_in_force.get()))
         text = f"{len(data)} bytes come where {request.size} at offset {request.offset} of {there} are wanted"
         raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
     return data
@@ -179,5 +179,5 @@ def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, 
 def with_state_forgotten(uri: str, error: AggarrayError) -> AggarrayError:
     """Return an error of an object, after dropping the cached state of one that changed or vanished."""
     if isinstance(error, ChangedFileError | MissingFileError):
-        _states.discard((uri, current_access()))
+        _states.discard((uri, access_in_force.get()))
     return error

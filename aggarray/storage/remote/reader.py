@@ -15,7 +15,7 @@ from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
 from aggarray.storage.remote import filesystems
 from aggarray.storage.remote.conditional import ExpectedVersion
-from aggarray.storage.remote.credentials import current_access
+from aggarray.storage.remote.credentials import access_in_force
 from aggarray.storage.remote.objects import blocks, checked_bytes, status, with_state_forgotten
 from aggarray.storage.remote.requests import RangeRequest, fetch
 from aggarray.storage.state import FileState, changed
@@ -78,7 +78,7 @@ class RemoteSource:
             hint = f"name the files in it, or a pattern such as {path.rstrip('/')}/*.nc"
             raise FormatError("a folder, not a file", path=path, hint=hint)
         self.path, self.state, self.size, self._ahead = path, found.state, found.size, ahead
-        self._version, self._expected = (path, found, current_access()), ExpectedVersion(found.tag, {})
+        self._version, self._expected = (path, found, access_in_force.get()), ExpectedVersion(found.tag, {})
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the object has a state; None: any."""
