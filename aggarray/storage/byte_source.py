@@ -25,8 +25,6 @@ from aggarray.storage.state import FileState, Versions, changed
 GAP = 1 << 16
 #: Largest call in bytes, unless a single range is longer.
 SPAN = 1 << 24
-#: Buffers filled by one call.
-_VECTOR = 256
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 #: Opening a pipe would wait for its other end.
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -84,22 +82,11 @@ class LocalSource:
             cut_span(span, self._read(span.offset, span.size), ranges, out)
         return out
 
-    def read_into(self, offset: int, *buffers: Any) -> None:
-        """Fill writable, contiguous buffers, one after the other, with the bytes from an offset on, in one call."""
-        views = [bytes_of(buffer) for buffer in buffers]
-        offset, size = int(offset), sum(view.size for view in views)
-        check_range(self.path, offset, size, self.size)
-        done = 0
-        if 1 < len(views) <= _VECTOR and size <= SPAN and hasattr(os, "preadv"):
-            try:
-                done = os.preadv(self.descriptor, [view.data for view in views], offset)
-            except OSError as error:
-                raise self._unreadable(error) from error
-        for view in views:
-            if done < view.size:
-                # Truncated, or not begun.
-                self._fill(offset + done, view.data[done:])
-            offset, done = offset + view.size, max(0, done - view.size)
+    def read_into(self, offset: int, buffer: Any) -> None:
+        """Fill a writable, contiguous buffer with the bytes from an offset on."""
+        view, offset = bytes_of(buffer), int(offset)
+        check_range(self.path, offset, view.size, self.size)
+        self._fill(offset, view.data)
 
     def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
         """Read the bytes at each offset into the beginning of a row of a contiguous uint8 buffer, a call for each."""
@@ -289,10 +276,10 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
         return source.read_ranges(ranges)
 
 
-def read_into(path: str, offset: int, *buffers: Any, state: FileState | None = None) -> None:
-    """Fill buffers with the bytes of a file from an offset on; see `LocalSource.read_into`."""
+def read_into(path: str, offset: int, buffer: Any, state: FileState | None = None) -> None:
+    """Fill a writable, contiguous buffer with the bytes of a file from an offset on."""
     with shared_source(path, state) as source:
-        source.read_into(offset, *buffers)
+        source.read_into(offset, buffer)
 
 
 def read_pieces(

@@ -124,14 +124,10 @@ class RemoteSource:
             cut_span(span, data, ranges, out)
         return out
 
-    def read_into(self, offset: int, *buffers: Any) -> None:
-        """Fill buffers one after the other."""
-        views = [bytes_of(buffer) for buffer in buffers]
-        offset, size = int(offset), sum(view.size for view in views)
-        check_range(self.path, offset, size, self.size)
-        data = np.frombuffer(self._fetched([(offset, size)])[0], np.uint8) if size else np.empty(0, np.uint8)
-        for view in views:
-            view[...], data = data[: view.size], data[view.size :]
+    def read_into(self, offset: int, buffer: Any) -> None:
+        """Fill a writable, contiguous buffer with the bytes from an offset on."""
+        view = bytes_of(buffer)
+        view[...] = np.frombuffer(self.read_ranges([(offset, view.size)])[0], np.uint8)
 
     def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
         """Read each range into the beginning of a row of a buffer."""
