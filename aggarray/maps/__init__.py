@@ -13,14 +13,4 @@ from aggarray.maps.distribution import Distribution
 from aggarray.maps.unstructured import Unstructured
 from aggarray.maps.validation import validate, validate_all
 
-__all__ = [
-    "Block",
-    "Cyclic",
-    "Distribution",
-    "Map",
-    "Unstructured",
-    "convert",
-    "num_owned_indices",
-    "validate",
-    "validate_all",
-]
+__all__ = ["Block", "Cyclic", "Distribution", "Map", "Unstructured", "convert", "num_owned_indices", "validate", "validate_all"]

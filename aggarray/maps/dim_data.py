@@ -10,8 +10,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def map_types() -> Mapping[str, type[MapType]]:
     package = __name__.rpartition(".")[0]
     names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
     classes = (getattr(importlib.import_module(f"{package}.{name}"), "MAP", None) for name in names)
-    return MappingProxyType({cls.letter: cls for cls in classes if isinstance(cls, type) and issubclass(cls, MapType)})
+    return {cls.letter: cls for cls in classes if isinstance(cls, type) and issubclass(cls, MapType)}
 
 
 @dataclass(slots=True)
@@ -91,7 +90,12 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
     if expanded is None:
         return None
     entry = DimDictReader(expanded, version, extent, note)
-    map_type = _map_type(entry)
+    dist_type = expanded.get("dist_type")
+    map_type = map_types().get(dist_type) if isinstance(dist_type, str) else None
+    if map_type is None:
+        letters = sorted([*(["n"] if version == OLD else []), *map_types()])
+        rule = f"must be one of {', '.join(map(repr, letters))} in {version}"
+        note("dist_type", dist_type, rule if "dist_type" in expanded else f"the key is missing; {rule}")
     size, nprocs, rank = entry.integer("size"), entry.integer("proc_grid_size", 1), entry.integer("proc_grid_rank")
     if nprocs is not None and rank is not None and rank >= nprocs:
         note("proc_grid_rank", rank, f"must be less than proc_grid_size ({nprocs})")
@@ -100,16 +104,6 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
         return None
     part = map_type.parse(entry, None if size is None or nprocs is None or rank is None else (size, nprocs, rank))
     return None if part is None else (map_type, part)
-
-
-def _map_type(entry: DimDictReader) -> type[MapType] | None:
-    dist_type = entry.values.get("dist_type")
-    if isinstance(dist_type, str) and dist_type in map_types():
-        return map_types()[dist_type]
-    letters = [*(["n"] if entry.version == OLD else []), *map_types()]
-    rule = f"must be one of {', '.join(map(repr, sorted(letters)))} in {entry.version}"
-    entry.note("dist_type", dist_type, rule if "dist_type" in entry.values else f"the key is missing; {rule}")
-    return None
 
 
 def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
@@ -133,8 +127,7 @@ def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: N
     return block | {k: values[k] for k in ("padding", "periodic") if k in values}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Export:
+class Export(NamedTuple):
     """What one process exports, with its parsed dimensions."""
 
     version: str

@@ -36,10 +36,8 @@ class Partial(Map):
         return self.rank
 
     def _unknown(self, what: str) -> ProtocolError:
-        return ProtocolError(
-            f"{what}: only the part of rank {self.rank} is known",
-            hint="give the parts of all ranks to Distribution.from_dim_data",
-        )
+        reason = f"{what}: only the part of rank {self.rank} is known"
+        return ProtocolError(reason, hint="give the parts of all ranks to Distribution.from_dim_data")
 
     def fits(self, size: int) -> bool:
         """Return whether the indices are positions of a dimension of a size."""
@@ -48,10 +46,6 @@ class Partial(Map):
     def segments(self, rank: int) -> list[Range | np.ndarray]:
         """Return the elements of the buffer of the process."""
         return self._map.segments(self._own_rank(rank))
-
-    def extent(self, rank: int) -> int:
-        """Return the size of the buffer of the process."""
-        return self._map.extent(self._own_rank(rank))
 
     def owned_slice(self, rank: int) -> slice:
         """Return the slice of its buffer that the process owns."""

@@ -120,12 +120,17 @@ class Unstructured(MapType):
 
     def _check_indices(self, g: Any) -> np.ndarray:
         labels = self._as_labels(g)
+        self._first(labels)
+        return labels
+
+    def _first(self, labels: np.ndarray) -> Any:
+        """Return the first number of each label in the sorted labels; SelectionError without one."""
         first = np.searchsorted(self._labels, labels)
         last = len(self._labels) - 1
         is_present = (first <= last) & (self._labels[np.minimum(first, last)] == labels if last >= 0 else False)
         if not is_present.all():
             raise SelectionError(f"global index {labels.ravel()[~is_present.ravel()][0]} is on no process")
-        return labels
+        return first
 
     def _as_labels(self, g: Any) -> np.ndarray:
         """Return requested labels in the dtype of the map; SelectionError for others."""
@@ -144,10 +149,7 @@ class Unstructured(MapType):
 
     def owner(self, g: Any) -> Any:
         """Return the lowest rank that has each label."""
-        return self._ranks[self._first(g)]
-
-    def _first(self, g: Any) -> Any:
-        return np.searchsorted(self._labels, self._check_indices(g))
+        return self._ranks[self._first(self._as_labels(g))]
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
         ends = zip(np.searchsorted(self._labels, g), np.searchsorted(self._labels, g, side="right"), strict=True)
@@ -155,7 +157,7 @@ class Unstructured(MapType):
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the lowest rank that has each label, and the position there."""
-        first = self._first(g)
+        first = self._first(self._as_labels(g))
         return self._ranks[first], self._positions[first]
 
     def to_global(self, rank: Any, local: Any) -> Any:

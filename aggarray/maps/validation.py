@@ -51,9 +51,8 @@ def validate_all(exports: Sequence[Any]) -> None:
     parsed_exports = [read_export(item, faults, process) for process, item in enumerate(items)]
     versions = {e.version for e in parsed_exports if e is not None}
     if len(versions) > 1:
-        ranks = ", ".join(
-            f"{v} on process {next(i for i, e in enumerate(parsed_exports) if e and e.version == v)}" for v in sorted(versions)
-        )
+        first = {e.version: process for process, e in reversed(list(enumerate(parsed_exports))) if e is not None}
+        ranks = ", ".join(f"{version} on process {first[version]}" for version in sorted(first))
         faults.note(None)("__version__", None, f"must be the same on all processes: {ranks}")
     elif versions:
         _combine([None if e is None else e.parts for e in parsed_exports], versions.pop(), faults)

@@ -4,16 +4,15 @@ Dimensions are exchanged one after the other. A slab includes the halos of the d
 of the following dimensions, so that corners arrive with two messages per dimension.
 """
 
-from dataclasses import dataclass
 from operator import index
+from typing import NamedTuple
 
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map
 from aggarray.mpi.schedule.groups import rank_at
 
 
-@dataclass(frozen=True, slots=True)
-class Slab:
+class Slab(NamedTuple):
     """Region of a buffer that fills, or is, the halo of another process."""
 
     rank: int
@@ -22,8 +21,7 @@ class Slab:
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HaloStep:
+class HaloStep(NamedTuple):
     """The exchange along one dimension: slabs to send, halos to fill."""
 
     sent: tuple[Slab, ...]
