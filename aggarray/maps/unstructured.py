@@ -57,10 +57,13 @@ class Unstructured(MapType):
         self.size, self.periodic = count_of(size, "size", 0), flag_of(periodic, "periodic")
         self.one_to_one = flag_of(one_to_one, "one_to_one")
         try:
-            lists = [_check_labels(one, rank) for rank, one in enumerate(indices)]
+            lists = [as_integers(one, f"indices of rank {rank}", labels=True) for rank, one in enumerate(indices)]
         except TypeError as error:
             reason = f"invalid indices {short_repr(indices)}"
             raise ProtocolError(reason, hint="give one array of integers for each process") from error
+        for rank, one in enumerate(lists):
+            if one.ndim != 1:
+                raise ProtocolError(f"indices of rank {rank} have shape {one.shape}", hint="give one-dimensional arrays")
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
         counts = [len(one) for one in lists]
         labels = concatenate_labels(lists)
@@ -243,13 +246,6 @@ class Unstructured(MapType):
         map_ = cls(part.count, lists, part.one_to_one, part.periodic)
         object.__setattr__(map_, "size", part.size)
         return map_
-
-
-def _check_labels(indices: Any, rank: int) -> np.ndarray:
-    labels = as_integers(indices, f"indices of rank {rank}", labels=True)
-    if labels.ndim != 1:
-        raise ProtocolError(f"indices of rank {rank} have shape {labels.shape}", hint="give one-dimensional arrays")
-    return labels
 
 
 def unstructured_slice(map_: Map, selection: Range) -> Unstructured:

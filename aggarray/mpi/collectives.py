@@ -11,7 +11,7 @@ from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
 from aggarray.mpi.movement import Movement, empty_result
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups
 from aggarray.mpi.text import broadcast_text
-from aggarray.mpi.transport import allreduce_tree, broadcast_tree, reduce_tree
+from aggarray.mpi.transport.trees import allreduce_tree, broadcast_tree, reduce_tree
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:

@@ -13,7 +13,9 @@ import numpy as np
 from aggarray.errors import AggarrayError, ExchangeError
 from aggarray.maps.fields import as_bool, as_integer, short_repr
 from aggarray.mpi.schedule.groups import as_grid, neighbours
-from aggarray.mpi.transport import Link, Section, agree, link_over
+from aggarray.mpi.transport import link_over
+from aggarray.mpi.transport.agreement import agree
+from aggarray.mpi.transport.base import Link, Section
 from aggarray.mpi.transport.serial import SerialLink
 
 _T = TypeVar("_T")

@@ -9,7 +9,8 @@ from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, convert_errors
-from aggarray.mpi.transport import Link, agree
+from aggarray.mpi.transport.agreement import agree
+from aggarray.mpi.transport.base import Link
 
 _T = TypeVar("_T")
 #: Kinds of dtypes that can be summed.

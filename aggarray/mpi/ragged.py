@@ -12,7 +12,7 @@ from aggarray.memory.rows import offsets_of
 from aggarray.mpi.groups import ProcessGroup
 from aggarray.mpi.movement import Movement
 from aggarray.mpi.redistribution import Repartition, describe_distribution
-from aggarray.mpi.transport import agree
+from aggarray.mpi.transport.agreement import agree
 
 
 class RaggedRepartition(Movement):

@@ -26,7 +26,10 @@ from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
 from aggarray.mpi.stored_chunks import find_units
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import BufferPool, Link, agree, bind_messages, broadcast_object, call_on_all, call_on_root, move
+from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
+from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.moving import BufferPool, bind_messages, move
+from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_locally
 from aggarray.opening.provenance import Provenance

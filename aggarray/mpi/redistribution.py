@@ -1,7 +1,7 @@
 """Redistribution of an array and exchange of halos."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement, empty_result
-from aggarray.mpi.schedule.halo import Slab, halo_steps
+from aggarray.mpi.schedule.halo import halo_steps
 from aggarray.mpi.schedule.overlap import PlannedMessage, plan_receives, plan_sends, require_same_shape
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport import Message, Part, bind_messages, move
+from aggarray.mpi.transport.moving import bind_messages, move
 
 
 def check_distribution(group: ProcessGroup, distribution: Distribution, what: str) -> None:
@@ -136,7 +136,8 @@ class HaloExchange(Movement):
         """Fill the padding of an array in place; return it, of size 0 outside ``P``."""
         values, dtype = self._prepare("fills", x)
         for step in self._steps:
-            move(self._link, self._messages(step.sent, values), self._messages(step.filled, values), dtype)
+            sent, filled = (bind_messages(messages, values, "source", self._group.ranks) for messages in step)
+            move(self._link, sent, filled, dtype)
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
@@ -146,9 +147,10 @@ class HaloExchange(Movement):
         """
         values, dtype = self._prepare("adds", y)
         for step in reversed(self._steps):
-            move(self._link, self._messages(step.filled, values), self._messages(step.sent, values), dtype, add=True)
-            for slab in step.filled:
-                values[slab.region] = 0
+            sent, filled = (bind_messages(messages, values, "source", self._group.ranks) for messages in step)
+            move(self._link, filled, sent, dtype, add=True)
+            for message in step.filled:
+                values[message.boxes[0].source] = 0
         return values
 
     def _prepare(self, operation: str, x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
@@ -164,6 +166,3 @@ class HaloExchange(Movement):
 
         values, _, dtype = self._exchange_offers(operation, x, self._group.active, check)
         return (empty_result(dtype) if values is None else values), dtype
-
-    def _messages(self, slabs: Sequence[Slab], values: np.ndarray) -> list[Message]:
-        return [Message(self._group.ranks[s.rank], (Part(values, s.region, s.shape),), s.direction) for s in slabs]

@@ -21,7 +21,9 @@ from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule.groups import kept_groups, rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport import Link, allreduce_tree, broadcast_tree, call_on_all
+from aggarray.mpi.transport.agreement import call_on_all
+from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.trees import allreduce_tree, broadcast_tree
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}

@@ -10,7 +10,8 @@ from aggarray.errors import ExchangeError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.mpi.metadata import ReducedArray, metadata_of
 from aggarray.mpi.redistribution import describe_distribution
-from aggarray.mpi.transport import Link, agree
+from aggarray.mpi.transport.agreement import agree
+from aggarray.mpi.transport.base import Link
 
 
 def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list[list[int]]]:

@@ -6,7 +6,9 @@ import numpy as np
 
 from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import offsets_of
-from aggarray.mpi.transport import Link, Message, Part, broadcast_tree, move
+from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.moving import Message, Part, move
+from aggarray.mpi.transport.trees import broadcast_tree
 
 _TEXT = np.dtypes.StringDType()
 

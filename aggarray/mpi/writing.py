@@ -14,7 +14,9 @@ from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport import Link, agree, bind_messages, call_on_root, move
+from aggarray.mpi.transport.agreement import agree, call_on_root
+from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.moving import bind_messages, move
 from aggarray.mpi.zarr_store import Store
 
 

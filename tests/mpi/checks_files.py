@@ -24,7 +24,7 @@ import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi import ProcessGroup
-from aggarray.mpi.transport import call_on_root
+from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.read import chunk_blocks, small_chunks
 from tests.mpi.checks import factors, raises_on_all, random_map, section
 

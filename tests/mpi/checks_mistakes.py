@@ -17,7 +17,7 @@ import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Distribution, LocalArray
 from aggarray.mpi import AllSumReduce, Broadcast, ProcessGroup, Repartition
-from aggarray.mpi.transport import call_on_root
+from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.mpi.zarr_store import Store
 from tests.mpi.checks import raises_on_all, section
 from tests.mpi.checks_files import Exporter, shared_folder

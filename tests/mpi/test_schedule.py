@@ -232,10 +232,10 @@ def test_halo_steps_fill_all_padding_with_corners(distribution: Distribution) ->
     steps = [halo_steps(distribution, r) for r in ranks]
     assert len({len(s) for s in steps}) == 1
     for number in range(len(steps[0])):
-        sent = {(r, g.rank, g.direction): buffers[r][g.region].copy() for r in ranks for g in steps[r][number].sent}
+        sent = {(r, m.rank, m.direction): buffers[r][m.boxes[0].source].copy() for r in ranks for m in steps[r][number].sent}
         for rank, slab in product(ranks, range(2)):
             for filled in steps[rank][number].filled[slab : slab + 1]:
-                buffers[rank][filled.region] = sent.pop((filled.rank, rank, filled.direction))
+                buffers[rank][filled.boxes[0].target] = sent.pop((filled.rank, rank, filled.direction))
         assert not sent
     for buffer, right in zip(buffers, expected, strict=True):
         assert np.array_equal(buffer, right)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aggarray.mpi import ProcessGroup
-from aggarray.mpi.transport import Link
+from aggarray.mpi.transport.base import Link
 
 _T = TypeVar("_T")
 _SECONDS = 60

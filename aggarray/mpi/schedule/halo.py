@@ -10,22 +10,14 @@ from typing import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map
 from aggarray.mpi.schedule.groups import rank_at
-
-
-class Slab(NamedTuple):
-    """Region of a buffer that fills, or is, the halo of another process."""
-
-    rank: int
-    direction: int
-    region: tuple[slice, ...]
-    shape: tuple[int, ...]
+from aggarray.mpi.schedule.overlap import Box, PlannedMessage
 
 
 class HaloStep(NamedTuple):
     """The exchange along one dimension: slabs to send, halos to fill."""
 
-    sent: tuple[Slab, ...]
-    filled: tuple[Slab, ...]
+    sent: tuple[PlannedMessage, ...]
+    filled: tuple[PlannedMessage, ...]
 
 
 def halo_widths(
@@ -73,17 +65,18 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
         if not any(map(any, widths)):
             continue
 
-        def slab(other: int, direction: int, low: int, count: int, d: int = d) -> Slab:
+        def slab(other: int, direction: int, low: int, count: int, d: int = d) -> PlannedMessage:
             other_coords = [*coords[:d], other % distribution.grid[d], *coords[d + 1 :]]
             region = (*(slice(0, n) for n in extents[:d]), slice(low, low + count), *owned[d + 1 :])
-            return Slab(rank_at(distribution.grid, other_coords), direction, region, tuple(s.stop - s.start for s in region))
+            box = Box(region, region, tuple(s.stop - s.start for s in region))
+            return PlannedMessage(rank_at(distribution.grid, other_coords), (box,), direction)
 
         left, right = widths[coordinate]
         right_needs, left_needs = widths[(coordinate + 1) % map_.nprocs][0], widths[coordinate - 1][1]
         begin, end = owned[d].start, owned[d].stop
         sent = [slab(coordinate + 1, 0, end - right_needs, right_needs), slab(coordinate - 1, 1, begin, left_needs)]
         filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
-        steps.append(HaloStep(*(tuple(s for s in slabs if all(s.shape)) for slabs in (sent, filled))))
+        steps.append(HaloStep(*(tuple(m for m in slabs if all(m.boxes[0].shape)) for slabs in (sent, filled))))
     return steps
 
 

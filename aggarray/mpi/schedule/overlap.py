@@ -36,10 +36,14 @@ class Box(NamedTuple):
 
 
 class PlannedMessage(NamedTuple):
-    """Boxes to send to, or receive from, a rank of the distribution, in order."""
+    """Boxes to send to, or receive from, a rank of the distribution, in order.
+
+    ``direction``: distinguishes several messages between two ranks.
+    """
 
     rank: int
     boxes: tuple[Box, ...]
+    direction: int = 0
 
 
 class Lookup:

@@ -9,28 +9,7 @@ import pkgutil
 from typing import Any
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
-from aggarray.mpi.transport.base import Link, Section
-from aggarray.mpi.transport.moving import BufferPool, Message, Part, bind_messages, move
-from aggarray.mpi.transport.trees import allreduce_tree, broadcast_object, broadcast_tree, reduce_tree
-
-__all__ = [
-    "BufferPool",
-    "Link",
-    "Message",
-    "Part",
-    "Section",
-    "agree",
-    "allreduce_tree",
-    "bind_messages",
-    "broadcast_object",
-    "broadcast_tree",
-    "call_on_all",
-    "call_on_root",
-    "link_over",
-    "move",
-    "reduce_tree",
-]
+from aggarray.mpi.transport.base import Link
 
 
 @functools.cache

@@ -56,7 +56,7 @@ class Part(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Boxes to send to, or receive from, a rank; it may get one per direction."""
+    """A planned message with its arrays and the rank of the link."""
 
     rank: int
     parts: tuple[Part, ...]
@@ -80,7 +80,7 @@ def bind_messages(
     for message in planned:
         arrays = [values if isinstance(values, np.ndarray) else values[box.array] for box in message.boxes]
         parts = (Part(a, getattr(box, side), box.shape) for a, box in zip(arrays, message.boxes, strict=True))
-        messages.append(Message(message.rank if ranks is None else ranks[message.rank], tuple(parts)))
+        messages.append(Message(message.rank if ranks is None else ranks[message.rank], tuple(parts), message.direction))
     return messages
 
 
