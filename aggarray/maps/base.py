@@ -172,19 +172,13 @@ class Map(ABC):
         invalid = (locals_ < 0) | (locals_ >= extents(ranks))
         if invalid.any():
             i = int(np.flatnonzero(invalid.ravel())[0])
-            raise SelectionError(
-                f"local index {locals_.ravel()[i]} is out of range for rank {ranks.ravel()[i]}, "
-                f"whose buffer has {self.extent(int(ranks.ravel()[i]))} elements"
-            )
+            position, number = locals_.ravel()[i], int(ranks.ravel()[i])
+            size = self.extent(number)
+            raise SelectionError(f"local index {position} is out of range for rank {number}, whose buffer has {size} elements")
         return ranks, locals_
 
     def _common_keys(self, rank: int) -> dict[str, Any]:
-        return {
-            "dist_type": self.letter,
-            "size": int(self.size),
-            "proc_grid_size": int(self.nprocs),
-            "proc_grid_rank": int(rank),
-        }
+        return {"dist_type": self.letter, "size": self.size, "proc_grid_size": self.nprocs, "proc_grid_rank": rank}
 
     def _periodic_key(self, version: str) -> dict[str, Any]:
         """Return the key of a periodic dimension without padding, which only 0.9.0 has."""

@@ -221,11 +221,8 @@ class Block(MapType):
         uneven = np.flatnonzero(self._pads[:-1, 1] != self._pads[1:, 0])
         if uneven.size:
             i = int(uneven[0])
-            raise ProtocolError(
-                f"padding {self._pads[i].tolist()} and {self._pads[i + 1].tolist()} of ranks {i} and {i + 1}: "
-                "0.10.0 requires equal widths at both sides of a cut",
-                hint="write 0.9.0",
-            )
+            pads = f"padding {self._pads[i].tolist()} and {self._pads[i + 1].tolist()} of ranks {i} and {i + 1}"
+            raise ProtocolError(f"{pads}: 0.10.0 requires equal widths at both sides of a cut", hint="write 0.9.0")
 
     def sliced(self, selection: Range) -> Map:
         """Return the blocks of a slice, unstructured for a negative step."""

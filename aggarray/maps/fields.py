@@ -226,11 +226,7 @@ class DimDictReader:
         """Note keys that the distribution type does not have."""
         for key in keys:
             value = self.values.get(key)
-            if value is not None and as_bool(value) is not False and not _zero_pair(value):
-                self.note(
-                    key, value, f"has no meaning for dist_type {short_repr(self.values.get('dist_type'))} in {self.version}"
-                )
-
-
-def _zero_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(as_integer(v) == 0 for v in value)
+            is_zero_pair = isinstance(value, tuple | list) and [as_integer(v) for v in value] == [0, 0]
+            if value is not None and as_bool(value) is not False and not is_zero_pair:
+                dist_type = short_repr(self.values.get("dist_type"))
+                self.note(key, value, f"has no meaning for dist_type {dist_type} in {self.version}")

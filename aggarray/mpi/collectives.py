@@ -8,7 +8,7 @@ import numpy as np
 from aggarray.errors import ExchangeError
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
-from aggarray.mpi.movement import Movement, empty_result
+from aggarray.mpi.movement import Movement
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups
 from aggarray.mpi.text import broadcast_text
 from aggarray.mpi.transport.trees import allreduce_tree, broadcast_tree, reduce_tree
@@ -51,7 +51,7 @@ class Broadcast(Movement):
     def __call__(self, x: Any) -> np.ndarray:
         """Return the array of the root of this process's group, of size 0 without one."""
         values, offers, dtype = self._exchange_offers("copies", x, self._roots.active)
-        rank, result = self._link.rank, empty_result(dtype)
+        rank, result = self._link.rank, np.empty(0, dtype)
         for number, group in enumerate(self._tree_groups):
             if rank not in group:
                 continue
@@ -71,7 +71,7 @@ class Broadcast(Movement):
         The result has size 0 on a process that is no root. A root that is not one of the members adds nothing.
         """
         values, offers, dtype = self._exchange_offers("adds", y, self._leaves.active)
-        rank, result = self._link.rank, empty_result(dtype)
+        rank, result = self._link.rank, np.empty(0, dtype)
         leaves = [[r for r in group if self._group_of_leaf.get(r) == n] for n, group in enumerate(self._tree_groups)]
         shapes = [self._shape(offers, ranks) for ranks in leaves]
         for number, group in enumerate(self._tree_groups):
@@ -149,7 +149,7 @@ class AllSumReduce(Movement):
         for group in self._all_groups:
             self._shape(offers, group)
         if self._own_group is None:
-            return empty_result(dtype)
+            return np.empty(0, dtype)
         result = np.array(values, dtype, order="C", copy=True)
         allreduce_tree(self._link, self._own_group, result)
         return result

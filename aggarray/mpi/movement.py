@@ -65,11 +65,9 @@ class Movement:
         for rank, groups in enumerate(results):
             for member in {m for team in groups for m in team}:
                 if not {g for g in groups if member in g} <= set(results[member]):
-                    raise ExchangeError(
-                        f"{self._name}: process {rank} has the groups {short_repr(groups)}, process {member} "
-                        f"{short_repr(results[member])}",
-                        hint="give the same groups on all processes",
-                    )
+                    first, other = short_repr(groups), short_repr(results[member])
+                    reason = f"{self._name}: process {rank} has the groups {first}, process {member} {other}"
+                    raise ExchangeError(reason, hint="give the same groups on all processes")
         return plans[0]
 
     def _exchange_offers(
@@ -143,8 +141,3 @@ def as_array(x: Any, text: bool = False) -> np.ndarray:
         hint = "give numbers, times or fixed-size text, or its bytes, those of aggarray.memory.Ragged.from_text"
         raise ExchangeError(f"values of {array.dtype} cannot be sent", hint=hint)
     return array
-
-
-def empty_result(dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the result of a process outside the receiving group."""
-    return np.empty(0, dtype)

@@ -10,7 +10,7 @@ from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
-from aggarray.mpi.movement import Movement, empty_result
+from aggarray.mpi.movement import Movement
 from aggarray.mpi.schedule.halo import halo_steps
 from aggarray.mpi.schedule.overlap import PlannedMessage, plan_receives, plan_sends, require_same_shape
 from aggarray.mpi.text import move_texts
@@ -106,7 +106,7 @@ class Repartition(Movement):
         """Return the values of this process, and an array for its result."""
         (senders, source), (receivers, target) = sent, received
         values, _, dtype = self._exchange_offers(operation, x, senders.active, _shape_check(source, senders.rank, self._name))
-        return values, empty_result(dtype) if receivers.rank is None else np.empty(target.local_shape(receivers.rank), dtype)
+        return values, np.empty(0, dtype) if receivers.rank is None else np.empty(target.local_shape(receivers.rank), dtype)
 
 
 class HaloExchange(Movement):
@@ -165,4 +165,4 @@ class HaloExchange(Movement):
             _shape_check(self.distribution, self._group.rank, self._name)(values)
 
         values, _, dtype = self._exchange_offers(operation, x, self._group.active, check)
-        return (empty_result(dtype) if values is None else values), dtype
+        return (np.empty(0, dtype) if values is None else values), dtype

@@ -32,14 +32,12 @@ def _find_holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
     """Return the processes that hold each section, several for a reduced array."""
     description = metadata_of(local).summary, describe_distribution(local.distribution), local.dtype.str[1:]
     ranks = agree(link, lambda: local.rank, (what, *description))
-    missing = sorted(set(range(local.distribution.nprocs)) - set(ranks))
+    nprocs = local.distribution.nprocs
+    missing = sorted(set(range(nprocs)) - set(ranks))
     if missing:
-        raise ExchangeError(
-            f"{what}: none of {link.size} processes has the section of rank {missing[0]} of a distribution over "
-            f"{local.distribution.nprocs}",
-            hint="give all sections",
-        )
-    return [[p for p, own in enumerate(ranks) if own == rank] for rank in range(local.distribution.nprocs)]
+        reason = f"none of {link.size} processes has the section of rank {missing[0]} of a distribution over {nprocs}"
+        raise ExchangeError(f"{what}: {reason}", hint="give all sections")
+    return [[p for p, own in enumerate(ranks) if own == rank] for rank in range(nprocs)]
 
 
 def _import_export(link: Link, local: Any, what: str) -> LocalArray:

@@ -39,12 +39,8 @@ def find_units(matrix: Matrix, access: Access, itemsize: int, share: range) -> U
             # Partitions without a file share no chunk.
             chunks.append((ref, chunk) if chunk >= 0 else (-1 - number, -chunk))
             costs.append(cost)
-    ndim = len(matrix.cells)
-    return Units(
-        np.array(boxes, np.int64).reshape(len(boxes), ndim, 2),
-        np.array(costs, np.int64),
-        np.array(chunks, np.int64).reshape(len(boxes), 2),
-    )
+    box_array = np.array(boxes, np.int64).reshape(len(boxes), len(matrix.cells), 2)
+    return Units(box_array, np.array(costs, np.int64), np.array(chunks, np.int64).reshape(len(boxes), 2))
 
 
 Unit = tuple[list[tuple[int, int]], int, int]

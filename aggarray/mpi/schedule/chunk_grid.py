@@ -22,7 +22,7 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
     >>> chunks, [m.bounds.tolist() for m in blocks.maps]
     ((3, 2), [[0, 3, 6, 9, 10], [0, 2, 4]])
     """
-    cuts = [_cuts(axis_cuts) for axis_cuts in distribution.maps]
+    cuts = [_cuts(map_) for map_ in distribution.maps]
     common_sides = [_common_side(axis_cuts) for axis_cuts in cuts]
     sides = list(common_sides)
     while prod(sides) * itemsize > _MAX_BYTES and max(sides) > 1:
@@ -31,9 +31,8 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
     sides = [
         _fit_side(side, common, len(axis_cuts) > 2) for side, common, axis_cuts in zip(sides, common_sides, cuts, strict=True)
     ]
-    return tuple(sides), Distribution(
-        tuple(Block(_align_cuts(axis_cuts, side)) for axis_cuts, side in zip(cuts, sides, strict=True))
-    )
+    blocks = (Block(_align_cuts(axis_cuts, side)) for axis_cuts, side in zip(cuts, sides, strict=True))
+    return tuple(sides), Distribution(tuple(blocks))
 
 
 def _cuts(map_: Map) -> np.ndarray:
@@ -50,15 +49,15 @@ def _common_side(cuts: np.ndarray) -> int:
     return gcd(*(int(c) for c in cuts[1:-1] if 0 < c < size)) or max(size, 1)
 
 
-def _fit_side(side: int, whole: int, cut: bool) -> int:
-    """Return the side, or a slightly smaller one that divides ``whole``.
+def _fit_side(side: int, common: int, cut: bool) -> int:
+    """Return the side, or a slightly smaller one that divides ``common``.
 
     ``cut``: whether there are inner cuts to keep.
 
     >>> _fit_side(6, 12, True), _fit_side(50, 101, True), _fit_side(50, 99, True), _fit_side(50, 99, False)
     (6, 50, 33, 50)
     """
-    divisors = (n for n in range(side, side // 2, -1) if whole % n == 0) if cut else iter(())
+    divisors = (n for n in range(side, side // 2, -1) if common % n == 0) if cut else iter(())
     return next(divisors, side)
 
 
