@@ -24,7 +24,7 @@ from aggarray.export import json_scalar
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
 from aggarray.formats.base import Attributes, basename
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
-from aggarray.index.generation import replace_index
+from aggarray.index.store import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors
 
 #: Codecs that numcodecs decodes as HDF5 and Zarr do, by filter name; shuffle also needs its element size.

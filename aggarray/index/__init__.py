@@ -22,10 +22,9 @@ from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
-from aggarray.index.generation import replace_index
 from aggarray.index.netcdf import created
 from aggarray.index.records import pack, unpack
-from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer
+from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer, replace_index
 from aggarray.index.store import stored_generation as stored_generation
 from aggarray.index.uris import NOWHERE, Files, PathMap, check_roots, home_of, real_path, written
 from aggarray.index.uris import path_map as path_map
