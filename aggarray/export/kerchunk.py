@@ -70,18 +70,14 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
             if previous[0] is variable:
                 refs.update({f"{'/'.join(parts[:i])}/.zgroup": _text({"zarr_format": 2}) for i in range(1, len(parts))})
                 refs.update({f"{name}/{key}": value for key, value in encoded.items()})
-    _check_sizes([variable for variable, _ in written.values()])
-    return {"version": 1, "refs": refs}
-
-
-def _check_sizes(arrays: Sequence[MasterArray]) -> None:
     sizes: dict[str, tuple[int, str]] = {}
-    for array in arrays:
+    for array, _ in written.values():
         for dimension, size in zip(array.dimensions, array.shape, strict=True):
             expected, other = sizes.setdefault(dimension, (size, array.name or ""))
             if expected != size:
                 what = f"size {size} of dimension {dimension!r}, which has size {expected} in {other}"
                 raise refusal(array, what, "select one of the arrays")
+    return {"version": 1, "refs": refs}
 
 
 def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
@@ -147,18 +143,9 @@ def _packing(encoding: Encoding) -> dict[str, Any]:
     missing = [*encoding.missing[1:], *([np.nan] if encoding.missing_nan and encoding.missing else [])]
     bounds = encoding.valid if encoding.valid != (None, None) else encoding.valid_unpacked
     unsigned = None if encoding.viewed == encoding.stored else str(encoding.viewed.kind == "u").lower()
-    packing = {
-        "scale_factor": encoding.scale_factor,
-        "add_offset": encoding.add_offset,
-        "missing_value": missing or None,
-        "valid_min": bounds[0],
-        "valid_max": bounds[1],
-        "_Unsigned": unsigned,
-    }
+    packing = {"scale_factor": encoding.scale_factor, "add_offset": encoding.add_offset, "missing_value": missing or None}
+    packing |= {"valid_min": bounds[0], "valid_max": bounds[1], "_Unsigned": unsigned}
     return {name: value for name, value in packing.items() if value is not None}
-
-
-# Arrays that the references hold by value
 
 
 def _inline_refs(array: MasterArray) -> Refs:
@@ -190,23 +177,12 @@ def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
     return array.dtype.type(unused)
 
 
-# Metadata
-
-
 def _metadata(
     array: MasterArray, dtype: np.dtype[Any], chunk: Sequence[int], filters: Sequence[Filter], fill: Any, packing: Attributes
 ) -> Refs:
-    meta = {
-        "zarr_format": 2,
-        "shape": list(array.shape),
-        "chunks": list(chunk),
-        "dtype": dtype.str,
-        "fill_value": json_scalar(fill),
-        "order": "C",
-        "filters": [_codec(f) for f in filters] or None,
-        "dimension_separator": ".",
-        "compressor": None,
-    }
+    meta = {"zarr_format": 2, "shape": list(array.shape), "chunks": list(chunk), "dtype": dtype.str}
+    meta |= {"fill_value": json_scalar(fill), "order": "C", "filters": list(map(_codec, filters)) or None}
+    meta |= {"dimension_separator": ".", "compressor": None}
     names = {name: name for name in array.coords}
     attrs = {**attributes_of(array, names), **packing}
     if others := coordinates_attribute(array, names):
@@ -233,9 +209,6 @@ def _text(value: Any) -> str:
 
 def _base64(data: bytes) -> str:
     return f"base64:{base64.b64encode(data).decode()}"
-
-
-# Files
 
 
 def write(references: Mapping[str, Any], path: str) -> None:
@@ -280,15 +253,12 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
     except ImportError as error:
         hint = "pip install 'aggarray[kerchunk]', or give a path that ends in .json"
         raise AggregationError("Parquet needs pyarrow", hint=hint) from error
-    located = [row if isinstance(row, list) else None for row in rows]
-    table = pyarrow.table(
-        {
-            "path": pyarrow.array([row and row[0] for row in located], pyarrow.string()),
-            "offset": pyarrow.array([row[1] if row and len(row) > 1 else 0 for row in located], pyarrow.int64()),
-            "size": pyarrow.array([row[2] if row and len(row) > 1 else 0 for row in located], pyarrow.int64()),
-            "raw": pyarrow.array([base64.b64decode(r[7:]) if isinstance(r, str) else None for r in rows], pyarrow.binary()),
-        }
-    )
+    # A reference without offset and size is a complete file.
+    ranges = [(*row, 0, 0)[:3] if isinstance(row, list) else (None, 0, 0) for row in rows]
+    raw = [base64.b64decode(row[7:]) if isinstance(row, str) else None for row in rows]
+    types = {"path": pyarrow.string(), "offset": pyarrow.int64(), "size": pyarrow.int64(), "raw": pyarrow.binary()}
+    columns = zip(types.items(), [*zip(*ranges, strict=True), raw], strict=True)
+    table = pyarrow.table({name: pyarrow.array(column, dtype) for (name, dtype), column in columns})
     with open(path, "wb") as file:  # pyarrow itself does not close the file after an error
         # promise: parquet-descriptor-closed
         parquet.write_table(table, file, compression="zstd")

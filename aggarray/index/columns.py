@@ -126,19 +126,12 @@ class Encoder:
         """Return the number of each URI of a table, and record the stamps."""
         entry = self._codes.get(id(references.uris))
         if entry is None:
-            entry = self._codes[id(references.uris)] = (references.uris, self._numbered(references.uris))
+            codes = np.fromiter(map(self.code, references.uris), np.int64, len(references.uris))
+            entry = self._codes[id(references.uris)] = (references.uris, codes)
         if references.stamps is not None:
             rows = np.flatnonzero(references.stamps[:, 0] >= 0)
             self.stamps.update(zip(entry[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
         return entry[1]
-
-    def _numbered(self, uris: Sequence[str]) -> np.ndarray:
-        if not self.files:
-            first = dict(zip(uris, range(len(uris)), strict=True))
-            if len(first) == len(uris):
-                self.files = first
-                return np.arange(len(uris))
-        return np.array(list(map(self.code, uris)), np.int64)
 
     def matrix(self, matrix: Matrix) -> dict[str, Any]:
         """Encode a matrix of partitions, without the sub-arrays that no cell uses."""

@@ -37,7 +37,6 @@ class _Packer:
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.pairs, self.heads, self.values = _Table(), _Table(), _Table()
-        self._alive: list[np.ndarray] = []
         self._by_identity: dict[int, int] = {}
 
     def attrs(self, attrs: Attributes) -> list[int]:
@@ -46,20 +45,14 @@ class _Packer:
 
     def variable(self, variable: Variable) -> tuple[int, int]:
         """Return the numbers of a variable without values, and of its values."""
+        values = variable.values
+        if values is not None and id(values) not in self._by_identity:
+            spec = self.writer.value(values)
+            self._by_identity[id(values)] = self.values.number(repr(spec), spec)
         dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
         head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
         head += [] if variable.scopes is None else [list(variable.scopes)]
-        return self.heads.number(repr(head), head), self._value(variable.values)
-
-    def _value(self, values: np.ndarray | None) -> int:
-        if values is None:
-            return _NO_VALUES
-        number = self._by_identity.get(id(values))
-        if number is None:
-            spec = self.writer.value(values)
-            number = self._by_identity[id(values)] = self.values.number(repr(spec), spec)
-            self._alive.append(values)
-        return number
+        return self.heads.number(repr(head), head), _NO_VALUES if values is None else self._by_identity[id(values)]
 
 
 def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class Reader:
         """Convert the errors of damaged content in a block to IndexFileError."""
         try:
             yield
-        except (IndexFileError, MissingFileError):
+        except IndexFileError:
             raise
         except FileNotFoundError as error:
             hint = "restore it, or make it again from the data files"
@@ -333,19 +333,19 @@ class Texts(Sequence[str]):
 
 def stored_generation(path: str) -> int | None:
     """Return the generation of an index of aggarray, None for other files."""
-    file = metadata_of(path, GROUP) if is_file(path) else None  # opening a pipe would block
-    if file is None:
-        return None
-    with closing(file):
-        try:
+    try:
+        file = metadata_of(path, GROUP) if is_file(path) else None  # opening a pipe would block
+        if file is None:
+            return None
+        with closing(file):
             attributes = file.attributes(GROUP)
             return _number(attributes["generation"]) if "schema" in attributes else None
-        except (InvalidError, KeyError) as error:
-            # promise: index-damaged
-            hint = "restore the index, or save it again"
-            raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
-        except UNREADABLE:
-            return None
+    except (InvalidError, KeyError) as error:
+        # promise: index-damaged
+        hint = "restore the index, or save it again"
+        raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
+    except UNREADABLE:
+        return None
 
 
 @contextmanager
@@ -365,20 +365,16 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
         _check_generation(path, current)
 
     with write_errors(path), replace_atomically(path, check) as temporary:
-        current = _generation(path)
+        current = stored_generation(path)
         if expected is not None:
             _check_generation(path, expected)
         # Never the generation of an earlier index at this path: pickled and lazy arrays identify the index by it.
         yield temporary, time.time_ns() // 1_000_000 if current is None else current + 1
 
 
-def _generation(path: str) -> int | None:
-    return stored_generation(path) if os.path.exists(path) else None
-
-
 def _check_generation(path: str, expected: int | None) -> None:
     """Raise IndexFileError unless an index has the generation that is updated."""
-    current = _generation(path)
+    current = stored_generation(path)
     # Replacing a deleted index loses nothing.
     # promise: index-concurrent-append
     if os.path.lexists(path) and current != expected:

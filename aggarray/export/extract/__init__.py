@@ -69,14 +69,14 @@ def extract(
     the arrays or their files have changed. Raises AggregationError for arrays or paths that cannot be written.
     """
     layout, target = _make_plan(arrays, local_path(path), exists)
-    done = Extracted(target.path, tuple(v.name for v in layout.variables), layout.nbytes)
+    done = Extracted(target.path, tuple(v.name for v in layout.variables), sum(v.source.nbytes for v in layout.variables))
     # promise: extract-rerun-sweeps
     swept = target.swept()
     if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
         unlock(target.path)
         return replace(done, unchanged=True)
     if swept:
-        return replace(done, resumed=layout.nbytes)
+        return replace(done, resumed=done.nbytes)
     target.check(exists)
     report, resumed, written = checked_progress(progress, "bytes"), 0, 0
 

@@ -5,6 +5,7 @@ is written here.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -15,9 +16,8 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like
-from aggarray.partition.matrix import Matrix, Template
+from aggarray.partition.matrix import Template
 from aggarray.read.chunk_index import find_chunk_index
-from aggarray.storage.access import Access
 
 #: Arrays of fewer bytes than this are stored in one piece, uncompressed.
 WHOLE = 1 << 16
@@ -71,11 +71,6 @@ class ExtractLayout:
     def createDimension(self, name: str, size: int) -> None:  # noqa: N802 - a method of netCDF4
         """Add a dimension."""
         self.dimensions[name] = size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all values."""
-        return sum(v.source.nbytes for v in self.variables)
 
 
 class _LayoutContainer(Container):
@@ -147,24 +142,15 @@ def _fill(array: MasterArray) -> Any:
 
 
 def _chunks(array: MasterArray) -> tuple[int, ...] | None:
-    """Return the shape of chunks like those of the files, None to write an array in one piece."""
+    """Return the shape of chunks like those of the first sub-array, None to write an array in one piece."""
     if array.dtype.kind == "T" or array.nbytes < WHOLE or not array.ndim:
         return None
-    return chunk_like(array.shape, array.dtype.itemsize, _stored_chunk(array._matrix, array._access))
-
-
-def _stored_chunk(matrix: Matrix, access: Access) -> tuple[int, ...]:
-    """Return the chunk shape of the first sub-array, in the dimensions of the master."""
-    shape = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
-    used = matrix.refs[matrix.refs >= 0]
-    if not len(used):
-        return shape
-    template = matrix.references.template_of(int(used[0]))
-    try:
-        index = find_chunk_index(matrix.references, int(used[0]), access)
-    except AggarrayError:
-        index = None  # the read raises the error
-    if index is None or (not index[0].filters and prod(index[0].grid) == 1):
-        return shape
-    sides = dict(zip(template.dimensions, index[0].chunk, strict=True))
-    return tuple(sides.get(d, 1) for d in matrix.dimensions)
+    matrix = array._matrix
+    chunk = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
+    for row in matrix.refs[matrix.refs >= 0][:1].tolist():
+        with suppress(AggarrayError):  # the read raises the error
+            index = find_chunk_index(matrix.references, row, array._access)
+            if index is not None and (index[0].filters or prod(index[0].grid) != 1):
+                sides = dict(zip(matrix.references.template_of(row).dimensions, index[0].chunk, strict=True))
+                chunk = tuple(sides.get(d, 1) for d in matrix.dimensions)
+    return chunk_like(array.shape, array.dtype.itemsize, chunk)

@@ -99,8 +99,7 @@ class ExtractTarget:
         except OSError as error:
             if error.strerror is None or isinstance(error, AggregationError):
                 raise
-            filename = error.filename if isinstance(error.filename, str) else ""
-            where = filename if filename.startswith(self.part) else self.path
+            where = error.filename if str(error.filename).startswith(self.part) else self.path
             hint = "make space or change the permissions, and run it again: it resumes here"
             raise AggregationError(f"cannot be written: {error.strerror}", path=where, hint=hint) from error
 

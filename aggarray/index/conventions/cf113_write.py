@@ -82,12 +82,14 @@ class CF113(Container):
         declared = absent or own_fill is not None or missing
         variable = self.variable(name, array.dtype, (), fill if declared and array.dtype.kind in "iuf" else None)
         variable.aggregated_dimensions = " ".join(dimensions)
-        terms = self._unique(array, name, fill) if absent else self._located(array._matrix, name)
+        if absent:
+            cells, is_text = array._matrix.cells, array.dtype.kind == "T"
+            values = np.full(cells, "" if is_text else fill, object if is_text else array.dtype)
+            terms = {"unique_values": self._table(f"{name}_unique_values", self._sizes("fragments", cells), values)}
+        else:
+            terms = self._located(array._matrix, name)
         variable.aggregated_data = " ".join(f"{t}: {v}" for t, v in {"map": self._map(array._matrix, name), **terms}.items())
         return variable
-
-    def _cells(self, matrix: Matrix) -> list[str]:
-        return self._sizes("fragments", matrix.cells)
 
     def _sizes(self, prefix: str, sizes: tuple[int, ...]) -> list[str]:
         """Return distinct dimensions (CF section 2.4) of these sizes, which other aggregations share."""
@@ -99,16 +101,11 @@ class CF113(Container):
             names.append(name)
         return names
 
-    def _unique(self, array: MasterArray, name: str, fill: Any) -> dict[str, str]:
-        cells = array._matrix.cells
-        values = np.full(cells, "" if array.dtype.kind == "T" else fill, object if array.dtype.kind == "T" else array.dtype)
-        return {"unique_values": self._table(f"{name}_unique_values", self._cells(array._matrix), values)}
-
     def _located(self, matrix: Matrix, name: str) -> dict[str, str]:
         references, rows = matrix.references, matrix.refs
         uris = self.references(references)
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
-        dimensions = self._cells(matrix)
+        dimensions = self._sizes("fragments", matrix.cells)
         terms = {"uris": self._table(f"{name}_uris", dimensions, uris[references.uri[rows]].reshape(matrix.cells))}
         used = used_rows(references.variable[rows], len(references.variables))
         single = len(used) == 1

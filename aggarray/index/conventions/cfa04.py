@@ -128,7 +128,12 @@ class _VariableReader:
         extents = np.array([p.extents for p in partitions], np.int64).reshape(count, rank)
         sizes = [self.source.dimension(name, self.variable) for name in self.written]
         boxes = self._half_open(boxes, extents, sizes)
-        shape = tuple(self._size(d, n, boxes) for d, n in enumerate(sizes))
+        ends = boxes[:, :, 1].max(axis=0, initial=0).tolist()
+        for d, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+            if size is not None and end > size:
+                what = f"end {end} along {self.dimensions[d]!r} is out of range for size {size}"
+                raise self.fault(what, int(boxes[:, d, 1].argmax()))
+        shape = tuple(end if size is None else size for end, size in zip(ends, sizes, strict=True))
         refs, references = np.arange(count, dtype=np.int32), self._references(partitions, boxes)
         cells = Cells(self.dimensions, (True,) * rank, boxes, refs, _parts([p.part for p in partitions]), references)
         try:
@@ -245,13 +250,6 @@ class _VariableReader:
         box, size = boxes[number, d].tolist(), int(extents[number, d])
         what = f"length of location {box} along {self.dimensions[d]!r} differs from that of its sub-array, {size}"
         raise self.fault(what, number)
-
-    def _size(self, d: int, size: int | None, boxes: np.ndarray) -> int:
-        end = int(boxes[:, d, 1].max(initial=0))
-        if size is not None and end > size:
-            what = f"end {end} along {self.dimensions[d]!r} is out of range for size {size}"
-            raise self.fault(what, int(boxes[:, d, 1].argmax()))
-        return end if size is None else size
 
     def _template(self, layout: tuple[tuple[int, ...], tuple[str, ...]], partition: dict[str, Any], number: int) -> Template:
         shape, dimensions = layout

@@ -75,10 +75,5 @@ def part_text(part: Sequence[slice | np.ndarray]) -> str:
     >>> part_text([slice(2, 7, 2), np.array([0, 3])])
     '[[2, 6, 2], (0, 3)]'
     """
-    return f"[{', '.join(map(_item, part))}]"
-
-
-def _item(indices: slice | np.ndarray) -> str:
-    if isinstance(indices, slice):
-        return f"[{indices.start}, {indices.stop - 1}, {indices.step}]"
-    return f"({', '.join(map(str, indices.tolist()))}{',' if len(indices) == 1 else ''})"
+    items = ([int(p.start), int(p.stop) - 1, int(p.step)] if isinstance(p, slice) else tuple(p.tolist()) for p in part)
+    return f"[{', '.join(map(str, items))}]"

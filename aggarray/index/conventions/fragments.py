@@ -201,26 +201,20 @@ def _texts(
 
 
 def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-    """Return the file name of each fragment, and which fragments have one: of several copies, the first that exists."""
+    """Return the file name of each fragment, and which fragments have one."""
     count = prod(layout.cells)
     if terms.uris is None:
         return np.full(count, "", np.dtypes.StringDType()), np.zeros(count, bool)
-    values, exists = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
+    values, has_name = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
     names = _substituted(source, layout.variable, terms.uris, values) if terms.loose else values
     if names.ndim < 2:
-        return np.broadcast_to(names, (count,)), exists
-    return _first_copies(source, layout.variable, names, exists)
-
-
-def _first_copies(
-    source: ForeignFile, variable: Variable, names: np.ndarray, has_name: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first copy of each fragment that exists, else the first with a name; arrays are (fragments, copies)."""
-    several = names[has_name.sum(axis=1) > 1]
-    exists = {n: n != "" and os.path.exists(source.resolve(variable, n)) for n in set(several.ravel().tolist())}
-    there = np.array([exists.get(n, False) for n in names.ravel().tolist()], bool).reshape(names.shape) & has_name
-    chosen = np.where(there.any(axis=1), there.argmax(axis=1), has_name.argmax(axis=1))
-    return names[np.arange(len(names)), chosen], np.asarray(has_name.any(axis=1))
+        return np.broadcast_to(names, (count,)), has_name
+    # Of several copies, the first that exists is used, else the first with a name; arrays are (fragments, copies).
+    several = set(names[has_name.sum(axis=1) > 1].ravel().tolist())
+    existing = {n for n in several if n and os.path.exists(source.resolve(layout.variable, n))}
+    exists = np.array([n in existing for n in names.ravel().tolist()], bool).reshape(names.shape) & has_name
+    chosen = np.where(exists.any(axis=1), exists.argmax(axis=1), has_name.argmax(axis=1))
+    return names[np.arange(count), chosen], np.asarray(has_name.any(axis=1))
 
 
 def _substituted(source: ForeignFile, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:
