@@ -183,10 +183,7 @@ class CandidateCache:
 
 
 def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateCache) -> None:
-    """Set identities, bounds, axes and signature of a candidate; ``cache``: shared by the arrays of one aggregation.
-
-    Raises FormatError for a coordinate that cannot be read.
-    """
+    """Set identities, bounds, axes and signature. Raises FormatError for a coordinate that cannot be read."""
     array = candidate.array
     key = _description_key(array)
     description = cache.descriptions.get(key)

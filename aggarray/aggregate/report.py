@@ -268,11 +268,7 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
 def file_problems(
     arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False
 ) -> Iterator[Problem]:
-    """Yield the files that are missing, changed, unreadable or too short.
-
-    ``stamps``: the scanned state of files, where the arrays do not have it; ``checksums``: also compare checksums of the heads
-    and tails. Values are not read.
-    """
+    """Yield files that are missing, changed or unreadable; ``stamps``: scanned states; ``checksums``: compare these too."""
     expected: dict[str, Stamp | None] = {}
     for references in (array._matrix.references for array in arrays):
         for code, uri in enumerate(references.uris):

@@ -31,11 +31,7 @@ ArrayFactory = Callable[[str, bool], MasterArray | None]
 def with_rows(
     structure: Structure, samplings: Sequence[Sampling], arrays: Sequence[MasterArray], array: ArrayFactory
 ) -> list[MasterArray]:
-    """Return the data variables of a file, with ragged ones along samples.
-
-    Variables along instances become coordinates of the ragged arrays. Those without other dimensions, and the counts and
-    indices of the sampling, are no longer data variables.
-    """
+    """Return the data variables of a file, ragged ones along samples; those along instances become coordinates."""
     results = list(arrays)
     structural = {name for sampling in samplings for name in (sampling.counts, sampling.index) if name is not None}
     for sampling in samplings:

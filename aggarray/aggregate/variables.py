@@ -40,11 +40,7 @@ PARAMETERS = frozenset(
 def arrays_of(
     structure: Structure, access: Access = ANYWHERE, rows: bool = True
 ) -> tuple[list[MasterArray], list[tuple[str, str]]]:
-    """Return the data variables of a file as arrays of one partition.
-
-    Coordinates are attached. Also returns (variable, reason) for each variable that cannot be used. ``rows``: variables along
-    samples become ragged arrays.
-    """
+    """Return data variables as arrays with coordinates, ragged if ``rows``, and (variable, reason) for unusable ones."""
     file = _FileVariables(structure, access)
     roles, data = _roles(file)
     skipped = list(structure.skipped)

@@ -76,11 +76,7 @@ class View:
         return None
 
     def _by_order(self, key: str, sizes: list[int]) -> PositionLayout:
-        """Lay out a dimension without a coordinate.
-
-        The arrays follow each other where the rules give an order; else equal sizes are equal positions. Positions are ranges,
-        which use no memory, because a damaged file may claim any size.
-        """
+        """Lay out a dimension without a coordinate, in order if the rules give one, as ranges, which need no memory."""
         order_rule = self.rules.order.get(self.group[0].axes[key].name)
         if order_rule is None:
             distinct = sorted(set(sizes))

@@ -363,10 +363,7 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, pl
 def with_values(
     variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], names: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
-    """Return the variables with read-only values of those that a scan reads, except undecodable text.
-
-    ``names``: the result of `scan_values` if it is known. ``read`` returns None for a variable that is not `is_scannable`.
-    """
+    """Return the variables with read-only values of those that a scan reads (``names``), except undecodable text."""
     names = scan_values(variables) if names is None else names
     return tuple(_with_values(v, read) if v.name in names else v for v in variables)
 

@@ -106,11 +106,7 @@ def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -
 
 
 def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
-    """Return the arrays of each file, and everything that cannot be used.
-
-    ``repeats``: arrays of files known to be duplicates, which stay left out. The arrays store the state of their files, so that
-    reads detect changes.
-    """
+    """Return the arrays of each file, without known duplicates ``repeats``, and everything that cannot be used."""
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(sources.others), list(sources.skipped)
     for structure in sources.structures:

@@ -27,8 +27,10 @@ def roles_of(names: "VariableNames") -> Roles:
         hung.update(h for h in others.values() if h != name)
     data = [v.name for v in variables if v.name not in hung and not names.is_coordinate(v)]
     reached = {h for name in data for h in roles[name].values()}.union(data)
-    spare = [v for v in variables if v.name not in reached]
-    return roles, (*data, *(v.name for v in spare if names.stands_alone(v, roles)))
+    # Coordinates without a data variable become arrays, except bounds, which stay with their coordinate.
+    spare = [v.name for v in variables if v.name not in reached]
+    bounds = {name for name in spare if name in names.parents and name in roles[names.parents[name]].values()}
+    return roles, (*data, *(name for name in spare if name not in bounds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,9 @@ class VariableNames:
         direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
         stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
         direct += [c for c in self.named(variable, stated) if self.lies_along(c, variable)]
-        direct += self._instances(variable)
+        # Variables with a ``cf_role`` along dimensions of the variable (CF section 9.5).
+        roles = [v.name for v in self._roles if v.dimensions and v.name != variable.name]
+        direct += [name for name in roles if self.lies_along(name, variable)]
         if not direct and variable.name in self.parents:
             return
         for name in dict.fromkeys(direct):
@@ -172,16 +176,7 @@ class VariableNames:
         stated = [w.rstrip(":") for w in mapping if w.endswith(":")] or mapping
         yield from ((basename(name), name) for name in self.named(variable, stated))
 
-    def _instances(self, variable: Variable) -> list[str]:
-        """Return the variables with a ``cf_role`` along dimensions of a variable (CF section 9.5)."""
-        return [v.name for v in self._roles if v.dimensions and v.name != variable.name and self.lies_along(v.name, variable)]
-
     def bounds(self, variable: Variable) -> list[str]:
         """Return the boundary variables of a coordinate: its dimensions, followed by those of the vertices."""
         named = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in named if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]
-
-    def stands_alone(self, variable: Variable, roles: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether a coordinate without a data variable becomes an array; bounds stay with their coordinate."""
-        parent = self.parents.get(variable.name)
-        return parent is None or variable.name not in roles[parent].values()
