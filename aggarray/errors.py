@@ -1,7 +1,7 @@
 """The exceptions of aggarray.
 
 Each derives from `AggarrayError` and from the builtin that a caller would expect, so that both ``except aggarray.UnitsError``
-and ``except ValueError`` work. A message is one line: file and variable, what is wrong, the value, what to do.
+and ``except ValueError`` work. A message is one line: what is wrong, where, what to do.
 """
 
 from collections.abc import Iterable
@@ -24,10 +24,13 @@ class AggarrayError(Exception):
     """Base of every error that aggarray raises deliberately.
 
     The arguments say what is wrong. ``path``, ``variable``: where; ``hint``: what to do; None where they do not apply. Code
-    that knows more about an error than its raiser sets these attributes: the message is formatted here alone.
+    that knows more about an error than its raiser sets these attributes: the message is formatted here alone, as
+    "what: where; hint".
 
     >>> print(FormatError("truncated", path="a.nc", variable="tas", hint="restore the file"))
-    a.nc, variable 'tas': truncated; restore the file
+    truncated: variable 'tas' in a.nc; restore the file
+    >>> print(UnitsError("units do not convert: 'kg' to 'mm'", path="a.nc"))
+    units do not convert: 'kg' to 'mm' (a.nc)
     >>> issubclass(NotFoundError, KeyError) and issubclass(MissingFileError, FileNotFoundError)
     True
     """
@@ -42,14 +45,25 @@ class AggarrayError(Exception):
             if value is not None:
                 setattr(self, name, value)
 
+    @property
+    def what(self) -> str:
+        """What is wrong, without where and hint."""
+        return " ".join(str(arg) for arg in self.args)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong and what to do, without where."""
+        return printable(self.what if self.hint is None else f"{self.what}; {self.hint}")
+
     def __str__(self) -> str:
         # KeyError quotes its message and OSError formats errno; names from files may hold control characters.
-        what = " ".join(str(arg) for arg in self.args)
-        where = [self.path, self.variable if self.variable is None else f"variable {self.variable!r}"]
-        place = ", ".join(part for part in where if part is not None)
-        text = f"{place}: {what}" if place else what
+        what = self.what
+        names = (None if self.variable is None else f"variable {self.variable!r}", self.path)
+        where = " in ".join(name for name in names if name is not None)
+        if where:
+            what = f"{what} ({where})" if ": " in what or "; " in what else f"{what}: {where}"
         # promise: escape-errors
-        return printable(text if self.hint is None else f"{text}; {self.hint}")
+        return printable(what if self.hint is None else f"{what}; {self.hint}")
 
 
 class FormatError(AggarrayError, OSError):

@@ -80,8 +80,7 @@ class Run:
             # The line names the path of the step already.
             if isinstance(error, AggarrayError) and error.path == what.partition(" ")[2]:
                 error.path = None
-            text = error.format_message() if isinstance(error, click.UsageError) else str(error)
-            self.note("error", what, text.removeprefix(f"{what.partition(' ')[2]}: "))
+            self.note("error", what, error.format_message() if isinstance(error, click.UsageError) else str(error))
             return None
 
     def _aggregation(self) -> Aggregation | None:

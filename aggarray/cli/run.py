@@ -46,7 +46,7 @@ def _locked(path: str) -> Iterator[None]:
         except BlockingIOError as error:
             raise AggarrayError("the job is running already", path=path, hint="wait until it ends") from error
         except LockError as error:
-            raise AggarrayError(f"cannot be locked: {error}", path=path) from error
+            raise AggarrayError(f"cannot be locked: {error.what}", path=path, hint=error.hint) from error
         except OSError as error:
             hint = "on a file system without locks, make its folder writable"
             raise AggarrayError(f"cannot be locked: {error.strerror}", path=path, hint=hint) from error

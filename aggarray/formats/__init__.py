@@ -146,8 +146,7 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     except FormatError as error:
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise
-        reason = str(error).removeprefix(f"{path}: ")
-        hint = f"wait until the download ends, or leave the file out ({reason})"
+        hint = f"wait until the download ends, or leave the file out ({error.reason})"
         raise FormatError("an unfinished download by its name", path=path, hint=hint) from error
 
 

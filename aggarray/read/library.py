@@ -38,8 +38,8 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
     stored = references.template_of(piece.ref).encoding.stored
     if found.shape != expected or found.dtype != stored:
-        text = f"{found.dtype} of shape {found.shape} where {stored} of shape {expected} should be"
-        raise FormatError(f"{uri}, variable {stored_name(variable)!r}: {text}; open the files anew")
+        what = f"{found.dtype} of shape {found.shape} instead of {stored} of shape {expected}"
+        raise FormatError(what, path=uri, variable=stored_name(variable), hint="open the files anew")
     return found
 
 
@@ -97,10 +97,7 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
 
 def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
     """Raise an error again with file and variable."""
-    what = " ".join(str(arg) for arg in error.args)
-    if error.path is None and what.startswith(f"{uri}, variable"):
-        raise error
-    prefix = f"{error.path}: " if error.path not in (None, uri) else ""
-    error.args = (prefix + what.removeprefix(f"{uri}: "),)
+    if error.path not in (None, uri):
+        error.args = (f"{error.what} ({error.path})",)
     error.path, error.variable = uri, error.variable or stored_name(variable)
     raise error

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from aggarray.errors import AggarrayError, AggregationError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, AggregationError, MissingFileError
 from aggarray.formats import given_path, is_store
 from aggarray.formats.unsupported import unsupported_folder
 from aggarray.storage.files import absolute, is_file
@@ -139,5 +139,4 @@ def _inside_store(folder: str) -> bool:
 
 def skipped_file(path: str, error: AggarrayError) -> str:
     """Return why a file was skipped, without its path."""
-    text = str(error)
-    return text.removeprefix(f"{path}: ") if isinstance(error, FormatError) else text
+    return error.reason if error.path == path and error.variable is None else str(error)

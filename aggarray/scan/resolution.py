@@ -202,8 +202,7 @@ def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
     """Return a copy of an error of a file with the variable that was requested."""
     if error.path not in (None, uri):
         return type(error)(str(error), path=uri, variable=variable)
-    what = " ".join(str(arg) for arg in error.args).removeprefix(f"{uri}: ")
-    return type(error)(what, path=uri, variable=variable, hint=error.hint)
+    return type(error)(error.what, path=uri, variable=variable, hint=error.hint)
 
 
 class _Resolver:

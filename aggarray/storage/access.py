@@ -31,13 +31,12 @@ class Access:
         """Raise ForbiddenPathError for a file outside the roots, links resolved, or away from the user's own path."""
         if self.roots is not None:
             if not is_below(uri, self.roots):
-                raise ForbiddenPathError(f"{uri}: lies outside the folders that may be read; name its folder in roots=")
+                hint = "name its folder in roots="
+                raise ForbiddenPathError("lies outside the folders that may be read", path=uri, hint=hint)
         elif self.near is not None and ("/" not in self.near or "://" in uri) and not is_below(uri, self.near):
             what = "a remote file" if "://" in carrier(uri) else "a local file"
-            raise IndexFileError(
-                f"{uri}: {what} that an index from elsewhere names; name its address or folder in roots= if you trust it, "
-                "or fetch it and open with relocate="
-            )
+            hint = "name its address or folder in roots= if you trust it, or fetch it and open with relocate="
+            raise ForbiddenPathError(f"{what} that an index from elsewhere names", path=uri, hint=hint)
 
     @contextmanager
     def reach(self) -> Iterator[None]:

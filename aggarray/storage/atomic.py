@@ -25,12 +25,12 @@ def write_errors(path: str) -> Iterator[None]:
     try:
         yield
     except LockError as error:
-        raise IndexFileError(f"{path}: cannot be written: {error}") from error
+        raise IndexFileError(f"cannot be written: {error.what}", path=path, hint=error.hint) from error
     except OSError as error:
         if isinstance(error, IndexFileError) or error.strerror is None:
             raise
-        why = f"cannot be written: {error.strerror}; check the folder, its permissions and its space"
-        raise IndexFileError(f"{path}: {why}") from error
+        hint = "check the folder, its permissions and its space"
+        raise IndexFileError(f"cannot be written: {error.strerror}", path=path, hint=hint) from error
 
 
 @contextlib.contextmanager

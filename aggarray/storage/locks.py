@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from aggarray.errors import AggarrayError
 from aggarray.storage.owners import lock_of, owner_of, temporary_of, this_process
 
 #: Seconds between heartbeats of an exclusive lock file, and without one before it is taken over.
@@ -29,8 +30,8 @@ _HELD = (errno.EAGAIN, errno.EACCES)
 _KIND = "held"
 
 
-class LockError(OSError):
-    """A lock that is not available or was lost; names the file and what to do."""
+class LockError(AggarrayError, OSError):
+    """A lock that is not available or was lost."""
 
 
 class Lock:
@@ -49,7 +50,7 @@ class Lock:
         """Raise LockError if another process has taken the lock over: its result must stay."""
         lost = self._descriptor >= 0 and not is_still(self._descriptor, self._path)
         if lost or (self._exclusive is not None and not self._exclusive.is_mine()):
-            raise LockError(f"its lock {self._path} was removed, or taken over by another process: run it again")
+            raise LockError(f"its lock {self._path} was removed, or taken over by another process", hint="run it again")
 
     def acquire(self, path: str, wait: bool) -> None:
         """Acquire the lock of a path. BlockingIOError if another process holds it and ``wait`` is false."""
@@ -71,7 +72,7 @@ class Lock:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
                 raise
-            raise LockError(f"its lock {self._path} is a link or no file: remove it") from error
+            raise LockError(f"its lock {self._path} is a link, or not a file", hint="remove it") from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
@@ -304,11 +305,11 @@ def _read(path: str) -> tuple[bytes, float]:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise LockError(f"its lock {path} is a link: remove it") from error
+        raise LockError(f"its lock {path} is a link", hint="remove it") from error
     try:
         return os.read(descriptor, 4096), os.fstat(descriptor).st_mtime
     except IsADirectoryError as error:
-        raise LockError(f"its lock {path} is a folder: remove it") from error
+        raise LockError(f"its lock {path} is a folder", hint="remove it") from error
     finally:
         os.close(descriptor)
 

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from tests.bench import charts
 from tests.bench.__main__ import main
 from tests.bench.harness import BenchmarkError, Measured, benchmarks, present, run, same_values, table
 
@@ -116,3 +117,23 @@ def test_missing_contestants_are_left_out(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr("tests.bench.__main__.benchmarks", lambda: {"join": without})
     assert main(["join"]) == 0
     assert "join is left out: no_such_module is not installed" in capsys.readouterr().out
+
+
+def test_charts_show_the_published_tables() -> None:
+    """`python -m tests.bench.charts` draws them anew."""
+    drawn = charts.charts(charts.TABLES.read_text(encoding="utf-8"))
+    assert drawn.keys() == {f"{name}.svg" for name in charts.CHARTS}
+    assert {path.name: path.read_text(encoding="utf-8") for path in charts.FOLDER.iterdir()} == drawn
+    page = (charts.TABLES.parent / "performance.md").read_text(encoding="utf-8")
+    assert all(f"(images/performance/{name})" in page for name in drawn)
+
+
+def test_a_chart_is_drawn_to_scale() -> None:
+    rows = "| | work, s |\n| --- | --- |\n| aggarray | 1.0 (0.5 to 2.0) |\n| x (1 round) | 4 (4 to 4) |\n"
+    text = f"### a-b: work <of> one; more\n\n{rows}"
+    ((name, title, bars),) = charts.tables(text)
+    assert (name, title) == ("a-b", "work <of> one")
+    assert bars == [charts.Bar("aggarray", 1.0, 0.5, 2.0), charts.Bar("x", 4.0, 4.0, 4.0)]
+    svg = charts.chart(title, bars)
+    longest = charts.WIDTH - charts.BESIDE
+    assert f'width="{longest:.1f}"' in svg and f'width="{longest / 4:.1f}"' in svg and "Work &lt;of&gt; one" in svg

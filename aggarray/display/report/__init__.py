@@ -73,7 +73,7 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
             # promise: page-replaced-atomically
             Path(made).write_bytes(text.encode())
     except LockError as error:
-        raise AggarrayError(f"cannot be written: {error}", path=str(target)) from error
+        raise AggarrayError(f"cannot be written: {error.what}", path=str(target), hint=error.hint) from error
     except OSError as error:
         hint = "check the folder and its space"
         raise AggarrayError(f"cannot be written: {error.strerror}", path=str(target), hint=hint) from error

@@ -125,7 +125,7 @@ class ExtractTarget:
             except BlockingIOError as error:
                 raise AggregationError("another process is writing it", path=self.path, hint="wait until it ends") from error
             except LockError as error:
-                raise AggregationError(f"cannot be written: {error}", path=self.path) from error
+                raise AggregationError(f"cannot be written: {error.what}", path=self.path, hint=error.hint) from error
             yield lock
 
     def _prepare(self) -> None:
@@ -154,7 +154,7 @@ class ExtractTarget:
         try:
             lock.check()
         except LockError as error:
-            raise AggregationError(f"cannot be written: {error}", path=self.path) from error
+            raise AggregationError(f"cannot be written: {error.what}", path=self.path, hint=error.hint) from error
         put_in_place(made, self.path)
         flush(os.path.dirname(self.path))
         finish_uninterrupted(self._sweep)

@@ -89,7 +89,7 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
         if scheme == "tar":
             _without_dots(made)
     except ImportError as error:
-        raise FormatError(f"{uri}: {_lacking(scheme, archive, error)}") from error
+        raise _missing_package(uri, {scheme, scheme_of(archive)} if archive else {scheme}, error) from error
     except AggarrayError:
         raise
     except library_errors() as error:
@@ -114,13 +114,11 @@ def _without_dots(archive: Any) -> None:
 _DOTS = re.compile(r"^(\./+)+")
 
 
-def _lacking(scheme: str, archive: str, error: ImportError) -> str:
-    """Return which package must be installed, as text."""
-    schemes = {scheme, scheme_of(archive)} if archive else {scheme}
-    what = " ".join(str(error).split()).rstrip(".")
-    if error.name == "fsspec" or schemes & {*WEB, "s3", "s3a"}:
-        return f"reading it needs packages that are not installed ({what}): pip install 'aggarray[remote]'"
-    return f"reading it needs a package that is not installed: {what}"
+def _missing_package(uri: str, schemes: set[str], error: ImportError) -> FormatError:
+    """Return the error of a package that must be installed first."""
+    what = f"a package that reads it is not installed: {' '.join(str(error).split()).rstrip('.')}"
+    ours = error.name == "fsspec" or schemes & {*WEB, "s3", "s3a"}
+    return FormatError(what, path=uri, hint="pip install 'aggarray[remote]'" if ours else None)
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -154,9 +152,8 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
         forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
         if allowed is not None and not any(is_below(form, allowed) for form in forms):
             host = "/".join(target.split("/")[:3])
-            raise ForbiddenPathError(
-                f"{redirect.url}: redirects to {host}, which was not named; name it in roots= if you trust it"
-            )
+            hint = "name it in roots= if you trust it"
+            raise ForbiddenPathError(f"redirects to {host}, which was not named", path=str(redirect.url), hint=hint)
 
     watch = aiohttp.TraceConfig()
     watch.on_request_redirect.append(check)
@@ -177,6 +174,8 @@ def library_errors() -> tuple[type[Exception], ...]:
     return (AggarrayError, *_ERRORS, *(kind for kind in theirs if kind is not None))
 
 
+#: What to do about an object that ends early.
+TRY_AGAIN = "try again, or upload the file again"
 #: Credentials that the text of an error may repeat.
 _LONGEST = 1000
 _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,;]*[=:]\s*\S+")
@@ -195,16 +194,16 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
     if isinstance(error, PermissionError) or status in (401, 403) or "Credentials" in kind:
         return FormatError("access denied", path=uri, hint="give credentials in storage_options=")
     if isinstance(error, TimeoutError) or "Timeout" in kind:
-        return FormatError(f"{uri}: {what}: no answer in time; try again, or raise the timeout in storage_options=")
+        return FormatError(f"{what}: no answer in time", path=uri, hint="try again, or raise the timeout in storage_options=")
     if "Payload" in kind or "Disconnected" in kind:
-        return FormatError(f"{uri}: truncated: the answer of the server breaks off; try again, or upload the file again")
+        return FormatError("truncated: the answer of the server breaks off", path=uri, hint=TRY_AGAIN)
     if isinstance(error, ConnectionError) or "Connect" in kind:
-        return FormatError(f"{uri}: cannot be reached ({kind}); check the address and the network")
+        return FormatError(f"cannot be reached ({kind})", path=uri, hint="check the address and the network")
     if status:
-        return FormatError(f"{uri}: {what}: the server answers {status}; try again later")
+        return FormatError(f"{what}: the server answers {status}", path=uri, hint="try again later")
     # promise: secrets-masked-bounded
     text = _SECRET.sub("...", " ".join(str(error).split())[:_LONGEST] or kind)
-    return FormatError(f"{uri}: {what}: {text:.200}; check the address and storage_options=")
+    return FormatError(f"{what}: {text:.200}", path=uri, hint="check the address and storage_options=")
 
 
 def _aws_status(error: BaseException) -> int | None:

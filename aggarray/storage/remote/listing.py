@@ -30,12 +30,12 @@ def has_magic(uri: str) -> bool:
 def expand(uri: str) -> list[str]:
     """Return the files and Zarr stores of an address: itself, all in a folder, or the matches of a pattern.
 
-    MissingFileError if state are none; unreadable ones are reported when they are scanned.
+    MissingFileError if there are none; unreadable ones are reported when they are scanned.
     """
     if has_magic(uri):
         paths = sorted(_matches(uri))
         if not paths:
-            raise MissingFileError(f"{uri}: no file matches; check the pattern, and that its server lists files")
+            raise MissingFileError("no file matches", path=uri, hint="check the pattern, and that its server lists files")
         return paths
     try:
         state = status(uri)
@@ -45,7 +45,8 @@ def expand(uri: str) -> list[str]:
         return [uri]
     paths = sorted(_walk([uri.rstrip("/") if split(uri)[1] == "" else uri], 0))
     if not paths:
-        raise MissingFileError(f"{uri}: no files in this folder; check the address, and that its server lists files")
+        hint = "check the address, and that its server lists files"
+        raise MissingFileError("no files in this folder", path=uri, hint=hint)
     return paths
 
 
@@ -54,9 +55,8 @@ def folders_in(uri: str) -> list[str]:
     try:
         return sorted(name for name, folder in _entries(uri) if folder)
     except MissingFileError as error:
-        raise FormatError(
-            f"{uri}: its server does not list what is in the store; consolidate its metadata, or name the arrays"
-        ) from error
+        hint = "consolidate its metadata, or name the arrays"
+        raise FormatError("the server does not list what is in the store", path=uri, hint=hint) from error
 
 
 def _matches(uri: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from aggarray.errors import AggarrayError, ChangedFileError, FormatError, Missin
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
 from aggarray.storage.remote.credentials import access_in_force
-from aggarray.storage.remote.filesystems import FileSystem, systems
+from aggarray.storage.remote.filesystems import TRY_AGAIN, FileSystem, systems
 from aggarray.storage.remote.requests import RangeRequest, run_concurrently
 from aggarray.storage.remote.urls import is_remote, join, split
 from aggarray.storage.state import FileState
@@ -171,8 +171,8 @@ def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, 
         raise with_state_forgotten(uri, data)
     if request.size is not None and len(data) != request.size:
         _states.discard((uri, access_in_force.get()))
-        text = f"{len(data)} bytes come where {request.size} at offset {request.offset} of {there} are wanted"
-        raise FormatError(f"{uri}: truncated: {text}; try again, or upload the file again")
+        what = f"truncated: {len(data)} bytes instead of {request.size} at offset {request.offset} of {there}"
+        raise FormatError(what, path=uri, hint=TRY_AGAIN)
     return data
 
 

@@ -114,7 +114,7 @@ async def _get(fs: Any, url: str, offset: int, size: int | None, expected: Expec
                 raise FormatError("the server answers with other bytes than requested", path=url, hint="fetch the file")
             return await _body(response, url, 0, size)
         if offset + size > MOST_WHOLE and (found.size is None or found.size > MOST_WHOLE):
-            raise FormatError(f"{url}: its server gives no part of a file, only all of it; fetch the file and open that")
+            raise FormatError("the server sends only whole files, not parts", path=url, hint="fetch the file and open that")
         return await _body(response, url, offset, size)
 
 
@@ -128,7 +128,7 @@ async def _body(response: Any, url: str, skip: int, size: int | None, most: int 
         if there >= end:
             break
     if size is None and there >= most:
-        raise FormatError(f"{url}: more than {most} bytes in one object; fetch it and open that")
+        raise FormatError(f"more than {most} bytes in one object", path=url, hint="fetch it and open that")
     return b"".join(parts)[skip:end]
 
 
