@@ -19,10 +19,10 @@ import aggarray as aa
 from aggarray.display import report
 from aggarray.display.facts import conformed, table
 from aggarray.export.extract import extract
-from sample_data.damaging import damaged
+from sample_data.damaged import damaged
 from sample_data.foreign import foreign
-from sample_data.handing_on import distributed, elsewhere, four_ranks, profiles, shared, together
-from sample_data.telling import HERE, check, show
+from sample_data.interop import collective_reads, distributed, four_ranks, memory_views, profiles, xarray_and_dask
+from sample_data.output import HERE, check, show
 
 
 def archive() -> None:
@@ -193,16 +193,16 @@ def index() -> None:
             print(f"\nwhat any reader of CF-1.13 sees:\n  pr: aggregated_data = {file['pr'].aggregated_data!r}")
             print("  uris:", *(str(uri) for uri in file["pr_uris"][:].ravel()))
         check(report.ok, "all of it can be said in CF-1.13")
-        elsewhere = folder.rename(Path(name) / "there")
-        moved = aa.open(elsewhere / "pr.nca")
+        moved_folder = folder.rename(Path(name) / "there")
+        moved = aa.open(moved_folder / "pr.nca")
         check(np.array_equal(values, moved["pr"][:]), "moved with its data, it just works")
-        longer = moved.append(elsewhere / "months")
-        anew = aa.open(elsewhere / "months")
+        longer = moved.append(moved_folder / "months")
+        anew = aa.open(moved_folder / "months")
         check(
             longer["pr"].shape == (180, 3, 3) and np.array_equal(longer["pr"][:], anew["pr"][:]),
             "a sixth file appended: the same as opening all six anew",
         )
-        (elsewhere / "months" / "pr_2.nc").unlink()
+        (moved_folder / "months" / "pr_2.nc").unlink()
         problems = moved.check().problems
         print("\nproblems:", *(f"  [{p.kind}] {p.message.replace(name, '...')}" for p in problems), sep="\n")
         check([p.kind for p in problems] == ["missing"], "a file that is gone is found")
@@ -291,9 +291,9 @@ def extracted() -> None:
         check(again.unchanged, "extracted again, nothing is written: its files have not changed")
 
 
-def looked_at() -> None:
+def html_page() -> None:
     """Write a report of everything as one HTML page."""
-    show("And to look at: one HTML page")
+    show("One HTML page")
     path = HERE.parent / "build" / "demo" / "archive.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -304,10 +304,10 @@ def looked_at() -> None:
     text = path.read_text(encoding="utf-8")
     print(f"  open {path} in a browser ({len(text) // 1000} kB)\n")
     check(text.count('<section class="array"') == len(agg) == 5, "five arrays, with their partitions drawn")
-    told = html.unescape(text)
-    check(len(reasons) == 2 and all(reason in told for reason in reasons), "why two stayed apart is on it")
-    check("steps of time missing" in told and "repeats" in told, "so are the gap and the copy")
-    check("default-src 'none'" in text and " src=" not in text, "it asks nobody for anything")
+    unescaped = html.unescape(text)
+    check(len(reasons) == 2 and all(reason in unescaped for reason in reasons), "it gives the reasons of two refusals")
+    check("steps of time missing" in unescaped and "repeats" in unescaped, "it names the gap and the copy")
+    check("default-src 'none'" in text and " src=" not in text, "it needs no network")
 
 
 def main() -> None:
@@ -321,13 +321,13 @@ def main() -> None:
     extracted()
     speed()
     distributed()
-    together()
+    collective_reads()
     four_ranks()
     profiles()
-    elsewhere()
-    shared()
+    xarray_and_dask()
+    memory_views()
     damaged()
-    looked_at()
+    html_page()
     print("\nEverything that was claimed was checked.")
 
 

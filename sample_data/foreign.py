@@ -8,7 +8,7 @@ import numpy as np
 
 import aggarray as aa
 from aggarray.display.facts import table
-from sample_data.telling import check, show
+from sample_data.output import check, show
 
 
 def foreign() -> None:

@@ -80,7 +80,7 @@ def main(given: list[str]) -> None:
     atheris = None if options.keep else _atheris()
     if atheris is not None:
         _instrumented(atheris)
-    from tests.fuzz.keeping import keep
+    from tests.fuzz.saving import keep
     from tests.fuzz.targets import TARGETS
     from tests.fuzz.trees import crossed
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 import aggarray as aa
-from sample_data.telling import HERE, check, show
+from sample_data.output import HERE, check, show
 
 
 def damaged() -> None:
@@ -25,25 +25,30 @@ def damaged() -> None:
         _flip(folder / "tas_200101.nc")
         _cut(folder / "tas_200103.nc")
         rest = aa.open(folder)
-        said = [_said(rest["tas"].sel(time="2001-01").read), _said(aa.open(index)["tas"].sel(time="2001-03").read)]
-        for text in said:
+        flipped = _message(rest["tas"].sel(time="2001-01").read)
+        truncated = _message(aa.open(index)["tas"].sel(time="2001-03").read)
+        for text in (flipped, truncated):
             print(f"  {text.replace(name, '...')}\n")
-        check("tas_200101.nc, variable 'tas': chunk [0, 0, 0]" in said[0], "a bit that flipped in a compressed chunk is told")
-        check("tas_200103.nc" in said[1], "a file of an index that was cut short is told")
-        check(np.array_equal(aa.open(index)["tas"].sel(time="2001-04")[:], april), "months that are whole have their values")
+        where = ("chunk [0, 0, 0]", "variable 'tas' in", "tas_200101.nc")
+        check(
+            all(part in flipped for part in where), "a flipped bit in a compressed chunk raises an error that names the chunk"
+        )
+        check("tas_200103.nc" in truncated, "a truncated file of an index raises an error that names the file")
+        check(np.array_equal(aa.open(index)["tas"].sel(time="2001-04")[:], april), "intact months have their values")
         check(
             any("tas_200103.nc" in s.file for s in rest.skipped),
-            "opened anew, the file that is short is listed, the others join",
+            "opened anew, the truncated file is listed as skipped, and the others join",
         )
         print("\n  docs/reliability.md lists what is promised, and the test of each promise.\n")
 
 
-def _said(work: Callable[[], object]) -> str:
+def _message(work: Callable[[], object]) -> str:
+    """Return the message of the error that a call raises."""
     try:
         work()
     except aa.AggarrayError as error:
         return str(error)
-    return "nothing was said"
+    return "no error"
 
 
 def _flip(path: Path) -> None:

@@ -9,9 +9,9 @@ import aggarray as aa
 from aggarray import memory, mpi
 from aggarray.dap import Distribution, LocalArray, validate_all
 from aggarray.display.facts import table
+from sample_data.output import HERE, check, show
 from sample_data.ranks import exports
 from sample_data.stations import expected_profiles
-from sample_data.telling import HERE, check, show
 
 
 def distributed() -> None:
@@ -33,7 +33,7 @@ def distributed() -> None:
     taken = [LocalArray.from_distarray(section.__distarray__()) for section in sections]
     check(all(np.shares_memory(a.buffer, b.buffer) for a, b in zip(taken, sections, strict=True)), "taken in without a copy")
     whole = aa.MasterArray.from_locals(taken)
-    check(np.array_equal(whole[...], tas[...], equal_nan=True), "put together again, they are the array")
+    check(np.array_equal(whole[...], tas[...], equal_nan=True), "assembled, they equal the array")
     months = Distribution.from_partitions(tas, 5)
     reads = [[p.index[0] for p in tas.local(months, rank).partitions] for rank in range(5)]
     print(
@@ -50,9 +50,9 @@ def _starts(export: dict[str, Any]) -> list[str]:
     return [f"{block['start']}:{block['stop']}, padding {block['padding']}", f"{cyclic['start']}::{cyclic['proc_grid_size']}"]
 
 
-def together() -> None:
+def collective_reads() -> None:
     """Run the same program on one process or many: read, reduce, write."""
-    show("Together: as many processes as there are, here one")
+    show("One program for any number of processes, here one")
     with mpi.ProcessGroup.serial() as group, tempfile.TemporaryDirectory() as name:
         tas = mpi.open(str(HERE / "archive"), group)["tas"]
         local = mpi.local(tas, Distribution.regular(tas.shape, "bcb", (1, 1, 1)), group)
@@ -64,7 +64,7 @@ def together() -> None:
         check(np.allclose(found[:], values.mean(axis=0).filled(np.nan), equal_nan=True), "the mean over time is NumPy's")
         wide = Distribution.regular((8,), "b", (1,), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
         field = mpi.HaloExchange(group, wide)(np.pad(np.arange(8.0), 1))
-        check(field[0] == 7 and field[-1] == 0, "a halo that goes round is filled from the other end")
+        check(field[0] == 7 and field[-1] == 0, "a periodic halo is filled from the other end")
     print("\nwith four processes: mpiexec -n 4 python -m mpi4py examples/climatology.py")
 
 
@@ -82,7 +82,7 @@ def four_ranks() -> None:
     validate_all(found)
     check(True, "the exports of the four ranks keep all rules of the Distributed Array Protocol")
     whole = aa.MasterArray.from_locals([LocalArray.from_distarray(one) for one in found])
-    check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "put together again, they are the array")
+    check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "assembled, they equal the array")
 
 
 def profiles() -> None:
@@ -101,7 +101,7 @@ def profiles() -> None:
     check(sum(sizes) == 179 and max(sizes) < 90, f"three processes have {sizes} samples, whole profiles each")
 
 
-def elsewhere() -> None:
+def xarray_and_dask() -> None:
     """Open the archive in xarray and dask."""
     show("In xarray and dask")
     import xarray as xr
@@ -123,9 +123,9 @@ def elsewhere() -> None:
             )
 
 
-def shared() -> None:
+def memory_views() -> None:
     """Share uncompressed data of a file as a read-only view without a copy."""
-    show("Memory: views of files, and what lies behind them")
+    show("Views of files without a copy")
     march = aa.open(HERE / "archive")["tas"].partitions[2].data
     whole, part = march.read(copy=None), march.read((slice(0, 5), 3), copy=None)
     print(memory.debug_repr(part), end="\n\n")
