@@ -143,7 +143,7 @@ def write_messy(folder: Path, lats: list[float], lons: list[float]) -> None:
 
 def messy() -> None:
     """Open a folder of inconsistent files."""
-    show("A messy folder, and why what is apart stays apart")
+    show("A messy folder: what joins, and why the rest stays separate")
     lats, lons = [-45.0, 0.0, 45.0], [0.0, 90.0, 180.0, 270.0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -154,13 +154,13 @@ def messy() -> None:
             for a in agg
         ]
         print(table(rows, ["files", "shape", "partitions", "units"]))
-        print("\nstayed apart:", *(f"  {r.reason}" for r in agg.refusals), sep="\n")
+        print("\nstayed separate:", *(f"  {r.reason}" for r in agg.refusals), sep="\n")
         report = agg.check()
         print("\nproblems:", *(f"  [{p.kind}] {p.message.replace(name, '...')}" for p in report.problems), sep="\n")
         joined = max(agg, key=lambda a: a.size)
         t, y, x = np.meshgrid([*range(8), 10, 11], lats, lons, indexing="ij")
         check(np.array_equal(joined[:], t + y / 100 + x / 10_000), "ten days out of four files, every value in its place")
-        check(len(agg) == 3 and len(agg.refusals) == 2, "another grid and another quantity stay apart, with reasons")
+        check(len(agg) == 3 and len(agg.refusals) == 2, "another grid and another quantity stay separate, with reasons")
         check([p.kind for p in report.problems] == ["gap", "duplicate"], "the gap and the copy are reported")
 
 

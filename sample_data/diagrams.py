@@ -211,7 +211,7 @@ def rules() -> Iterator[Box | Arrow]:
     for number in range(1, 5):
         middle = number * 118 + 46
         yield Arrow(middle, 54, middle, 82)
-    yield Box(118, 84, 446, 28, "apart: an array of its own, and a refusal that says why", "hole")
+    yield Box(118, 84, 446, 28, "separate: an array of its own, and a refusal with the reason", "hole")
 
 
 def index() -> Iterator[Box | Arrow]:

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 PAGE = ROOT / "docs" / "howto" / "migrating.md"
 
 #: Pairs whose arrays must stay separate: joining them, or repeating times, is wrong even if the numbers are right.
-APART = {"overlap", "models", "calendars"}
+SEPARATE = {"overlap", "models", "calendars"}
 
 #: Days since 2001-01-01, longitudes, values in K.
 Found = tuple[Any, Any, Any]
@@ -84,10 +84,10 @@ def outcome(name: str, read: Callable[[Sequence[str]], Iterator[Found]], paths: 
     except Exception:  # other software raises anything
         return "error"
     if len(found) > 1:
-        return "apart"
+        return "separate"
     times, longitudes, values = found[0]
     right = (
-        name not in APART
+        name not in SEPARATE
         and len(longitudes) == 4
         and bool((np.diff(times) > 0).all())
         and np.allclose(values, expected(times, longitudes), atol=1e-3, rtol=0)
@@ -124,4 +124,4 @@ def test_pairs_contain_the_expected_values(tmp_path: Path) -> None:
             time = array.coords["time"].to_units("days since 2001-01-01")[:]
             difference = array.to_units("K")[:] - expected(time, array.coords["lon"][:])
             assert np.ptp(difference) < 1e-3, name
-            assert abs(difference.mean()) < 1e-3 or name in APART, name
+            assert abs(difference.mean()) < 1e-3 or name in SEPARATE, name
