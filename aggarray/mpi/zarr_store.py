@@ -19,7 +19,7 @@ import numpy as np
 from aggarray.errors import ExchangeError
 from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
 from aggarray.storage.atomic import temporary_for
-from aggarray.storage.locks import Lock
+from aggarray.storage.locks import Lock, LockError
 
 #: Shape, chunk shape, dtype.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
@@ -60,6 +60,9 @@ class Store:
         """Convert an OSError of the block to an ExchangeError with the path."""
         try:
             yield
+        except LockError as error:
+            what = f"cannot be written: {error.what}"
+            raise ExchangeError(what, path=self._path, variable=self._name, hint=error.hint) from error
         except OSError as error:
             # promise: mpi-store-error-path
             why = str(error) if error.errno is None else os.strerror(error.errno)

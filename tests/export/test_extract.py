@@ -150,7 +150,7 @@ def test_dtypes_that_only_zarr_has(tmp_path: Path) -> None:
         extract(array, path)
         np.testing.assert_array_equal(zarr.open_group(path, mode="r")["a"][:], values)
         with pytest.raises(
-            aa.AggregationError, match=f"out.nc: cannot be written: a: the format has no type for {values.dtype}"
+            aa.AggregationError, match=f"cannot be written: a: the format has no type for {values.dtype}.*out.nc"
         ):
             extract(array, tmp_path / "out.nc")
 
@@ -181,7 +181,7 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) 
         ("thesis.zarr", "overwrite", "is a folder and not a Zarr store"),
         ("file.zarr", "overwrite", "is a file and not a Zarr store"),
         ("folder.nc", "overwrite", "is a folder"),
-        ("other.nc", "raise", "other.nc.part: is a folder with other content"),
+        ("other.nc", "raise", "is a folder with other content: .*other.nc.part"),
         ("data.nc", "raise", "exists already"),
         ("data.nc", "update", "was not extracted by aggarray"),
         ("no/where.nc", "raise", "no folder"),
@@ -193,7 +193,7 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) 
             extract(value, tmp_path / name, exists=exists)
         assert files_below(tmp_path) == before
     for exists in ("overwrite", "update"):
-        with pytest.raises(aa.AggregationError, match=r"data\.nc: is read itself"):
+        with pytest.raises(aa.AggregationError, match=r"is read itself.*data\.nc"):
             extract(aa.open(tmp_path / "data.nc"), tmp_path / "data.nc", exists=exists)
     with pytest.raises(aa.AggregationError, match="no arrays"):
         extract([], tmp_path / "out.nc")
@@ -464,6 +464,6 @@ def test_damage_to_a_store_is_an_error_anywhere(tmp_path: Path) -> None:
         whole = chunk.read_bytes()
         for at in range(0, len(whole), 1 + len(whole) // 40):
             chunk.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            with pytest.raises(aa.FormatError, match=rf"out\.zarr.*'{name}'"):
+            with pytest.raises(aa.FormatError, match=rf"'{name}'.*out\.zarr"):
                 read(aa.open(tmp_path / "out.zarr"))
         chunk.write_bytes(whole)

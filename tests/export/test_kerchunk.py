@@ -332,7 +332,7 @@ def test_conversions_and_other_layouts_are_refused(tmp_path: Path, years: Callab
     path = tmp_path / "out.json"
     with pytest.raises(
         aa.AggregationError,
-        match=rf"^variable 'tas': no kerchunk references: partition .*f\d\.nc.*{message}.*; write the values",
+        match=rf"no kerchunk references: partition .*f\d\.nc.*{message}.*variable 'tas'.*; write the values",
     ):
         agg.to_kerchunk(path)
     assert not path.exists()
@@ -343,7 +343,7 @@ def test_filters_without_a_codec_are_refused(tmp_path: Path) -> None:
 
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", data=np.arange(64.0), chunks=(8,), compression="lzf")
-    with pytest.raises(aa.AggregationError, match=r"^variable 'v': no kerchunk references: .*a\.h5"):
+    with pytest.raises(aa.AggregationError, match=r"no kerchunk references: .*a\.h5.*variable 'v'"):
         aa.open(tmp_path / "a.h5").to_kerchunk()
 
 
@@ -353,7 +353,7 @@ def test_holes_of_integers_without_a_missing_value_are_refused(tmp_path: Path) -
         variables = cube(times, lats)
         dimensions, values, *attrs = variables["tas"]
         write(tmp_path / f"{number}.nc", {**variables, "tas": (dimensions, values.astype("i4"), *attrs)})
-    with pytest.raises(aa.AggregationError, match=r"^variable 'tas': .*some of its partitions are missing"):
+    with pytest.raises(aa.AggregationError, match=r"some of its partitions are missing.*variable 'tas'"):
         aa.open(tmp_path).to_kerchunk()
 
 
@@ -401,7 +401,7 @@ def test_missing_chunks_that_would_read_differently_are_refused(
     tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]
 ) -> None:
     agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
-    with pytest.raises(aa.AggregationError, match=rf"^variable 'v': .*partition.*a\.zarr.*not stored are {fill}, but"):
+    with pytest.raises(aa.AggregationError, match=rf"partition.*a\.zarr.*not stored are {fill}, but.*variable 'v'"):
         agg.to_kerchunk()
 
 
@@ -414,7 +414,7 @@ def test_an_inline_value_is_never_missing(tmp_path: Path) -> None:
     assert again.tolist() == array.read(masked=True).tolist() == [1, None, -1, None]
     every = aa.SubArray.from_array(np.arange(256).astype("u1"))
     full = aa.MasterArray.from_subarrays([([(1, 257)], every)], dimensions=("x",), name="v")
-    with pytest.raises(aa.AggregationError, match=r"^variable 'v': .*every value of uint8 occurs"):
+    with pytest.raises(aa.AggregationError, match=r"every value of uint8 occurs.*variable 'v'"):
         aa.Aggregation((full,)).to_kerchunk()
 
 
@@ -422,7 +422,7 @@ def test_errors_of_files_name_them(tmp_path: Path, years: Callable[..., list[str
     paths = years([4, 4])
     agg = aa.open(paths)
     os.unlink(paths[1])
-    with pytest.raises(aa.MissingFileError, match=r"f1\.nc, variable 'tas': no such file"):
+    with pytest.raises(aa.MissingFileError, match=r"no such file.*variable 'tas' in .*f1\.nc"):
         agg.to_kerchunk()
 
 

@@ -19,6 +19,7 @@ from aggarray import codecs
 from aggarray.codecs import Filter, known
 from aggarray.formats import open_file
 from tests.faults.specimens import values
+from tests.support.messages import says
 
 HDF5 = ("netcdf4-fletcher32", "netcdf4-deflate", "netcdf4-all", "hdf5-fletcher32-earliest", "hdf5-fletcher32-latest")
 ZARR = (
@@ -34,7 +35,7 @@ def told(path: str, index: str) -> None:
         with pytest.raises(aa.FormatError) as caught:
             array[key]
         text = str(caught.value)
-        assert re.search(rf"^{re.escape(path)}, variable 'tas': chunk \[{index}\] at byte \d+", text), text
+        assert re.search(rf"^chunk \[{index}\] at byte \d+.*variable 'tas' in {re.escape(path)}", text), text
         assert "\n" not in text
 
 
@@ -86,7 +87,7 @@ def test_index_of_a_shard(made: Callable[[str], str], tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-20] ^= 1
     file.write_bytes(data)
-    with pytest.raises(aa.FormatError, match=r"damaged\.zarr.*variable 'tas'.*(checksum|crc32c)"):
+    with pytest.raises(aa.FormatError, match=says(r"variable 'tas' in .*damaged\.zarr", "(checksum|crc32c)")):
         aa.open(path)["tas"][...]
 
 
@@ -106,5 +107,5 @@ def test_without_the_library_nothing_is_skipped(
     data = bytearray(file.read_bytes())
     data[-2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(aa.FormatError, match=r"variable 'tas'.*crc32c|variable 'tas'.*hecksum"):
+    with pytest.raises(aa.FormatError, match=says("variable 'tas'", "(crc32c|hecksum)")):
         aa.open(path)["tas"][...]

@@ -80,7 +80,7 @@ def test_chunks_lost_by_the_library_raise(tmp_path: Path, many: bool, bit: int) 
         assert (np.asarray(file["tas"]) != np.arange(1.0, size + 1)).any()
     array = aa.open(path)["tas"]
     for key in (..., slice(None, None, 7)):
-        with pytest.raises(aa.errors.FormatError, match=r"a\.nc, variable 'tas': damaged: .*chunk"):
+        with pytest.raises(aa.errors.FormatError, match=r"damaged: .*chunk.*variable 'tas' in .*a\.nc"):
             array[key]
 
 
@@ -101,7 +101,7 @@ def test_dataset_without_dataspace_raises(tmp_path: Path) -> None:
     path.write_bytes(data)
     with h5py.File(path) as file:
         assert isinstance(file["x"], h5py.Datatype)
-    with pytest.raises(aa.errors.FormatError, match=r"a\.h5.*x: damaged: values without a dataspace"):
+    with pytest.raises(aa.errors.FormatError, match=r"x: damaged: values without a dataspace.*a\.h5"):
         aa.open(path)
 
 
@@ -130,7 +130,7 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
 def test_inconsistent_files_are_read_in_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a library crashes over a file depends on memory contents: the library is not called in this process."""
     path = Path(write(tmp_path / "a.nc", {"tas": (("x",), np.arange(3.0), {"units": "kelvin"})}))
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'tas': the HDF5 library crashed; rewrite the file"):
+    with pytest.raises(aa.FormatError, match=r"the HDF5 library crashed.*variable 'tas' in .*a\.nc.*; rewrite the file"):
         isolated.call_isolated(str(path), "dataset", "tas")  # a value that does not pickle ends the isolated process
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
@@ -152,7 +152,7 @@ def test_hung_library_times_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         patched.setattr(isolated, "time_limit", lambda path: 0.0)
         patched.setattr(isolated._IsolatedProcess, "answer", endless)
         for name in "ab":
-            with pytest.raises(aa.FormatError, match=rf"a\.nc, variable '{name}': the HDF5 library timed out after 0 s"):
+            with pytest.raises(aa.FormatError, match=rf"the HDF5 library timed out after 0 s.*variable '{name}' in .*a\.nc"):
                 isolated.call_isolated(path, "chunks", name)
     assert asked == ["a"]
     assert 15 <= isolated.time_limit(path) < 16 and isolated.time_limit(str(tmp_path / "none")) == 15
@@ -167,7 +167,7 @@ def test_negative_decoded_size(made: Callable[[str], str], tmp_path: Path) -> No
     data = bytearray((path / "lon/0").read_bytes())
     data[4:8] = b"\xff\xff\xff\xff"
     (path / "lon/0").write_bytes(data)
-    with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'lon'"):
+    with pytest.raises(aa.FormatError, match=r"variable 'lon' in .*a\.zarr"):
         aa.open(path)
 
 
@@ -179,7 +179,7 @@ def test_index_with_damaged_group_is_not_data(made: Callable[[str], str], tmp_pa
     data = bytearray(path.read_bytes())
     data[at + 20] ^= 1
     path.write_bytes(data)
-    with pytest.raises(aa.IndexFileError, match=r"a\.nca: damaged"):
+    with pytest.raises(aa.IndexFileError, match=r"damaged.*a\.nca"):
         aa.open(path)
 
 
@@ -191,7 +191,7 @@ def test_libraries_read_no_strings_of_a_damaged_heap(tmp_path: Path) -> None:
     at = whole.index(b"GCOL")
     for place in (at, at + 30):  # the signature; the size of the first object
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :])
-        with pytest.raises(aa.FormatError, match=r"a\.h5.*cannot be read"):
+        with pytest.raises(aa.FormatError, match=r"cannot be read.*a\.h5"):
             aa.open(path)
 
 
@@ -266,7 +266,7 @@ def test_damaged_attributes_are_not_left_out(tmp_path: Path) -> None:
     assert {v.name: v.attrs["units"] for v in formats.scan(str(path)).variables} == {"tas": "K", "soft": "K"}
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
-    with pytest.raises(aa.FormatError, match=r"a\.h5.*attribute 'units'"):
+    with pytest.raises(aa.FormatError, match=r"attribute 'units'.*a\.h5"):
         aa.open(path)
 
 
@@ -368,9 +368,9 @@ def test_damaged_rows_raise(tmp_path: Path, storage: dict[str, Any]) -> None:
     assert data[at] == 8
     for damaged in (data[:at] + b"\x04" + data[at + 1 :], data[:at] + b"\xff" + data[at + 1 :]):
         path.write_bytes(damaged)
-        with pytest.raises(aa.FormatError, match=r"a\.h5, variable 'rows'"):
+        with pytest.raises(aa.FormatError, match=r"variable 'rows' in .*a\.h5"):
             aa.open(path)["rows"].read()
     if where is not None:
         path.write_bytes(data[: where + 3] + b"\x7f" + data[where + 4 :])
-        with pytest.raises(aa.FormatError, match=r"a\.h5, variable 'rows': .*row longer than the file"):
+        with pytest.raises(aa.FormatError, match=r"row longer than the file.*variable 'rows' in .*a\.h5"):
             aa.open(path)

@@ -55,7 +55,7 @@ def test_zeros_past_the_end_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(H5pyFile, "values", late)
-        with pytest.raises(ChangedFileError, match=r"a\.h5, variable 'tas': changed while it was read"):
+        with pytest.raises(ChangedFileError, match=r"changed while it was read.*variable 'tas' in .*a\.h5"):
             array[...]
     np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)
 
@@ -81,7 +81,7 @@ def test_a_shard_replaced_after_its_index_was_read(tmp_path: Path, compressed: b
         return own(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(chunk_blocks, "_parts_of_store", late)
-    with pytest.raises(aa.FormatError, match=r"a\.zarr, variable 'tas': .*(changed while it was read|truncated)"):
+    with pytest.raises(aa.FormatError, match=r"(changed while it was read|truncated).*variable 'tas' in .*a\.zarr"):
         array[...]
 
 
@@ -99,6 +99,6 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(type(FORMAT), "scan", late)
-        with pytest.raises(ChangedFileError, match=r"a\.nc: changed while it was scanned; open it again"):
+        with pytest.raises(ChangedFileError, match=r"changed while it was scanned.*a\.nc.*; open it again"):
             aa.open(path)
     assert aa.open(path)["tas"].shape == (3,)

@@ -44,7 +44,7 @@ def test_missing_ends_raise_on_opening(made: Callable[[str], str], tmp_path: Pat
     path = tmp_path / "a.nc"
     shutil.copy(made(name), path)
     os.truncate(path, path.stat().st_size - 40)
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable '\w+': truncated: its values end at byte \d+"):
+    with pytest.raises(aa.FormatError, match=r"truncated: its values end at byte \d+.*variable '\w+' in .*a\.nc"):
         aa.open(path)
 
 
@@ -56,5 +56,5 @@ def test_overlapping_values_raise(made: Callable[[str], str], tmp_path: Path, wh
     whole = path.read_bytes()
     begin = 16 if where == "header" else first
     path.write_bytes(whole.replace(second.to_bytes(4, "big"), begin.to_bytes(4, "big"), 1))
-    with pytest.raises(aa.FormatError, match=r"a\.nc: damaged netCDF-3 header .* begin at byte \d+, before the end of "):
+    with pytest.raises(aa.FormatError, match=r"damaged netCDF-3 header .* begin at byte \d+, before the end of.*a\.nc"):
         aa.open(path)

@@ -216,7 +216,7 @@ def test_structures_pickle(fmt: Format, sample: str) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"none.nc: no such file"):
+    with pytest.raises(MissingFileError, match=r"no such file.*none.nc"):
         formats.scan(tmp_path / "none.nc")
     with pytest.raises(FileNotFoundError):
         formats.open_file(tmp_path / "none.nc")
@@ -229,13 +229,13 @@ def test_error_of_a_file_that_is_not_a_data_file(tmp_path: Path) -> None:
     (tmp_path / "empty.nc").touch()
     (tmp_path / "text.nc").write_text("hello")
     os.mkfifo(tmp_path / "pipe.nc")
-    with pytest.raises(FormatError, match=r"empty.nc: an empty file"):
+    with pytest.raises(FormatError, match=r"an empty file.*empty.nc"):
         formats.identify(tmp_path / "empty.nc")
-    with pytest.raises(FormatError, match=r"text.nc: not a data file of a known format \(.*HDF5.*\)"):
+    with pytest.raises(FormatError, match=r"not a data file of a known format \(.*HDF5.*\).*text.nc"):
         formats.identify(tmp_path / "text.nc")
     with pytest.raises(FormatError, match="a folder that is not a Zarr store"):
         formats.identify(tmp_path)
-    with pytest.raises(FormatError, match=r"pipe.nc: neither a file nor a folder"):
+    with pytest.raises(FormatError, match=r"neither a file nor a folder.*pipe.nc"):
         formats.identify(tmp_path / "pipe.nc")
 
 
@@ -244,7 +244,7 @@ def test_unreadable_file(tmp_path: Path) -> None:
     path = tmp_path / "locked.nc"
     path.write_bytes(b"CDF\x01")
     path.chmod(0)
-    with pytest.raises(FormatError, match=r"locked.nc: cannot be opened: Permission denied"):
+    with pytest.raises(FormatError, match=r"cannot be opened: Permission denied.*locked.nc"):
         formats.identify(path)
 
 

@@ -161,9 +161,9 @@ def test_unfinished_downloads(tmp_path: Path) -> None:
 def test_broken_links(tmp_path: Path) -> None:
     (tmp_path / "a.nc").symlink_to(".git/annex/objects/Xx/Yy/MD5E-s7--0.nc/MD5E-s7--0.nc")
     (tmp_path / "b.nc").symlink_to("gone.nc")
-    with pytest.raises(aa.MissingFileError, match=r"a\.nc: a git-annex link .* git annex get"):
+    with pytest.raises(aa.MissingFileError, match=r"a git-annex link .* git annex get.*a\.nc"):
         aa.open(tmp_path / "a.nc")
-    with pytest.raises(aa.MissingFileError, match=r"b\.nc: a link to 'gone\.nc', which does not exist"):
+    with pytest.raises(aa.MissingFileError, match=r"a link to 'gone\.nc', which does not exist.*b\.nc"):
         aa.open(tmp_path / "b.nc")
 
 

@@ -306,7 +306,7 @@ def test_lazy_coordinates_survive_a_save_over_their_index(tmp_path: Path) -> Non
     first = save_and_open(aa.open(tmp_path / FILES[0]), tmp_path / "index.idx")
     grown = first.append(tmp_path / FILES[1])
     grown.save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"saved again since it was opened.*index\.idx.*open it again"):
         first["tas"].coords["lat"][...]
     for agg in (grown, aa.open(tmp_path / "index.idx")):
         np.testing.assert_array_equal(agg["tas"].coords["lat"][...], lats)
@@ -413,7 +413,7 @@ def test_an_index_replaced_meanwhile(tmp_path: Path, how: str) -> None:
     else:
         shutil.copy(tmp_path / FILES[2], index)
     before = index.read_bytes()
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: modified by another process since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"modified by another process since it was opened.*index\.idx.*open it again"):
         grown.save(index)
     assert index.read_bytes() == before
     grown.save(tmp_path / "mine.idx")
@@ -484,7 +484,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setattr("aggarray.index.container.Container.write_all", faulty(os.replace))
     else:
         monkeypatch.setattr(os, "replace", faulty(os.replace))
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: cannot be written: No space left"):
+    with pytest.raises(aa.IndexFileError, match=r"cannot be written: No space left.*index\.idx"):
         agg.append(tmp_path / FILES[1]).save(tmp_path / "index.idx")
     monkeypatch.undo()
     same(aa.open(tmp_path / "index.idx"), aa.open(tmp_path / FILES[0]))
@@ -494,7 +494,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
 def test_a_pipe_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "file.nc", cube([0]))
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(aa.IndexFileError, match="pipe: exists and is not a file"):
+    with pytest.raises(aa.IndexFileError, match=r"exists and is not a file: .*pipe"):
         aa.open(tmp_path / "file.nc").save(tmp_path / "pipe")
 
 
@@ -517,6 +517,6 @@ def test_lazy_values_of_an_index_saved_again_meanwhile(tmp_path: Path) -> None:
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.idx")
     mine = aa.open(tmp_path / "index.idx")["v"]
     aa.open(tmp_path / "b.nc").save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"index\.idx: saved again since it was opened .*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"saved again since it was opened.*index\.idx.*open it again"):
         mine.coords["t"][:]
     assert np.array_equal(aa.open(tmp_path / "index.idx")["v"].coords["t"][:], times * 2)

@@ -124,7 +124,7 @@ def test_a_read_of_a_file_of_another_size_is_an_error(index: Path, checked: bool
         tas[...]
     write(index.parent / "1.nc", cube([1], lons=np.arange(8000.0), extra=(("time",), [1.0])), format="NETCDF3_CLASSIC")
     for read in (lambda: tas[1], lambda: tas[...], lambda: tas.read(copy=None), lambda: tas.lazy[1:].flip()[...]):
-        with pytest.raises(aa.IndexFileError, match=r"1\.nc, variable 'tas': changed since it was scanned: \d+ bytes"):
+        with pytest.raises(aa.IndexFileError, match=r"changed since it was scanned: \d+ bytes.*variable 'tas' in .*1\.nc"):
             read()
     np.testing.assert_array_equal(tas[0], field([0], (10, 20, 30), np.arange(8000.0))[0])
     # Copies in other processes raise the error too.
@@ -138,7 +138,7 @@ def test_a_read_of_a_rewritten_file_of_the_same_size_is_an_error(index: Path, of
     rewrite(index.parent / "1.nc", offset, touched=True)
     tas = aa.open(index)["tas"]
     for _ in range(2):
-        with pytest.raises(aa.IndexFileError, match=r"1\.nc, variable 'tas': changed since .*written to; open the files anew"):
+        with pytest.raises(aa.IndexFileError, match=r"changed since .*written to.*'tas' in .*1\.nc.*; open the files anew"):
             tas[1, 0, 0]
     # The original file reads again.
     rewrite(index.parent / "1.nc", offset, touched=True)
@@ -149,7 +149,7 @@ def test_a_changed_file_is_an_error_with_missing_fill(index: Path) -> None:
     (index.parent / "0.nc").unlink()
     tas = aa.open(index, missing="fill")["tas"]
     assert np.isnan(tas[0]).all() and tas.read(0, masked=True).mask.all() and not np.isnan(tas[1:]).any()
-    with pytest.raises(aa.MissingFileError, match=r"0\.nc, variable 'tas'.*missing='fill'"):
+    with pytest.raises(aa.MissingFileError, match=r"variable 'tas' in .*0\.nc.*missing='fill'"):
         aa.open(index)["tas"][0]
     with open(index.parent / "1.nc", "ab") as file:
         file.write(b"more")
@@ -185,7 +185,7 @@ def test_missing_fill_of_large_coordinates(tmp_path: Path, monkeypatch: pytest.M
         file.write(b"more")
     coordinate = aa.open(tmp_path / "index.idx")["tas"].coords["lat"]
     if coordinate._known is None:
-        with pytest.raises(aa.IndexFileError, match=r"a\.nc, variable 'lat'"):
+        with pytest.raises(aa.IndexFileError, match=r"variable 'lat' in .*a\.nc"):
             coordinate[...]
 
 
@@ -224,7 +224,7 @@ def test_zarr_stores(tmp_path: Path) -> None:
     same_values(aa.open(tmp_path / "index.nc")["tas"], agg["tas"])
     mark = next(tmp_path / "1.zarr" / n for n in ("zarr.json", ".zgroup") if (tmp_path / "1.zarr" / n).exists())
     mark.write_text(mark.read_text() + "   ")
-    with pytest.raises(aa.IndexFileError, match=r"1\.zarr, variable 'tas': changed"):
+    with pytest.raises(aa.IndexFileError, match=r"changed.*variable 'tas' in .*1\.zarr"):
         aa.open(tmp_path / "index.nc")["tas"][1]
     shutil.rmtree(tmp_path / "2.zarr")
     found = kinds(aa.open(tmp_path / "index.nc"))

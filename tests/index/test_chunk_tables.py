@@ -160,7 +160,7 @@ def test_tables_apply_to_copies_and_not_to_other_files(tmp_path: Path, opened: l
     np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["tas"][:], wanted)
     assert opened == []
     made(tmp_path / "a.nc", 0, steps=9)
-    with pytest.raises(aa.IndexFileError, match=r"a\.nc.*changed since it was scanned"):
+    with pytest.raises(aa.IndexFileError, match=r"changed since it was scanned.*a\.nc"):
         aa.open(tmp_path / "index.nca")["tas"][:]
 
 
@@ -222,7 +222,7 @@ def test_invalid_tables(tmp_path: Path, opened: list[str], lie: str) -> None:
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     changed(tmp_path / "index.nca", HOSTILE[lie])
     forget()
-    with pytest.raises(aa.IndexFileError, match=r"index\.nca: damaged index"):
+    with pytest.raises(aa.IndexFileError, match=r"damaged index.*index\.nca"):
         aa.open(tmp_path / "index.nca")["tas"][:]
 
 
@@ -232,5 +232,5 @@ def test_wrong_offsets(tmp_path: Path, opened: list[str], offset: int) -> None:
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     changed(tmp_path / "index.nca", lambda d: d["chunks"]["columns"].__setitem__(0, {"is": [offset]}))
     forget()
-    with pytest.raises((aa.FormatError, aa.IndexFileError), match=r"a\.nc, variable 'tas'|damaged index"):
+    with pytest.raises((aa.FormatError, aa.IndexFileError), match=r"variable 'tas' in .*a\.nc|damaged index"):
         aa.open(tmp_path / "index.nca")["tas"][:]

@@ -142,7 +142,7 @@ def test_roots(tmp_path: Path) -> None:
     for roots in ([allowed], [str(allowed)], [f"{allowed}/"], [tmp_path], [f"{allowed}/../allowed"], ["/"], [other, allowed]):
         assert aa.open(allowed / "inside.nc", roots=roots)["tas"][...].size
     for roots in ([allowed], [other], [f"{tmp_path}/all"], [f"{tmp_path}/nothing"]):
-        with pytest.raises(aa.IndexFileError, match=r"both\.nc: refers to .*[ab]\.nc, which is outside roots"):
+        with pytest.raises(aa.IndexFileError, match=r"refers to .*[ab]\.nc, which is outside roots.*both\.nc"):
             aa.open(allowed / "both.nc", roots=roots)
     assert aa.open(allowed / "both.nc", roots=[allowed, other])["tas"].shape[0] == 2
     with pytest.raises(aa.IndexFileError, match="outside roots"):
@@ -192,7 +192,7 @@ def test_links_out_of_the_roots(tmp_path: Path, how: str) -> None:
     shutil.rmtree(allowed / "deep")
     (allowed / "deep").symlink_to(secret)
     for array in (tas, tas.lazy[0], tas.to_units("degC"), grown["tas"]):
-        with pytest.raises(aa.IndexFileError, match=r"a\.nc.*outside the folders"):
+        with pytest.raises(aa.IndexFileError, match=r"outside the folders.*a\.nc"):
             array[...]
         with pytest.raises(aa.IndexFileError):
             array.read(copy=None)
@@ -534,7 +534,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
         if value is not None:
             own.attrs[attribute] = value
     if attribute == "schema" and isinstance(value, int) and value > 1:
-        refused(index, "schema 99; this aggarray reads schemas up to 2; install a newer one")
+        refused(index, "schema 99.*; this aggarray reads schemas up to 2; install a newer one")
     endured(index)
 
 

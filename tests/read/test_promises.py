@@ -145,7 +145,7 @@ def test_files_rewritten_while_an_array_is_open(tmp_path: Path, how: str, read_b
     part = a.partitions[()].data
     for read in (lambda: a[:], lambda: a.read(copy=None), lambda: a.lazy[1:][:], part.read):
         for kind in (aa.IndexFileError, aa.FormatError):
-            with pytest.raises(kind, match=r"a\.nc, variable 'tas': changed since it was scanned.*open the files anew"):
+            with pytest.raises(kind, match=r"changed since it was scanned.*variable 'tas' in .*a\.nc.*open the files anew"):
                 read()
     assert aa.open(path)["tas"][:].shape == (3, 3, 2)
 
@@ -175,5 +175,5 @@ def test_chunks_of_another_size_than_an_index_says(tmp_path: Path) -> None:
     rewritten(tmp_path / "i.nca", lambda d: d["chunks"]["columns"].__setitem__(1, {"is": [30, 48]}))
     rewritten(tmp_path / "i.nca", lambda d: d["chunks"]["columns"].__setitem__(0, {"is": [100, 9000]}))
     chunk_tables.clear()
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'v': chunk \[0\].*: 30 bytes stored, 48 expected|truncated"):
+    with pytest.raises(aa.FormatError, match=r"chunk \[0\].*: 30 bytes stored, 48 expected|truncated.*variable 'v' in .*a\.nc"):
         aa.open(tmp_path / "i.nca")["v"][:]

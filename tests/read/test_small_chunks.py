@@ -141,15 +141,15 @@ def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -
     found = a.read(threads=threads, masked=True)
     assert found.mask[7].all() and found.mask.sum() == 6
     np.testing.assert_array_equal(np.delete(found.data, 7, 0), np.delete(wanted, 7, 0))
-    with pytest.raises(aa.MissingFileError, match=r"07\.nc, variable 'v': no such file"):
+    with pytest.raises(aa.MissingFileError, match=r"no such file.*variable 'v' in .*07\.nc"):
         aa.open(tmp_path / "index.nca")["v"].read(threads=threads)
     # Damaged: an error that names file and chunk.
     (tmp_path / "07.nc").write_bytes(damaged)
     chunk_tables.clear()
     close_files()
-    with pytest.raises(aa.FormatError, match=r"07\.nc, variable 'v': changed since it was scanned"):
+    with pytest.raises(aa.FormatError, match=r"changed since it was scanned.*variable 'v' in .*07\.nc"):
         agg["v"].read(threads=threads)
-    with pytest.raises(aa.FormatError, match=rf"07\.nc, variable 'v': chunk \[0.*\] at byte {at}"):
+    with pytest.raises(aa.FormatError, match=rf"chunk \[0.*\] at byte {at}.*variable 'v' in .*07\.nc"):
         aa.open(tmp_path / "*.nc")["v"].read(threads=threads)
     # Truncated within the chunk.
     (tmp_path / "07.nc").write_bytes(damaged[: at + 1])
@@ -175,7 +175,7 @@ def test_conversions_that_fail_name_the_file(tmp_path: Path) -> None:
         data = (("time",), np.array([number], "i4"), {"units": units, "long_name": "length"})
         write(tmp_path / f"{number:02}.nc", {"time": (("time",), [float(number)], NOLEAP), "v": data})
     a = aa.open(tmp_path / "*.nc")["v"]
-    with pytest.raises(aa.UnitsError, match=r"13\.nc, variable 'v': value 13000000000000 m is out of range"):
+    with pytest.raises(aa.UnitsError, match=r"value 13000000000000 m is out of range.*variable 'v' in .*13\.nc"):
         a.read(threads=1)
     np.testing.assert_array_equal(a.read(slice(14, None), threads=1), np.arange(14, FILES))
 

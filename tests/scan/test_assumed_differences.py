@@ -127,7 +127,7 @@ def test_deviating_variables_raise_errors(tmp_path: Path, make: Files, text: str
     assert all(a.shape[0] < 24 or a.units != agg["tas"].units or set(a.coords) != set(agg["tas"].coords) for a in apart)
     assert agg["tas"].shape == (24, 3, 2)
     for array in (a for a in agg if paths[4] in a._matrix.references.uris):
-        with pytest.raises(aa.FormatError, match=rf"tas_04\.nc.*{text}.*tas_00\.nc.*trust='verify'"):
+        with pytest.raises(aa.FormatError, match=rf"{text}.*tas_00\.nc.*trust='verify'.*tas_04\.nc"):
             array[...]
     with pytest.raises(aa.FormatError, match=text):
         agg.save(tmp_path / "index.nca")
@@ -154,7 +154,7 @@ def test_facets_of_groups(tmp_path: Path) -> None:
             opened["in"].source_id = "N" if path == paths[4] else "M"
     agg = aa.open(tmp_path, rules=ASSUME)
     assert len(aa.open(tmp_path)) == 2 and len(agg) == 1
-    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*source_id of group 'in' is 'N', not 'M' as in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"source_id of group 'in' is 'N', not 'M' as in.*tas_04\.nc.*verify"):
         agg["in/tas"][...]
     assert not agg.check().ok
 
@@ -184,12 +184,12 @@ def test_check_reports_other_variables(tmp_path: Path) -> None:
         assert (problem.kind, problem.file) == ("unreadable", paths[4])
         assert re.search(text + r".*trust='verify'", problem.message)
         if name == "none":
-            with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': no such variable"):
+            with pytest.raises(aa.FormatError, match=r"no such variable.*variable 'tas' in .*tas_04\.nc"):
                 agg["tas"][...]
         else:
             np.testing.assert_array_equal(agg["tas"][...], field(np.arange(24), LATS, LONS))
         if name == "none":
-            with pytest.raises(aa.FormatError, match=r"tas_04\.nc, variable 'tas': not as assumed: no such variable.*verify"):
+            with pytest.raises(aa.FormatError, match=r"not as assumed: no such variable.*'tas' in .*tas_04\.nc.*verify"):
                 agg.save(tmp_path / name / "index.nca")
             continue
         # An index is saved from verified files.
@@ -212,7 +212,7 @@ def test_a_file_of_another_format(tmp_path: Path, kind: str) -> None:
     paths = series(tmp_path, lambda n, _: (file(n), {}))
     write(paths[4], file(4), format=kind)
     agg = aa.open(paths, rules=ASSUME)
-    with pytest.raises(aa.FormatError, match=r"tas_04\.nc.*it is netCDF3, not netCDF4 as in .*verify"):
+    with pytest.raises(aa.FormatError, match=r"it is netCDF3, not netCDF4 as in.*tas_04\.nc.*verify"):
         agg["tas"][...]
     assert ["it is netCDF3" in p.message for p in agg.check().problems] == [True]
 
@@ -286,7 +286,7 @@ def test_file_rewritten_after_opening(tmp_path: Path, name: str, before: bool) -
         lambda: agg.save(tmp_path / "index.nca"),
     )
     for read in reads:
-        with pytest.raises(aa.FormatError, match=rf"tas_04\.nc.*{text} changed since the files were opened; open them"):
+        with pytest.raises(aa.FormatError, match=rf"{text} changed since the files were opened.*tas_04\.nc.*; open them"):
             read()
     assert array.partitions[4].data.template.declared
     np.testing.assert_array_equal(array[:12], field(np.arange(12), LATS, LONS))

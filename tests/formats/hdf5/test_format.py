@@ -199,7 +199,7 @@ def test_groups_types_and_names(tmp_path: Path) -> None:
     assert handle.read("enum", full_box((3,))).dtype == there["enum"].dtype == np.dtype("i1")
     assert handle.read("flag", full_box((3,))).dtype == there["flag"].dtype == np.dtype(bool)
     assert handle.mapped("enum") is not None
-    with pytest.raises(FormatError, match=r"a.nc, variable 'pair': .*compound"):
+    with pytest.raises(FormatError, match=r"compound.*variable 'pair' in .*a.nc"):
         handle.read("pair", full_box((3,)))
     for name in ("out put", "", "out put/none", "none/none"):
         with pytest.raises(NotFoundError, match="no variable"):
@@ -322,7 +322,7 @@ def test_text_that_does_not_decode(tmp_path: Path) -> None:
     handle = formats.open_file(path)
     assert handle.read("named", full_box((2,))).tolist() == ["é", "ab"]
     assert handle.read("x", full_box((2,))).tolist() == ["é", "ab"]
-    with pytest.raises(FormatError, match=r"a.nc, variable 'odd': .*unknown encoding: no such encoding"):
+    with pytest.raises(FormatError, match=r"unknown encoding: no such encoding.*variable 'odd' in .*a.nc"):
         handle.read("odd", full_box((2,)))
     handle.close()
 
@@ -360,7 +360,7 @@ def test_truncated_and_damaged_files(tmp_path: Path) -> None:
         offset = file["v"].id.get_chunk_info(0).byte_offset
     cut.write_bytes(data[: offset + 10] + b"\xff" * 50 + data[offset + 60 :])
     formats.scan(cut)
-    with pytest.raises(FormatError, match=r"cut.nc, variable 'v': cannot be read: "):
+    with pytest.raises(FormatError, match=r"cannot be read:.*variable 'v' in .*cut.nc"):
         formats.open_file(cut).read("v", full_box((1000,)))
 
 

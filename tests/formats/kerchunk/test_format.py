@@ -20,6 +20,7 @@ import aggarray as aa
 from aggarray.formats import open_file, scan
 from aggarray.read.chunk_index import find_chunk_index
 from tests.support.kerchunk import FOLDER, KINDS, values
+from tests.support.messages import says
 
 TABLES = [f"both.{kind}.parq" for kind in KINDS]
 BOTH = [f"both.{kind}.json" for kind in KINDS]
@@ -192,7 +193,7 @@ def test_missing_files(tmp_path: Path) -> None:
     meta = array([4], [2], filters=[{"id": "zlib", "level": 1}])
     for number, form in enumerate((None, meta)):
         path = reference(tmp_path / f"{number}.json", simple({"0": ["gone.bin", 0, 16], "1": encoded(1, 2)}, form))
-        with pytest.raises(aa.MissingFileError, match=r"gone\.bin: no such file"):
+        with pytest.raises(aa.MissingFileError, match=r"no such file.*gone\.bin"):
             aa.open(path)["x"][:2]
         assert np.isnan(aa.open(path, missing="fill")["x"][:2]).all()
     entire = reference(tmp_path / "w.json", simple({"0": ["gone.bin"]}, array([2], [2], filters=[{"id": "zlib", "level": 1}])))
@@ -283,7 +284,7 @@ def test_roots_of_referenced_files(tmp_path: Path, data: Path) -> None:
     path = reference(refs / "r.json", simple({"0": ["../data.bin", 0, 16], "1": encoded(1, 2)}))
     assert aa.open(path)["x"][0] == 0
     assert aa.open(path, roots=[tmp_path])["x"][0] == 0
-    with pytest.raises(aa.IndexFileError, match=r"data\.bin: lies outside the folders"):
+    with pytest.raises(aa.IndexFileError, match=r"lies outside the folders.*data\.bin"):
         aa.open(path, roots=[refs])["x"][0]
 
 
@@ -300,7 +301,7 @@ def test_scan_reads_no_coordinate_outside_roots(tmp_path: Path, data: Path) -> N
     path = reference(tmp_path / "refs" / "r.json", {**refs, "n/0": ["../data.bin", 0, 32]})
     assert {v.name: v.values for v in scan(path).variables}["n"] is None
     assert aa.open(path)["x"].coords["n"][...].tolist() == [0.0, 1.0, 2.0, 3.0]
-    with pytest.raises(aa.IndexFileError, match=r"data\.bin: lies outside the folders"):
+    with pytest.raises(aa.IndexFileError, match=r"lies outside the folders.*data\.bin"):
         aa.open(path, roots=[tmp_path / "refs"])
 
 
@@ -312,7 +313,7 @@ def test_decreasing_coordinates_in_other_files(tmp_path: Path) -> None:
 
 def test_remote_files_in_local_references_need_roots(tmp_path: Path) -> None:
     path = reference(tmp_path / "r.json", simple({"0": ["s3://bucket/a.nc", 0, 16]}))
-    with pytest.raises(aa.IndexFileError, match=r"r\.json.*names s3://bucket/a\.nc, elsewhere .* roots="):
+    with pytest.raises(aa.IndexFileError, match=r"names s3://bucket/a\.nc, elsewhere .* roots=.*r\.json"):
         aa.open(path)["x"][:2]
 
 
@@ -322,7 +323,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "negative offset": (simple({"0": ["data.bin", -8, 16]}), r"key 'x/0': 16 bytes at offset -8"),
     "negative size": (simple({"0": ["data.bin", 8, -16]}), r"key 'x/0': -16 bytes at offset 8"),
     "beyond 64 bits": (simple({"0": ["data.bin", 2**63, 16]}), r"key 'x/0': 16 bytes at offset"),
-    "beyond the file": (simple({"0": ["data.bin", 72, 16]}), r"variable 'x': .*data\.bin.* 16 bytes at offset 72"),
+    "beyond the file": (simple({"0": ["data.bin", 72, 16]}), r"16 bytes at offset 72.*data\.bin.*variable 'x'"),
     "a huge size": (
         simple({"0": ["data.bin", 0, 2**40]}, array([4], [2], filters=[{"id": "zlib", "level": 1}])),
         r"key 'x': chunk 0 has 1099511627776 bytes",
@@ -336,7 +337,7 @@ HOSTILE: dict[str, tuple[Any, str]] = {
     "a null character": (simple({"0": ["a\0b", 0, 16]}), r"key 'x/0'"),
     "damaged metadata": (simple({}, "{"), r"key 'x/\.zarray': damaged JSON"),
     "metadata in a file": ({"x/.zarray": ["data.bin", 0, 8]}, r"key 'x/\.zarray': metadata must be objects"),
-    "chunks of nothing": (simple({}, array([4], [0])), r"variable 'x'.*chunks"),
+    "chunks of nothing": (simple({}, array([4], [0])), says("variable 'x'", "chunks")),
     "chunks of terabytes": (simple({"0": "a"}, array([4], [2**40])), r"key 'x/\.zarray': chunks of"),
     "no arrays": ({".zattrs": "{}"}, r"not kerchunk references"),
 }
@@ -377,7 +378,7 @@ def test_generators_are_bounded(tmp_path: Path, data: Path, case: str) -> None:
     if not message:
         aa.open(path)
         return
-    with pytest.raises(aa.FormatError, match=rf"bad\.json: key 'gen\[0\]': .*({message})"):
+    with pytest.raises(aa.FormatError, match=rf"key 'gen\[0\]': .*({message}).*bad\.json"):
         aa.open(path)
 
 
@@ -472,14 +473,14 @@ def test_tables_without_some_columns(tmp_path: Path, data: Path) -> None:
 )
 def test_damaged_tables_raise_format_error(tmp_path: Path, data: Path, columns: dict[str, Any], message: str) -> None:
     path = tables(tmp_path / "r.parq", columns)
-    with pytest.raises(aa.FormatError, match=rf"refs\.0\.parq.*{message}"):
+    with pytest.raises(aa.FormatError, match=rf"{message}.*refs\.0\.parq"):
         aa.open(path)["x"][...]
 
 
 def test_damaged_folders_raise_format_error(tmp_path: Path) -> None:
     path = Path(tables(tmp_path / "r.parq", {"path": ["a"], "offset": [0], "size": [8]}))
     (path / "x" / "refs.0.parq").write_bytes(b"no table")
-    with pytest.raises(aa.FormatError, match=r"refs\.0\.parq.*damaged table"):
+    with pytest.raises(aa.FormatError, match=r"damaged table.*refs\.0\.parq"):
         aa.open(path)["x"][...]
     (path / ".zmetadata").write_text(json.dumps({"metadata": {}, "record_size": 0}))
     with pytest.raises(aa.FormatError, match="record_size 0"):

@@ -163,10 +163,10 @@ def test_truncated_files_raise_format_error(tmp_path: Path, model: str) -> None:
     data = path.read_bytes()
     for length in range(4, len(data)):
         cut.write_bytes(data[:length])
-        with pytest.raises(FormatError, match=r"cut.nc.*truncated.*|cut.nc: damaged netCDF-3 header.*"):
+        with pytest.raises(FormatError, match=r"(truncated|damaged netCDF-3 header).*cut.nc"):
             formats.scan(cut)
     cut.write_bytes(data[:-1])
-    words = rf"cut.nc, variable 'v2': truncated: .* byte {len(data)}, the file has {len(data) - 1} bytes"
+    words = rf"truncated: .* byte {len(data)}, the file has {len(data) - 1} bytes.*variable 'v2' in .*cut.nc"
     with pytest.raises(FormatError, match=words):
         formats.open_file(cut)
 
@@ -177,7 +177,7 @@ def test_truncated_while_open(tmp_path: Path) -> None:
     handle = formats.open_file(path)
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 4)
-    with pytest.raises(FormatError, match=r"a.nc, variable 'v0': .*truncated: 48 bytes at offset 112"):
+    with pytest.raises(FormatError, match=r"truncated: 48 bytes at offset 112.*variable 'v0' in .*a.nc"):
         handle.read("v0", full_box((2, 3)))
     handle.close()
 

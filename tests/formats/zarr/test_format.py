@@ -227,7 +227,7 @@ def test_pickles_are_never_decoded(tmp_path: Path, change: dict[str, Any]) -> No
     structure = formats.scan(tmp_path / "v.zarr")
     assert structure.variables == ()
     assert "pickled" in structure.skipped[0][1]
-    with pytest.raises(FormatError, match=r"v.zarr, variable 'v': pickled objects"):
+    with pytest.raises(FormatError, match=r"pickled objects.*variable 'v' in .*v.zarr"):
         formats.open_file(tmp_path / "v.zarr").read("v", full_box((2,)))
 
 
@@ -250,7 +250,7 @@ def test_damaged_chunk_and_missing_chunk(tmp_path: Path, version: Any) -> None:
     (tmp_path / "v.zarr" / names[0]).write_bytes(b"rubbish")
     (tmp_path / "v.zarr" / names[1]).unlink()
     handle = formats.open_file(tmp_path / "v.zarr")
-    with pytest.raises(FormatError, match=r"v.zarr, variable 'v': cannot be read"):
+    with pytest.raises(FormatError, match=r"cannot be read.*variable 'v' in .*v.zarr"):
         handle.read("v", (slice(0, 1, 1),))
     assert handle.read("v", (slice(2, 4, 1),)).tolist() == [9, 9]
 

@@ -101,7 +101,7 @@ def test_nothing_is_opened_before_the_first_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(tas[:2], VALUES[:2], rtol=1e-6)
     partition = tas.partitions[0]
     assert (partition.punits, partition.data.dtype) == ("degC", np.dtype("f8"))
-    with pytest.raises(aa.MissingFileError, match=r"gone\.nc, variable 'tas': no such file"):
+    with pytest.raises(aa.MissingFileError, match=r"no such file.*variable 'tas' in .*gone\.nc"):
         tas[...]
 
 
@@ -131,7 +131,7 @@ def test_urls_raise_on_read(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"variable 'tas': invalid file name: file://far/a\.nc"):
+    with pytest.raises(aa.IndexFileError, match=r"invalid file name: file://far/a\.nc.*variable 'tas'"):
         opened(index(tmp_path, [["file://far/a.nc"], ["b.nc"]]))
 
 
@@ -191,7 +191,7 @@ def test_a_fragment_of_another_size(tmp_path: Path, shape: tuple[int, ...], dime
     tas = opened(index(tmp_path, names))["tas"]
     fragment(tmp_path / "a.nc", np.zeros(shape), dimensions)
     np.testing.assert_array_equal(tas[2:], VALUES[2:])
-    with pytest.raises(aa.FormatError, match=rf"a\.nc, variable 'tas': .*{words}"):
+    with pytest.raises(aa.FormatError, match=rf"{words}.*variable 'tas' in .*a\.nc"):
         tas[...]
 
 
@@ -214,7 +214,7 @@ def test_a_fragment_without_units_has_those_of_the_master(tmp_path: Path) -> Non
 def test_units_that_do_not_convert(tmp_path: Path) -> None:
     names = pair(tmp_path)
     fragment(tmp_path / "b.nc", VALUES[2:], units="m")
-    with pytest.raises(aa.UnitsError, match=r"b\.nc, variable 'tas': units 'm' do not convert to 'K'"):
+    with pytest.raises(aa.UnitsError, match=r"units 'm' do not convert to 'K'.*variable 'tas' in .*b\.nc"):
         opened(index(tmp_path, names))["tas"][...]
 
 
@@ -270,7 +270,7 @@ def test_nothing_outside_the_roots_is_opened(tmp_path: Path) -> None:
     pair(tmp_path)
     found = opened(index(tmp_path / "in", [["../a.nc"], ["../b.nc"]]))["tas"]
     tas = replace(found, _access=Access(roots=(str(tmp_path / "in"),)))
-    with pytest.raises(aa.IndexFileError, match=r"a\.nc: lies outside the folders"):
+    with pytest.raises(aa.IndexFileError, match=r"lies outside the folders.*a\.nc"):
         tas[...]
     assert tas.partitions[0].data.dimensions == ("time", "x")
     np.testing.assert_array_equal(replace(found, _access=Access(roots=(str(tmp_path),)))[...], VALUES)
@@ -293,7 +293,7 @@ def test_a_view_without_a_copy(tmp_path: Path) -> None:
 
 def test_a_missing_variable(tmp_path: Path) -> None:
     tas = opened(index(tmp_path, pair(tmp_path), ids="pr"))["tas"]
-    with pytest.raises(aa.FormatError, match=r"a\.nc, variable 'pr': no such variable; it has tas"):
+    with pytest.raises(aa.FormatError, match=r"no such variable.*variable 'pr' in .*a\.nc.*; it has tas"):
         tas[...]
 
 
@@ -478,7 +478,7 @@ def test_text_aggregation(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_maps(tmp_path: Path, sizes: Any, words: str) -> None:
-    with pytest.raises(aa.IndexFileError, match=rf"index\.nc, variable 'tas': .*{words}"):
+    with pytest.raises(aa.IndexFileError, match=rf"{words}.*variable 'tas' in .*index\.nc"):
         opened(index(tmp_path, [["a.nc"], ["b.nc"]], sizes))
 
 
@@ -503,7 +503,7 @@ def test_invalid_maps(tmp_path: Path, sizes: Any, words: str) -> None:
 )
 def test_invalid_attributes(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     more = {"u3": (("three",), np.array(["a", "b", "c"]))}
-    with pytest.raises(aa.IndexFileError, match=rf"variable 'tas': .*{words}"):
+    with pytest.raises(aa.IndexFileError, match=rf"{words}.*variable 'tas'"):
         opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs=change, more=more))
 
 

@@ -253,7 +253,7 @@ def test_the_older_spelling(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_content(tmp_path: Path, partitions: Any, given: Any, words: str) -> None:
-    with pytest.raises(aa.IndexFileError, match=rf"index\.nca, variable 'tas': .*{words}"):
+    with pytest.raises(aa.IndexFileError, match=rf"{words}.*variable 'tas' in .*index\.nca"):
         opened(index(tmp_path, partitions, **given))
 
 

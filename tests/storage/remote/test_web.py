@@ -341,7 +341,7 @@ def test_servers_that_do_less(web: Web, how: Callable[[Web], None], monkeypatch:
 def test_a_large_file_of_a_server_without_ranges(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "MOST_WHOLE", 1000)
     web.ranges = False
-    with pytest.raises(aa.FormatError, match=r"a\.nc: .*no part of a file.*fetch"):
+    with pytest.raises(aa.FormatError, match=r"no part of a file.*a\.nc.*fetch"):
         aa.open(f"{web.url}/a.nc")
 
 
@@ -363,7 +363,7 @@ def test_errors(
     monkeypatch.setattr(filesystems, "PATIENCE", 0.3)
     for name, value in behaviour.items():
         setattr(web, name, value)
-    with pytest.raises(kind, match=rf"^{web.url}/a\.nc: .*{words}") as caught:
+    with pytest.raises(kind, match=rf"{words}.*{web.url}/a\.nc") as caught:
         aa.open(f"{web.url}/a.nc")
     assert "\n" not in str(caught.value)
     found = aa.open([f"{web.url}/a.nc", str(web.root / "b.nc")])
