@@ -371,7 +371,7 @@ def test_labels_in_arrays() -> None:
 def test_invalid_labels_give_the_reason(label: Any, extra: dict[str, Any], words: str) -> None:
     with pytest.raises(SelectionError) as caught:
         locate(np.array([10.0, 20, 30]), label, dimension="lat", variable="tas", **extra)
-    assert words in str(caught.value) and str(caught.value).startswith("dimension 'lat'")
+    assert words in caught.value.reason and caught.value.reason.startswith("dimension 'lat'")
     assert "variable 'tas'" in str(caught.value)
 
 
