@@ -473,7 +473,7 @@ def test_tables_without_some_columns(tmp_path: Path, data: Path) -> None:
 )
 def test_damaged_tables_raise_format_error(tmp_path: Path, data: Path, columns: dict[str, Any], message: str) -> None:
     path = tables(tmp_path / "r.parq", columns)
-    with pytest.raises(aa.FormatError, match=rf"{message}.*refs\.0\.parq"):
+    with pytest.raises(aa.FormatError, match=says(message, r"refs\.0\.parq")):
         aa.open(path)["x"][...]
 
 
