@@ -51,7 +51,8 @@ def decoded(filters: tuple[Filter, ...], data: bytes, size: int, mask: int = 0) 
 
 def assembled(path: str | os.PathLike[str], table: ChunkIndex) -> np.ndarray:
     """Return the values of a variable, read chunk by chunk."""
-    out = np.full(table.shape, table.fill, table.dtype)
+    # Without a fill value all chunks are stored.
+    out = np.full(table.shape, 0 if table.fill is None else table.fill, table.dtype)
     size = int(np.prod(table.chunk)) * table.dtype.itemsize
     for number, at in enumerate(np.ndindex(table.grid)):
         offset, length = int(table.offsets[number]), int(table.sizes[number])
