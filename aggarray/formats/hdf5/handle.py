@@ -13,12 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import (
-    LIBRARY_LOCK,
-    Box,
-    ChunkIndex,
-    naming_errors,
-)
+from aggarray.formats.base import LIBRARY_LOCK, Box, ChunkIndex, naming_errors
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.external import Source, external_files
 from aggarray.formats.hdf5.h5py_files import open_file

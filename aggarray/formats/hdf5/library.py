@@ -7,16 +7,7 @@ import numpy as np
 
 from aggarray.codecs import Filter, decode, decode_at_most, known, most_decoded
 from aggarray.errors import FormatError, NotFoundError
-from aggarray.formats.base import (
-    LIBRARY_LOCK,
-    Box,
-    Structure,
-    Variable,
-    counts,
-    full_box,
-    naming_errors,
-    stored_values,
-)
+from aggarray.formats.base import LIBRARY_LOCK, Box, Structure, Variable, counts, full_box, naming_errors, stored_values
 from aggarray.formats.hdf5.external import Source, sources_of
 from aggarray.formats.hdf5.h5py_files import is_external, leads_outside, open_file
 from aggarray.formats.hdf5.h5py_scan import NOT_COORDINATE, plain_dtype, scan_structure

@@ -11,14 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.base import (
-    Attributes,
-    Variable,
-    has_coordinate,
-    is_characters,
-    scan_values,
-    stored_variable,
-)
+from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype

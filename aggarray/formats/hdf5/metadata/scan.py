@@ -12,14 +12,7 @@ import numpy as np
 
 from aggarray.formats.base import Structure, Variable, stored_values, with_values
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes, shown_attributes
-from aggarray.formats.hdf5.metadata.data import (
-    UNDEFINED,
-    UNREADABLE,
-    UnsupportedError,
-    is_invalid,
-    require,
-    require_supported,
-)
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, UNREADABLE, UnsupportedError, is_invalid, require, require_supported
 from aggarray.formats.hdf5.metadata.dimensions import (
     Contents,
     DatasetItem,
