@@ -72,17 +72,14 @@ def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tupl
 
 def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
     """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for other datasets."""
-    datatype, space, layout = header.datatype, header.space, header.layout
+    datatype, space, layout = header.dataset
     if (
-        datatype is None
-        or space is None
-        or layout is None
-        or datatype.category != PLAIN
+        datatype.category != PLAIN
         or datatype.dtype is None
+        or datatype.dtype.kind not in "iuf"
         or space.empty
+        or header.external
     ):
-        raise UnsupportedError("not a dataset of plain numbers")
-    if datatype.dtype.kind not in "iuf" or header.external:
         raise UnsupportedError("not a dataset of plain numbers in this file")
     return datatype.dtype, space, layout
 
@@ -99,9 +96,8 @@ def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
 
 def _offset(data: Data, header: Header, layout: DataLayout) -> int | None:
     """Return the offset of contiguous values in the file, None if nothing was written."""
-    if header.datatype is None or header.space is None:
-        raise UnsupportedError("not a dataset")
-    size = header.datatype.size * header.space.count
+    datatype, space, _ = header.dataset
+    size = datatype.size * space.count
     if layout.address == UNDEFINED:
         return None
     require(not header.filters and layout.size == size, "wrong storage size of a dataset")

@@ -121,6 +121,13 @@ class Header:
         return self.link_index is not None or self.symbols is not None
 
     @property
+    def dataset(self) -> tuple[Datatype, Dataspace, DataLayout]:
+        """Datatype, dataspace and data layout; UnsupportedError for an object that is not an ordinary dataset."""
+        if self.datatype is None or self.space is None or self.layout is None:
+            raise UnsupportedError("not a dataset")
+        return self.datatype, self.space, self.layout
+
+    @property
     def is_external(self) -> bool:
         """Whether values may lie in other files."""
         return self.external or self.virtual is not None

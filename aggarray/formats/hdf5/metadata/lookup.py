@@ -151,9 +151,8 @@ class H5File:
 
         netCDF-4 lets one variable lengthen a dimension without extending the others along it.
         """
-        space = header.space
-        if space is None or space.empty:
-            raise UnsupportedError("dataset without a shape")
+        _, space, _ = header.dataset
+        require_supported(not space.empty, "dataset without a shape")
         unlimited = [axis for axis, most in enumerate(space.most) if most == -1]
         if not unlimited:
             return space.shape

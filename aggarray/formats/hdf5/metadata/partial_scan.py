@@ -1,12 +1,11 @@
 """Partial scan of a file: a few coordinates by name."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from aggarray.formats.base import SCAN_ELEMENTS, Variable, stored_values
 from aggarray.formats.hdf5.metadata.attributes import shown_attributes
-from aggarray.formats.hdf5.metadata.data import UnsupportedError
+from aggarray.formats.hdf5.metadata.data import require_supported
 from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
@@ -34,14 +33,12 @@ def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping
 def _variable(file: H5File, name: str) -> Variable:
     """Return a coordinate with its values, units and calendar; UnsupportedError if it does not hold plain numbers."""
     header = file.dataset(name)
-    if header.datatype is None or header.datatype.category != PLAIN or header.space is None or header.space.empty:
-        raise UnsupportedError("not plain numbers")
-    shape = header.space.shape
-    if math.prod(shape) > SCAN_ELEMENTS:
-        raise UnsupportedError("too large for a scan")
+    datatype, space, _ = header.dataset
+    shape = space.shape
+    require_supported(datatype.category == PLAIN and not space.empty, "not plain numbers")
+    require_supported(space.count <= SCAN_ELEMENTS, "too large for a scan")
     attrs = _attributes(file, header, COORDINATE_ATTRIBUTES)
-    if not attrs and attributes_at(file.data, header).pure:
-        raise UnsupportedError("dimension without a coordinate")
+    require_supported(bool(attrs) or not attributes_at(file.data, header).pure, "dimension without a coordinate")
     values = stored_values(values_of(file.data, header, shape), {})
     # The dimension names come from the file group.
     return Variable(name, values.dtype, shape, tuple([f"dim_{n}" for n in range(len(shape))]), attrs, values)

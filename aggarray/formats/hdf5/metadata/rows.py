@@ -74,8 +74,8 @@ def refused_rows(count: int, stored: int) -> str | None:
 
 def stored_rows(data: Data, header: Header) -> StoredRows:
     """Return the rows of a dataset; raises one of `data.UNREADABLE` for a dataset of another type."""
-    datatype, space = header.datatype, header.space
-    if datatype is None or datatype.category != ROWS or datatype.dtype is None or space is None:
+    datatype, space, _ = header.dataset
+    if datatype.category != ROWS or datatype.dtype is None:
         raise UnsupportedError("not rows of numbers")
     require_supported(len(space.shape) == 1 and not space.empty, "rows along several dimensions")
     elements = elements_of(data, header)

@@ -32,6 +32,16 @@ from aggarray.storage.lru_cache import LRUCache
 _results = LRUCache(lambda: 4096, lambda _: 1)
 
 
+@contextmanager
+def _skip_unsupported() -> Iterator[None]:
+    """Suppress UnsupportedError, except InvalidError."""
+    try:
+        yield
+    except UnsupportedError as error:
+        if is_invalid(error):
+            raise
+
+
 def is_damaged(path: str) -> bool:
     """Return whether a file is so damaged that the library must not open it in this process.
 
@@ -42,7 +52,12 @@ def is_damaged(path: str) -> bool:
             key = path, file.state
             result: bool | None = _results.get(key)
             if result is None:
-                result = _is_invalid_file(path, file)
+                result = False
+                try:
+                    _check_file(file)
+                except UNREADABLE as error:
+                    refuse(error, path)
+                    result = is_invalid(error)
                 _results.keep(key, result)
             return result
     except OSError:
@@ -55,15 +70,6 @@ def validate(path: str) -> None:
         _check_file(file)
 
 
-def _is_invalid_file(path: str, file: ByteSource) -> bool:
-    try:
-        _check_file(file)
-    except UNREADABLE as error:
-        refuse(error, path)
-        return is_invalid(error)
-    return False
-
-
 def _check_file(file: ByteSource) -> None:
     data = Data(file)
     try:
@@ -72,10 +78,6 @@ def _check_file(file: ByteSource) -> None:
         if is_invalid(error):
             raise
         raise InvalidError(str(error)) from error
-    _validate(data, root)
-
-
-def _validate(data: Data, root: int) -> None:
     seen = {root}
     waiting = [root]
     while waiting:
@@ -98,16 +100,6 @@ def _check_object(data: Data, address: int) -> set[int]:
         # promise: hdf5-virtual-checksum
         verify(heap_object(data, *header.virtual))
     return set()
-
-
-@contextmanager
-def _skip_unsupported() -> Iterator[None]:
-    """Suppress UnsupportedError, except InvalidError."""
-    try:
-        yield
-    except UnsupportedError as error:
-        if is_invalid(error):
-            raise
 
 
 def _check_attributes(data: Data, header: Header) -> None:
