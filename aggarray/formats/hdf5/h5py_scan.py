@@ -23,12 +23,9 @@ from aggarray.formats.base import (
 )
 from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats.hdf5.metadata.attributes import INTERNAL
-from aggarray.formats.hdf5.metadata.dimensions import nearest_scope
+from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of
-
-#: Prefix of the stored name of a netCDF-4 variable with the name of a dimension that is not its coordinate variable.
-NOT_COORDINATE = "_nc4_non_coord_"
 
 #: Bit of the data layout message among the messages that are present in an object header.
 _LAYOUT = 1 << 8
@@ -145,16 +142,10 @@ def _walk(group: Any, prefix: str, walk: _Walk, visited: set[int]) -> None:
         elif isinstance(item, h5py.Dataset):
             walk.datasets[name] = item
             _note_scale(item, prefix[:-1], key, walk)
+        # h5py opens a dataset without its dataspace as a named type.
         # promise: hdf5-lost-dataspace
-        elif _was_dataset(item):
+        elif h5py.h5o.get_info(item.id).hdr.mesg.present & _LAYOUT:
             raise OSError(f"{name}: damaged: values without a dataspace; restore the file")
-
-
-def _was_dataset(item: Any) -> bool:
-    """Return whether an object that h5py opens as a named type has a data layout: a dataset without its dataspace."""
-    import h5py
-
-    return bool(h5py.h5o.get_info(item.id).hdr.mesg.present & _LAYOUT)
 
 
 def _address(item: Any) -> int:
@@ -164,7 +155,6 @@ def _address(item: Any) -> int:
 
 
 def _note_scale(dataset: Any, group: str, key: str, walk: _Walk) -> None:
-
     if is_scale(dataset):
         address = _address(dataset)
         walk.scales.setdefault(address, (group, key.removeprefix(NOT_COORDINATE)))
@@ -174,7 +164,6 @@ def _note_scale(dataset: Any, group: str, key: str, walk: _Walk) -> None:
 
 def _axes(file: Any, dataset: Any, walk: _Walk) -> tuple[int | None, ...]:
     """Return the address of the scale of each dimension, None for a dimension without one."""
-
     rank = len(dataset.shape or ())
     references = _scales_of(dataset)
     if references is not None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import Filter, decode, decode_at_most, known, most_decoded
+from aggarray.codecs import decode, decode_at_most, known, most_decoded
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import LIBRARY_LOCK, Box, Structure, Variable, counts, full_box, naming_errors, stored_values
 from aggarray.formats.hdf5.external import Source, sources_of
 from aggarray.formats.hdf5.h5py_files import is_external, leads_outside, open_file
-from aggarray.formats.hdf5.h5py_scan import NOT_COORDINATE, plain_dtype, scan_structure
+from aggarray.formats.hdf5.h5py_scan import plain_dtype, scan_structure
+from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
 from aggarray.formats.hdf5.metadata.messages import filter_of
 from aggarray.formats.hdf5.rows import read_samples, rows_of, samples_dtype, select_sizes, sizes_of
 from aggarray.formats.limits import MOST_INFLATED, is_plausible, is_scannable
@@ -145,7 +146,8 @@ def check_decoded_sizes(dataset: Any) -> None:
         return
     steps = [properties.get_filter(n) for n in range(properties.get_nfilters())]
     filters = [filter_of(code, tuple(int(v) for v in values)) for code, _, values, _ in steps]
-    first = _first_known(filters)
+    # Decoding starts with the known filters after the last unknown one.
+    first = max([n + 1 for n, step in enumerate(filters) if step is None or not known((step,))], default=0)
     known_filters = tuple(f for f in filters[first:] if f is not None)
     if not known_filters:
         return
@@ -169,15 +171,6 @@ def check_decoded_sizes(dataset: Any) -> None:
             decode_at_most(known_filters, packed, _ENCODED * raw + _SLACK, mask >> first)
         else:
             decode(known_filters, packed, raw, mask >> first)
-
-
-def _first_known(filters: list[Filter | None]) -> int:
-    """Return the position of the first filter after the last unknown one; decoding starts with these known filters."""
-    for number in reversed(range(len(filters))):
-        step = filters[number]
-        if step is None or not known((step,)):
-            return number + 1
-    return 0
 
 
 def scan_by_library(path: str) -> Structure:

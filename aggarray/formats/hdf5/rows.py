@@ -4,7 +4,7 @@ A dataset of a variable-length type becomes two variables: the concatenated samp
 sizes. The dataset itself holds the sizes. The samples lie elsewhere in the file, and only the requested ones are read.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -102,7 +102,8 @@ def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: B
     first = int(np.searchsorted(offsets, samples.start, side="right")) - 1
     last = int(np.searchsorted(offsets, samples.stop, side="left"))
     mislabelled = not dtype.isnative and _mislabels()
-    read = (np.asarray(row) for part in _blocks(dataset, first, last) for row in part)
+    parts = (dataset[start:stop] for start, stop in pairwise([*range(first, last, _BLOCK), last]))
+    read = (np.asarray(row) for part in parts for row in part)
     rows = [row.view(dtype) if mislabelled else row.astype(dtype, copy=False) for row in read]
     flat = np.concatenate(rows) if rows else np.zeros(0, dtype)
     if len(flat) != int(offsets[last] - offsets[first]):
@@ -122,8 +123,3 @@ def _mislabels() -> bool:
         dataset[0] = np.ones(1, foreign)
         row = dataset[0]
     return bool(row.dtype.isnative and row[0] != 1)
-
-
-def _blocks(dataset: Any, first: int, last: int) -> Iterator[np.ndarray]:
-    cuts = [*range(first, last, _BLOCK), last]
-    return (dataset[a:b] for a, b in pairwise(cuts))

@@ -82,12 +82,7 @@ class Attribute:
 
 def attribute_of(message: bytes) -> Attribute:
     """Return the attribute in a message (type 0x000C), which may be padded to a multiple of eight bytes."""
-    return _kept(message) if len(message) <= KEPT_BYTES else _attribute(message)
-
-
-@lru_cache(maxsize=8192)
-def _kept(message: bytes) -> Attribute:
-    return _attribute(message)
+    return (_attribute_cached if len(message) <= KEPT_BYTES else _attribute)(message)
 
 
 def with_type(attribute: Attribute, datatype: Datatype) -> Attribute:
@@ -120,6 +115,9 @@ def _attribute(message: bytes, datatype: Datatype | None = None) -> Attribute:
     return _with_value(name, datatype, space, message[at : at + size])
 
 
+_attribute_cached = lru_cache(maxsize=8192)(_attribute)
+
+
 def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) -> Attribute:
     if datatype.category == USERS:
         require(len(data) % _USER.size == 0, "malformed attribute")
@@ -132,9 +130,12 @@ def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
         require(len(data) % ELEMENT == 0, "malformed attribute")
         return Attribute(name, datatype.category, elements=tuple(_ELEMENT.iter_unpack(data)), type_name=datatype.type_name)
     if datatype.category == CHARACTERS:
-        scalar = not space.shape
-        raw = data if scalar else None
-        return Attribute(name, CHARACTERS, _text(name, datatype, data, scalar), raw, terminated=datatype.terminated)
+        if not space.shape:
+            # A fill value is a single character.
+            text = data if name == "_FillValue" else decoded(data)
+            return Attribute(name, CHARACTERS, text, data, terminated=datatype.terminated)
+        texts = [decoded(data[at : at + datatype.size].partition(b"\0")[0]) for at in range(0, len(data), datatype.size)]
+        return Attribute(name, CHARACTERS, texts[0] if len(texts) == 1 else texts, terminated=datatype.terminated)
     if datatype.dtype is None or datatype.dtype.kind in "mM":
         return Attribute(name, OTHER, type_name=datatype.type_name)
     require_supported(datatype.category == PLAIN or datatype.dtype == bool, "numbers that need conversion by the library")
@@ -144,14 +145,6 @@ def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
         values = values.reshape(space.shape)
     values.flags.writeable = False
     return Attribute(name, PLAIN, values.reshape(-1)[0] if values.size == 1 else values)
-
-
-def _text(name: str, datatype: Datatype, data: bytes, scalar: bool) -> Any:
-    if scalar:
-        # A fill value is a single character.
-        return data if name == "_FillValue" else decoded(data)
-    texts = [decoded(data[at : at + datatype.size].partition(b"\0")[0]) for at in range(0, len(data), datatype.size)]
-    return texts[0] if len(texts) == 1 else texts
 
 
 def decoded(text: bytes) -> str:
@@ -234,10 +227,8 @@ def shown_attributes(attributes: ObjectAttributes, data: Data) -> Mapping[str, A
     """Return the attributes that netCDF4 shows, in order; equal ones are the same object unless they hold lists."""
     if attributes.shareable:
         return attributes.shown
-    values = {**attributes.shown, **{a.name: _texts(a, data) for a in attributes.late}}
+    values = dict(attributes.shown)
+    for a in attributes.late:
+        texts = [decoded(text_at(data, *element)) for element in a.elements]
+        values[a.name] = texts[0] if len(texts) == 1 else texts
     return {name: list(values[name]) if type(values[name]) is list else values[name] for name in attributes.order}
-
-
-def _texts(attribute: Attribute, data: Data) -> Any:
-    texts = [decoded(text_at(data, *element)) for element in attribute.elements]
-    return texts[0] if len(texts) == 1 else texts

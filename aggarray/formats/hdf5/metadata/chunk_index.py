@@ -73,15 +73,10 @@ def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tupl
 def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
     """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for other datasets."""
     datatype, space, layout = header.dataset
-    if (
-        datatype.category != PLAIN
-        or datatype.dtype is None
-        or datatype.dtype.kind not in "iuf"
-        or space.empty
-        or header.external
-    ):
+    dtype = datatype.dtype
+    if datatype.category != PLAIN or dtype is None or dtype.kind not in "iuf" or space.empty or header.external:
         raise UnsupportedError("not a dataset of plain numbers in this file")
-    return datatype.dtype, space, layout
+    return dtype, space, layout
 
 
 def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:

@@ -2,14 +2,14 @@
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import mod
 from typing import NamedTuple
 
 import numpy as np
 
 from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
-from aggarray.formats.hdf5.metadata.chunk_arrays import Packed, extensible_array, fixed_array
+from aggarray.formats.hdf5.metadata.chunk_arrays import extensible_array, fixed_array
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported, require_valid
 from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, DataLayout
 from aggarray.formats.hdf5.metadata.types import Dataspace
@@ -210,16 +210,11 @@ def _in_order(
         numbers = np.arange(count)
         return numbers, (layout.address + numbers * raw, np.full(count, raw, np.int64), np.zeros(count, np.uint32))
     if layout.index == FIXED_ARRAY:
-        return _unpacked(fixed_array(data, layout.address, count, width, filtered), layout, width, filtered)
-    if layout.index == EXTENSIBLE_ARRAY:
-        return _unpacked(extensible_array(data, layout.address, width, filtered), layout, width, filtered)
-    raise UnsupportedError("unsupported chunk index")
-
-
-def _unpacked(
-    packed: Iterable[Packed], layout: DataLayout, width: int, filtered: bool
-) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    blocks = list(packed)
+        blocks = list(fixed_array(data, layout.address, count, width, filtered))
+    elif layout.index == EXTENSIBLE_ARRAY:
+        blocks = list(extensible_array(data, layout.address, width, filtered))
+    else:
+        raise UnsupportedError("unsupported chunk index")
     rows = np.frombuffer(b"".join([block for _, block in blocks]), np.uint8).reshape(-1, width)
-    numbers = [np.arange(first, first + len(block) // width) for first, block in blocks]
-    return np.concatenate(numbers) if numbers else np.empty(0, np.int64), _slots(rows, layout, filtered)
+    parts = [np.arange(first, first + len(block) // width) for first, block in blocks]
+    return np.concatenate([np.empty(0, np.int64), *parts]), _slots(rows, layout, filtered)

@@ -1,8 +1,7 @@
 """Bytes of an HDF5 file by address, checksums, and the errors of the reader."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_ERRORS
@@ -135,21 +134,12 @@ class Data:
         return page
 
 
-@cache
-def _hash() -> Callable[[bytes], int]:
-    """Return Bob Jenkins' lookup3, the checksum of HDF5; UnsupportedError if it is not installed."""
-    try:
-        from numcodecs.jenkins import jenkins_lookup3
-    except ImportError as error:
-        raise UnsupportedError("no checksum library") from error
-    lookup3: Callable[[bytes], int] = jenkins_lookup3
-    return lookup3
-
-
 def verify(block: bytes) -> None:
-    """Raise InvalidError if the checksum in the last four bytes of a block does not match."""
+    """Raise InvalidError if the checksum in the last four bytes of a block, Bob Jenkins' lookup3, does not match."""
+    from numcodecs.jenkins import jenkins_lookup3
+
     # promise: hdf5-metadata-checksum
-    if len(block) < 4 or _hash()(block[:-4]) != int.from_bytes(block[-4:], "little"):
+    if len(block) < 4 or jenkins_lookup3(block[:-4]) != int.from_bytes(block[-4:], "little"):
         raise InvalidError("checksum mismatch")
 
 

@@ -230,14 +230,14 @@ def variables_of(
     items: tuple[DatasetItem, ...], attributes: Sequence[Attributes]
 ) -> tuple[tuple[Variable, ...], frozenset[str]]:
     """Return the variables, and the names of those whose values a scan reads; ``attributes``: of every item."""
-    variables = tuple(_variable(d, items[d.number], attributes[d.number]) for d in contents_of(items).variables)
-    return variables, frozenset(scan_values(variables))
-
-
-def _variable(described: DescribedVariable, item: DatasetItem, attrs: Attributes) -> Variable:
-    d, dtype = described, dtype_of(item.datatype) or np.dtype(object)
-    if item.space.empty:
+    variables = []
+    for d in contents_of(items).variables:
+        item = items[d.number]
         # A dataset without a dataspace is an array without elements.
-        return stored_variable(d.path, dtype, (0,), (None,), attrs)
-    variable = stored_variable(d.path, dtype, d.lengths, d.dimensions, attrs, d.joined)
-    return variable if d.scopes is None else replace(variable, scopes=d.scopes[: len(variable.dimensions)])
+        lengths, dimensions = ((0,), (None,)) if item.space.empty else (d.lengths, d.dimensions)
+        dtype = dtype_of(item.datatype) or np.dtype(object)
+        variable = stored_variable(d.path, dtype, lengths, dimensions, attributes[d.number], d.joined)
+        if d.scopes is not None and not item.space.empty:
+            variable = replace(variable, scopes=d.scopes[: len(variable.dimensions)])
+        variables.append(variable)
+    return tuple(variables), frozenset(scan_values(variables))

@@ -108,13 +108,9 @@ def _compact(header: Header) -> tuple[Attribute, ...]:
     """Return the attributes that an object header holds."""
     numbered = header.attributes
     if numbered and numbered[0][0] is not None:
-        numbered = tuple(sorted(numbered, key=_number))
+        numbered = tuple(sorted(numbered, key=lambda entry: entry[0] or 0))
         require(len({number for number, _ in numbered}) == len(numbered), "duplicate creation order of attributes")
     return _distinct(tuple(a for _, a in numbered))
-
-
-def _number(entry: tuple[int | None, Attribute]) -> int:
-    return entry[0] or 0
 
 
 @lru_cache(maxsize=1024)

@@ -7,7 +7,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from aggarray.codecs import Filter
@@ -28,7 +28,6 @@ from aggarray.formats.hdf5.metadata.messages import (
     FillValue,
     Link,
     LinkIndex,
-    attribute_index_of,
     committed_at,
     fill_of,
     filters_of,
@@ -59,13 +58,13 @@ _OLD_FILL, _EXTERNAL, _HALVES = 0x04, 0x07, 0x13
 
 _ONCE: dict[int, Callable[[bytes], Any]] = {
     _SPACE: dataspace_of,
-    _LINKS: link_index_of,
+    _LINKS: partial(link_index_of, width=8),
     _DATATYPE: datatype_of,
     _FILL: fill_of,
     _LAYOUT: layout_of,
     _FILTERS: filters_of,
     _SYMBOLS: symbols_of,
-    _ATTRIBUTES: attribute_index_of,
+    _ATTRIBUTES: partial(link_index_of, width=2),
     _OLD_FILL: old_fill_of,
     _HALVES: halves_of,
     # The list of external files: only its presence matters.

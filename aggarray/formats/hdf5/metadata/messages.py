@@ -82,7 +82,11 @@ def layout_of(message: bytes) -> DataLayout:
     if form == CONTIGUOUS:
         return DataLayout(CONTIGUOUS, little_endian(message, 2, 8), little_endian(message, 10, 8))
     require_supported(form == CHUNKED, "unsupported data layout")
-    return _chunked_3(message) if message[0] == 3 else _chunked_4(message)
+    if message[0] > 3:
+        return _chunked_4(message)
+    require(2 <= message[2] <= 33, "malformed data layout")
+    chunk = tuple(little_endian(message, 11 + 4 * i, 4) for i in range(message[2]))
+    return DataLayout(CHUNKED, little_endian(message, 3, 8), chunk=_checked(chunk))
 
 
 def _layout_1(message: bytes) -> DataLayout:
@@ -99,13 +103,6 @@ def _layout_1(message: bytes) -> DataLayout:
     size = little_endian(message, at, 4)
     require(at + 4 + size <= len(message), "truncated data layout")
     return DataLayout(COMPACT, size=size, data=message[at + 4 : at + 4 + size])
-
-
-def _chunked_3(message: bytes) -> DataLayout:
-    rank = message[2]
-    require(2 <= rank <= 33, "malformed data layout")
-    chunk = tuple(little_endian(message, 11 + 4 * i, 4) for i in range(rank))
-    return DataLayout(CHUNKED, little_endian(message, 3, 8), chunk=_checked(chunk))
 
 
 def _checked(chunk: tuple[int, ...]) -> tuple[int, ...]:
@@ -217,19 +214,11 @@ def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
     return None
 
 
-def link_index_of(message: bytes) -> LinkIndex:
-    """Return the index of a group's links (type 0x0002)."""
+def link_index_of(message: bytes, width: int) -> LinkIndex:
+    """Return the index of links (type 0x0002) or attributes (0x0015); ``width``: of the greatest creation order."""
     flags = little_endian(message, 1, 1)
-    require(message[0] == 0 and flags < 4, "malformed group")
-    at = 10 if flags & 1 else 2
-    return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
-
-
-def attribute_index_of(message: bytes) -> LinkIndex:
-    """Return the index of an object's attributes (type 0x0015)."""
-    flags = little_endian(message, 1, 1)
-    require(message[0] == 0 and flags < 4, "malformed attribute index")
-    at = 4 if flags & 1 else 2
+    require(message[0] == 0 and flags < 4, "malformed index of links or attributes")
+    at = 2 + (width if flags & 1 else 0)
     return LinkIndex(bool(flags & 1), little_endian(message, at, 8), little_endian(message, at + 8, 8))
 
 

@@ -286,10 +286,6 @@ def _check_string(padding_and_set: int, rest: bytes) -> None:
     require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "malformed string datatype")
 
 
-def _is_padding(message: bytes, start: int) -> bool:
-    return start <= len(message) < start + 8 and not any(message[start:])
-
-
 @lru_cache(maxsize=2048)
 def dataspace_of(message: bytes) -> Dataspace:
     """Return the dataspace in a message (type 0x0001), which may be padded to a multiple of eight bytes."""
@@ -303,7 +299,7 @@ def dataspace_of(message: bytes) -> Dataspace:
         raise UnsupportedError(f"dataspace version {version}")
     require(rank <= 32 and flags <= 1 and form <= 2 and (form == 1 or rank == 0), "malformed dataspace")
     end = at + 8 * rank * (1 + flags)
-    require(_is_padding(message, end), "truncated dataspace")
+    require(end <= len(message) < end + 8 and not any(message[end:]), "truncated dataspace")
     numbers = struct.unpack_from(f"<{rank * (1 + flags)}Q", message, at)
     shape, most = numbers[:rank], numbers[rank:] if flags else numbers[:rank]
     for n, limit in zip(shape, most, strict=True):
