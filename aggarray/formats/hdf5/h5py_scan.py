@@ -316,7 +316,6 @@ def _unsupported_type(item: Any, name: str) -> str | None:
 
 
 def _type_name(datatype: Any) -> str:
-    """Return the name of a datatype for `refusal`."""
     from h5py import h5t
 
     names = {

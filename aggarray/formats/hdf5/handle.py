@@ -80,7 +80,7 @@ class HDF5File:
             self._opened = H5pyFile(self._path, open_file(self._path))
         return self._opened
 
-    def _query(self, read: Callable[[H5File], _T], library_method: Callable[[H5pyFile, str], _T], variable: str) -> _T:
+    def _query(self, read: Callable[[H5File], _T], method: str, variable: str) -> _T:
         """Return the result of the metadata reader, or of a method of `H5pyFile` if it does not support the variable."""
         if self._metadata is not None:
             try:
@@ -88,11 +88,15 @@ class HDF5File:
                     return read(self._metadata)
             except UNREADABLE as error:
                 self._note_error(error, variable)
+        result: _T = self._by_library(method, variable)
+        return result
+
+    def _by_library(self, method: str, variable: str, *arguments: Any) -> Any:
+        """Return the result of a method of `H5pyFile`, called in an isolated process if the file is damaged."""
         if self._must_isolate():
-            result: _T = isolated.call_isolated(self._path, library_method.__name__, variable)
-            return result
+            return isolated.call_isolated(self._path, method, variable, *arguments)
         with naming_errors(self._path, variable), LIBRARY_LOCK:
-            return library_method(self._library(), variable)
+            return getattr(self._library(), method)(variable, *arguments)
 
     def read(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box."""
@@ -100,17 +104,11 @@ class HDF5File:
         if heap_values is not None:
             return heap_values
         self._check(variable)
-        if self._must_isolate():
-            if variable in self._internal and isolated.call_isolated(self._path, "external_files", variable):
-                raise self._changed(variable)
-            values: np.ndarray = isolated.call_isolated(self._path, "values", variable, box)
-            return values
-        with naming_errors(self._path, variable), LIBRARY_LOCK:
-            library = self._library()
-            if variable in self._internal and library.external_files(variable):
-                # The caller has not checked whether it may read these files.
-                raise self._changed(variable)
-            return library.values(variable, box)
+        if variable in self._internal and self._by_library("external_files", variable):
+            # The caller has not checked whether it may read these files.
+            raise FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
+        values: np.ndarray = self._by_library("values", variable, box)
+        return values
 
     def _check(self, variable: str) -> None:
         """Raise FormatError if the library would miss stored chunks."""
@@ -122,9 +120,6 @@ class HDF5File:
         except UNREADABLE as error:
             self._note_error(error, variable)
         self._checked.add(variable)
-
-    def _changed(self, variable: str) -> FormatError:
-        return FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
         """Return variable-length texts or rows without the library, None for other and unsupported variables."""
@@ -160,7 +155,7 @@ class HDF5File:
         """Return the complete variable as a read-only view of the mapped file, or None if it is not contiguous."""
         if is_remote(self._path):
             return None
-        contiguous = self._query(lambda file: contiguous_of(file, variable), H5pyFile.check, variable)
+        contiguous = self._query(lambda file: contiguous_of(file, variable), "check", variable)
         if contiguous is None:
             return None
         dtype, offset, shape = contiguous
@@ -171,7 +166,7 @@ class HDF5File:
 
     def chunks(self, variable: str) -> ChunkIndex | None:
         """Return the chunk index of a variable, or None if `ChunkIndex` cannot describe its storage."""
-        return self._query(lambda file: chunk_index_of(file, variable), H5pyFile.check, variable)
+        return self._query(lambda file: chunk_index_of(file, variable), "check", variable)
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the files of external and virtual storage, and the files that these refer to, each before it is opened."""
@@ -182,7 +177,7 @@ class HDF5File:
             self._internal.add(variable)
             return []
 
-        sources = self._query(no_sources, H5pyFile.external_files, variable)
+        sources = self._query(no_sources, "external_files", variable)
         return external_files(sources) if sources else []
 
     def close(self) -> None:

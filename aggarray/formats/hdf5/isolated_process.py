@@ -74,7 +74,6 @@ def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, 
 
 
 def _limit_memory(size: int) -> None:
-    """Limit the further memory of this process in bytes."""
     import resource
 
     with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", encoding="ascii") as file:

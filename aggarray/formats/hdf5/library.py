@@ -91,7 +91,6 @@ class H5pyFile:
         return self.values(variable.name, full_box(variable.shape))
 
     def _rows(self, variable: str, box: Box) -> np.ndarray:
-        """Return a box of the samples or of the row sizes of a variable-length variable."""
         dataset, dtype, _ = self.dataset(variable)
         offsets = self._offsets.get(dataset.name)
         if offsets is None:

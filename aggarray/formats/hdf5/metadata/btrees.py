@@ -65,7 +65,6 @@ def records(data: Data, address: int, record_type: int, size: int | None = None)
 
 
 def _leaf(block: bytes, tree: _Tree) -> tuple[bytes, ...]:
-    """Return the records of a leaf."""
     _check(block, b"BTLF", tree.record_type)
     return tuple(block[at : at + tree.record] for at in range(6, len(block) - 4, tree.record))
 

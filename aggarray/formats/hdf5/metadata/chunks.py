@@ -135,7 +135,6 @@ def _tree_1(data: Data, layout: DataLayout, few: int) -> list[Chunk] | StoredChu
 
 
 def _leaf_chunks(block: bytes, layout: DataLayout) -> Iterator[Chunk]:
-    """Yield the chunks of a leaf of a tree of version 1."""
     rank = len(layout.chunk) - 1
     *chunk, _ = layout.chunk
     key = struct.Struct(f"<II{rank + 1}Q")

@@ -120,26 +120,20 @@ def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
         for (_, item), ds in zip(variables, axes, strict=True)
         for d in ds
     )
+    types = [(i.prefix + i.name, refusal(i.datatype.type_name)) for i in items if not i.facts.pure and not i.is_variable]
     described = tuple(_describe(number, item, ds, spans, hidden) for (number, item), ds in zip(variables, axes, strict=True))
     return Contents(
         described,
         {d.prefix + d.name: d.length for d in ordered},
-        _skipped(items),
+        (*types, *(skipped for _, item in variables for skipped in skipped_attributes(item.path, item.facts))),
         any(None in d.dimensions for d in described),
         any(item.datatype.category == ROWS for item in items),
         tuple(item.path for _, item in variables if item.is_external),
     )
 
 
-def _skipped(items: tuple[DatasetItem, ...]) -> tuple[tuple[str, str], ...]:
-    """Return (name, reason) of the skipped items; attributes have their CDL names, ``variable:attribute``."""
-    types = [(i.prefix + i.name, refusal(i.datatype.type_name)) for i in items if not i.facts.pure and not i.is_variable]
-    owners = [(i.path, i.facts) for i in items if i.is_variable]
-    return (*types, *(skipped for path, facts in owners for skipped in skipped_attributes(path, facts)))
-
-
 def skipped_attributes(path: str, attributes: ObjectAttributes) -> list[tuple[str, str]]:
-    """Return (name, reason) of the skipped attributes of an object."""
+    """Return (name, reason) of the skipped attributes of an object; names are those of CDL, ``variable:attribute``."""
     return [(f"{path}:{name}", attribute_refusal(type_name)) for name, type_name in attributes.left]
 
 

@@ -105,7 +105,6 @@ def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
 
 @lru_cache(maxsize=2048)
 def _compact(header: Header) -> tuple[Attribute, ...]:
-    """Return the attributes that an object header holds."""
     numbered = header.attributes
     if numbered and numbered[0][0] is not None:
         numbered = tuple(sorted(numbered, key=lambda entry: entry[0] or 0))

@@ -52,23 +52,22 @@ _NEW = struct.Struct("<8sBBBBQQQQI")
 #: Greatest number of blocks of a header.
 _BLOCKS = 256
 
-_SPACE, _LINKS, _DATATYPE, _FILL, _LINK, _LAYOUT, _FILTERS = 0x01, 0x02, 0x03, 0x05, 0x06, 0x08, 0x0B
-_ATTRIBUTE, _CONTINUATION, _SYMBOLS, _ATTRIBUTES = 0x0C, 0x10, 0x11, 0x15
-_OLD_FILL, _EXTERNAL, _HALVES = 0x04, 0x07, 0x13
+_DATATYPE, _LINK, _LAYOUT, _ATTRIBUTE, _CONTINUATION = 0x03, 0x06, 0x08, 0x0C, 0x10
 
-_ONCE: dict[int, Callable[[bytes], Any]] = {
-    _SPACE: dataspace_of,
-    _LINKS: partial(link_index_of, width=8),
-    _DATATYPE: datatype_of,
-    _FILL: fill_of,
-    _LAYOUT: layout_of,
-    _FILTERS: filters_of,
-    _SYMBOLS: symbols_of,
-    _ATTRIBUTES: partial(link_index_of, width=2),
-    _OLD_FILL: old_fill_of,
-    _HALVES: halves_of,
+#: Attributes of `Header`, and parsers, of messages that a header has once.
+_ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
+    0x01: ("space", dataspace_of),
+    0x02: ("link_index", partial(link_index_of, width=8)),
+    _DATATYPE: ("datatype", datatype_of),
+    0x04: ("old_fill", old_fill_of),
+    0x05: ("fill", fill_of),
     # The list of external files: only its presence matters.
-    _EXTERNAL: bool,
+    0x07: ("external", bool),
+    _LAYOUT: ("layout", layout_of),
+    0x0B: ("filters", filters_of),
+    0x11: ("symbols", symbols_of),
+    0x13: ("halves", halves_of),
+    0x15: ("attribute_index", partial(link_index_of, width=2)),
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
@@ -82,10 +81,6 @@ _IGNORED = {
 }
 #: Flag of a shared message.
 _SHARED = 2
-#: Key of the address of a committed datatype.
-_COMMITTED = -1
-#: Key of the heap object of a virtual layout.
-_VIRTUAL = -2
 #: Flags of the first block of version 2: attribute creation order is tracked; attribute limits are stored; times are stored.
 _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
@@ -142,9 +137,9 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Parsed block: (type, value) of messages, attributes, links, and (address, size) of continuation blocks."""
+    """Parsed block: (attribute of `Header`, value) of messages, attributes, links, (address, size) of continuation blocks."""
 
-    once: tuple[tuple[int, Any], ...]
+    once: tuple[tuple[str, Any], ...]
     attributes: tuple[tuple[int | None, Attribute], ...]
     links: tuple[Link, ...]
     more: tuple[tuple[int, int], ...]
@@ -189,10 +184,9 @@ def _header(data: Data, address: int, lenient: bool) -> Header:
 
 
 def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
-    """Parse the messages of a block from ``start`` on."""
     if form.newer:
         verify(block)
-    once: list[tuple[int, Any]] = []
+    once: list[tuple[str, Any]] = []
     attributes: list[tuple[int | None, Attribute]] = []
     links: list[Link] = []
     more: list[tuple[int, int]] = []
@@ -201,10 +195,10 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
         count += 1
         try:
             if code == _DATATYPE and flags & _SHARED:
-                once.append((_COMMITTED, committed_at(body)))
+                once.append(("committed", committed_at(body)))
                 continue
             if code == _LAYOUT and (sources := virtual_at(body)) is not None:
-                once.append((_VIRTUAL, sources))
+                once.append(("virtual", sources))
                 continue
             require_supported(not flags & _SHARED or code not in _KNOWN, "shared message")
             if code == _ATTRIBUTE:
@@ -214,7 +208,8 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
             elif code == _CONTINUATION:
                 more.append((little_endian(body, 0, 8), little_endian(body, 8, 8)))
             elif code in _ONCE:
-                once.append((code, _ONCE[code](body)))
+                name, parse = _ONCE[code]
+                once.append((name, parse(body)))
             else:
                 require_supported(code in _IGNORED, f"message {code:#x}")
                 require(_IGNORED[code].fullmatch(body) is not None, "malformed message")
@@ -249,40 +244,17 @@ def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, in
 @lru_cache(maxsize=4096)
 def _assemble(blocks: tuple[_Block, ...]) -> Header:
     """Return the header of these blocks; equal arguments share the result."""
-    once: dict[int, Any] = {}
+    once: dict[str, Any] = {}
     for block in blocks:
-        for code, value in block.once:
-            require(code not in once, "duplicate message")
-            once[code] = value
-    return Header(
-        tuple(a for block in blocks for a in block.attributes),
-        tuple(link for block in blocks for link in block.links),
-        once.get(_SPACE),
-        once.get(_DATATYPE),
-        once.get(_FILL, once.get(_OLD_FILL, FillValue(True))),
-        once.get(_LAYOUT),
-        once.get(_FILTERS, ()),
-        once.get(_LINKS),
-        once.get(_ATTRIBUTES),
-        once.get(_SYMBOLS),
-        once.get(_COMMITTED),
-        once.get(_VIRTUAL),
-        once.get(_EXTERNAL, False),
-        once.get(_HALVES, 0),
-    )
+        for name, value in block.once:
+            require(name not in once, "duplicate message")
+            once[name] = value
+    once.setdefault("fill", once.pop("old_fill", FillValue(True)))
+    attributes = tuple(attribute for block in blocks for attribute in block.attributes)
+    return Header(attributes, tuple(link for block in blocks for link in block.links), **once)
 
 
 # Superblock
-
-
-class _Root(NamedTuple):
-    """Base address, end of the file, root group, superblock extension, half the number of entries of a B-tree node."""
-
-    base: int
-    end: int
-    address: int
-    extension: int = UNDEFINED
-    half: int = 0
 
 
 def root_address(data: Data) -> int:
@@ -296,21 +268,16 @@ def root_address(data: Data) -> int:
         data.rebase(start)
     block = data.at(0, min(_LENGTH, data.size))
     version = block[8]
-    if version in (0, 1):
-        root = _parse_old(block, version)
-    elif version in (2, 3):
-        root = _parse_new(block)
-    else:
-        raise UnsupportedError(f"superblock version {version}")
-    require(root.base == start and start < root.end <= start + data.size, "moved or truncated file")
-    data.truncate(root.end - start)
-    extension = 0 if root.extension == UNDEFINED else header_at(data, root.extension).halves
-    data.half = max(data.half, root.half, extension)
-    return root.address
+    require_supported(version < 4, f"superblock version {version}")
+    base, end, root, extension, half = _parse_old(block, version) if version < 2 else _parse_new(block)
+    require(base == start and start < end <= start + data.size, "moved or truncated file")
+    data.truncate(end - start)
+    data.half = max(data.half, half, 0 if extension == UNDEFINED else header_at(data, extension).halves)
+    return root
 
 
-def _parse_old(block: bytes, version: int) -> _Root:
-    """Return the fields of a superblock of version 0 or 1."""
+def _parse_old(block: bytes, version: int) -> tuple[int, int, int, int, int]:
+    """Return base address, end of the file, root group, superblock extension, half the number of entries of a node."""
     _, _, _, _, _, offsets, lengths, _, inner, _ = _OLD.unpack_from(block)
     require_supported((offsets, lengths) == (8, 8), "unsupported address size")
     at, half = _OLD.size, inner
@@ -319,15 +286,15 @@ def _parse_old(block: bytes, version: int) -> _Root:
         at += 4
     base, _, end, driver, _, address, cache_type, _ = _OLD_ADDRESSES.unpack_from(block, at)
     require_supported(driver == UNDEFINED and cache_type <= 1, "file of several parts")
-    return _Root(base, end, address, half=half)
+    return base, end, address, UNDEFINED, half
 
 
-def _parse_new(block: bytes) -> _Root:
-    """Return the fields of a superblock of version 2 or 3."""
+def _parse_new(block: bytes) -> tuple[int, int, int, int, int]:
+    """Return what `_parse_old` returns; the size of nodes lies in the superblock extension."""
     # Addresses may be shorter or longer than eight bytes. The checksum follows four addresses.
     verify(block[: 16 + 4 * block[9]])
     require_supported(block[9] == 8, "unsupported superblock")
     _, _, offsets, lengths, flags, base, extension, end, root, _ = _NEW.unpack_from(block)
     # Nonzero flags: a writer has the file open, or crashed.
     require_supported((offsets, lengths, flags) == (8, 8, 0), "unsupported superblock")
-    return _Root(base, end, root, extension)
+    return base, end, root, extension, 0

@@ -75,7 +75,6 @@ class _Shape:
 
 @lru_cache(maxsize=1024)
 def _shape(block: bytes) -> _Shape:
-    """Return the layout in the header of a fractal heap."""
     verify(block)
     numbers = _FRACTAL.unpack(block)
     signature, version, identity, filters, flags, most, _, huge = numbers[:8]
@@ -177,7 +176,6 @@ class FractalHeap:
         return [results[position] for position in range(len(identities))]
 
     def _address_of(self, path: tuple[int, ...]) -> int:
-        """Return the address of the block at a path."""
         return self._children(path[:-1])[path[-1]] if path else self._shape.root
 
     def _children(self, path: tuple[int, ...]) -> tuple[int, ...]:

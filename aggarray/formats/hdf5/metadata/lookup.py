@@ -105,7 +105,6 @@ class H5File:
         return self.dataset(f"{prefix}{slash}{other}" if other.encode() in self._group(prefix) else path)
 
     def _group(self, path: str) -> dict[bytes, int]:
-        """Return the addresses of the objects in a group by name."""
         addresses = self._groups.get(path)
         if addresses is None:
             addresses = self._groups[path] = self._cached(_groups, path, partial(self._read_group, path))

@@ -25,7 +25,6 @@ def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None
 
 
 def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return the attributes of these names that exist."""
     shown = shown_attributes(attributes_at(file.data, header), file.data)
     return {name: shown[name] for name in names if name in shown}
 

@@ -86,7 +86,6 @@ def stored_rows(data: Data, header: Header) -> StoredRows:
 
 
 def _gather(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
-    """Return the concatenated bytes of rows."""
     elements = elements[elements["count"] > 0]
     addresses, inverse = np.unique(elements["address"], return_inverse=True)
     collections = [objects_of(block) for block in _blocks(data, addresses.tolist())]
@@ -101,7 +100,6 @@ def _gather(data: Data, elements: np.ndarray, itemsize: int) -> bytes:
 
 
 def _blocks(data: Data, addresses: list[int]) -> list[memoryview]:
-    """Return the heap collections at addresses."""
     heads = data.ranges([(at, max(16, min(_COLLECTION, data.size - at))) for at in addresses])
     sizes = [collection_size(head) for head in heads]
     longer = [i for i, head in enumerate(heads) if sizes[i] > len(head)]

@@ -95,7 +95,6 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
 def _filled(
     walk: _Walk, items: tuple[DatasetItem, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
 ) -> tuple[Variable, ...]:
-    """Return the variables, with the values that a scan reads."""
     data = walk.file.data
     # Names of the variables whose values a scan reads.
     names: frozenset[str] | None

@@ -95,7 +95,6 @@ def datatype_of(message: bytes) -> Datatype:
 
 
 def _parse(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
-    """Return the datatype at an offset in a message, and its end."""
     require(at + 8 <= len(message) and depth < _DEEPEST, "truncated datatype")
     version, number = message[at] >> 4, message[at] & 15
     size = int.from_bytes(message[at + 4 : at + 8], "little")

@@ -103,7 +103,6 @@ def _check_object(data: Data, address: int) -> set[int]:
 
 
 def _check_attributes(data: Data, header: Header) -> None:
-    """Check the heap objects of attributes."""
     with _skip_unsupported():
         for attribute in attributes_of(data, header):
             for element in attribute.elements:

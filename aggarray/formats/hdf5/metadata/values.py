@@ -50,7 +50,6 @@ def elements_of(data: Data, header: Header) -> np.ndarray:
 
 
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None) -> np.ndarray:
-    """Return an array of fill values."""
     if fill is None or not fill.defined:
         raise UnsupportedError("undefined fill value")
     out = np.zeros(shape, dtype)
