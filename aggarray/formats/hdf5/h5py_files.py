@@ -6,15 +6,11 @@ A link is followed without opening its target: opening a pipe or a device has si
 from typing import Any
 
 from aggarray.formats.base import h5py_file
+from aggarray.formats.hdf5.metadata.attributes import PURE_DIMENSION, SCALE
 from aggarray.formats.hdf5.metadata.groups import parts
 from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.files import for_library
 from aggarray.storage.remote import is_remote
-
-#: Value of the attribute CLASS of a dimension scale.
-_SCALE = b"DIMENSION_SCALE\0"
-#: Beginning of the attribute NAME of a netCDF-4 dimension without a variable.
-_PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
 def open_file(path: str) -> Any:
@@ -75,9 +71,9 @@ def is_scale(dataset: Any) -> bool:
     if not h5py.h5a.exists(dataset.id, b"CLASS"):
         return False
     datatype = h5py.h5a.open(dataset.id, b"CLASS").get_type()
-    if not isinstance(datatype, h5py.h5t.TypeStringID) or datatype.is_variable_str() or datatype.get_size() != len(_SCALE):
+    if not isinstance(datatype, h5py.h5t.TypeStringID) or datatype.is_variable_str() or datatype.get_size() != len(SCALE):
         return False
-    return datatype.get_strpad() == h5py.h5t.STR_NULLTERM and bytes(dataset.attrs["CLASS"]) == _SCALE.rstrip(b"\0")
+    return datatype.get_strpad() == h5py.h5t.STR_NULLTERM and bytes(dataset.attrs["CLASS"]) == SCALE.rstrip(b"\0")
 
 
 def is_pure_dimension(dataset: Any) -> bool:
@@ -85,7 +81,7 @@ def is_pure_dimension(dataset: Any) -> bool:
     if not is_scale(dataset) or "NAME" not in dataset.attrs:
         return False
     name = dataset.attrs["NAME"]
-    return (name.encode() if isinstance(name, str) else bytes(name)).startswith(_PURE_DIMENSION)
+    return (name.encode() if isinstance(name, str) else bytes(name)).startswith(PURE_DIMENSION)
 
 
 def is_external(dataset: Any) -> bool:

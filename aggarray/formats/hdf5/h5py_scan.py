@@ -253,17 +253,10 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
         return refusal(_type_name(dataset.id.get_type()))
     if h5py.check_string_dtype(dtype) is not None:
         return np.dtype(dtype.str) if dtype.kind == "S" else np.dtypes.StringDType()
-    if h5py.check_ref_dtype(dtype) is not None:
-        return refusal("reference")
-    if h5py.check_vlen_dtype(dtype) is not None:
-        return refusal("variable-length")
-    if dtype.names is not None:
-        return refusal("compound")
-    if dtype.subdtype is not None:
-        return refusal("array")
-    if dtype.itemsize > (16 if dtype.kind == "c" else 8) and dtype.kind in "fc":
-        return refusal(f"{8 * dtype.itemsize}-bit floating-point" if dtype.kind == "f" else "complex")
-    return np.dtype(dtype.str) if dtype.kind in "biufcmM" else refusal("opaque")
+    if dtype.kind == "c":
+        return np.dtype(dtype.str) if dtype.itemsize <= 16 else refusal("complex")
+    readable = dtype.kind in "biumM" or (dtype.kind == "f" and dtype.itemsize <= 8)
+    return np.dtype(dtype.str) if readable else refusal(_type_name(dataset.id.get_type()))
 
 
 def _attributes(item: Any, path: str, walk: _Walk) -> dict[str, Any]:

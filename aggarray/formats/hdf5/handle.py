@@ -173,7 +173,8 @@ class HDF5File:
 
         def no_sources(file: H5File) -> list[Source]:
             """Return an empty list; raise UnsupportedError for a dataset with values in other files."""
-            require_supported(not file.variable(variable).is_external, "values in other files")
+            header = file.variable(variable)
+            require_supported(not header.external and header.virtual is None, "values in other files")
             self._internal.add(variable)
             return []
 

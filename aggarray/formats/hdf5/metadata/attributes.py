@@ -53,8 +53,10 @@ INTERNAL = frozenset(
 #: Attributes of these types are returned, or ignored: references have no meaning outside the file.
 _SHOWN, _SILENT = (PLAIN, CHARACTERS, TEXTS), (OBJECTS, REFERENCES, USERS)
 
-_SCALE = b"DIMENSION_SCALE\0"
-_PURE = b"This is a netCDF dimension but not a netCDF variable"
+#: Value of the attribute CLASS of a dimension scale.
+SCALE = b"DIMENSION_SCALE\0"
+#: Beginning of the attribute NAME of a netCDF-4 dimension without a variable.
+PURE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,17 +82,15 @@ class Attribute:
     message: bytes = b""
 
 
-def attribute_of(message: bytes) -> Attribute:
-    """Return the attribute in a message (type 0x000C), which may be padded to a multiple of eight bytes."""
-    return (_attribute_cached if len(message) <= KEPT_BYTES else _attribute)(message)
+def attribute_of(message: bytes, datatype: Datatype | None = None) -> Attribute:
+    """Return the attribute in a message (type 0x000C), which may be padded to a multiple of eight bytes.
+
+    ``datatype``: the committed datatype, if it was looked up.
+    """
+    return (_attribute_cached if len(message) <= KEPT_BYTES else _attribute)(message, datatype)
 
 
-def with_type(attribute: Attribute, datatype: Datatype) -> Attribute:
-    """Return an attribute with a committed datatype, parsed with that datatype."""
-    return _attribute(attribute.message, datatype)
-
-
-def _attribute(message: bytes, datatype: Datatype | None = None) -> Attribute:
+def _attribute(message: bytes, datatype: Datatype | None) -> Attribute:
     require(len(message) >= 9, "truncated attribute")
     version, flags = message[0], message[1]
     # Flags: the datatype (1) or the dataspace (2) is shared.
@@ -193,7 +193,7 @@ def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
     shown = [a for a in others if a.category in _SHOWN]
     left = tuple((a.name, a.type_name) for a in others if a.category not in _SHOWN and a.category not in _SILENT)
     # HDF5 requires exactly this text.
-    scale = any(a.name == "CLASS" and a.raw == _SCALE and a.terminated for a in attributes)
+    scale = any(a.name == "CLASS" and a.raw == SCALE and a.terminated for a in attributes)
     listed = by_name.get("DIMENSION_LIST")
     dimid = _integers(by_name.get("_Netcdf4Dimid"))
     require(dimid is None or len(dimid) == 1, "invalid dimension number")
@@ -204,7 +204,7 @@ def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
         any(type(a.value) is list for a in shown),
         tuple(a.name for a in shown),
         scale,
-        scale and any(a.name == "NAME" and (a.raw or b"").startswith(_PURE) for a in attributes),
+        scale and any(a.name == "NAME" and (a.raw or b"").startswith(PURE_DIMENSION) for a in attributes),
         None if dimid is None else dimid[0],
         _integers(by_name.get("_Netcdf4Coordinates")),
         None if listed is None or listed.category != REFERENCES else listed.elements,

@@ -5,7 +5,7 @@ import struct
 from functools import lru_cache
 from operator import attrgetter
 
-from aggarray.formats.hdf5.metadata.attributes import Attribute, ObjectAttributes, attribute_of, object_attributes, with_type
+from aggarray.formats.hdf5.metadata.attributes import Attribute, ObjectAttributes, attribute_of, object_attributes
 from aggarray.formats.hdf5.metadata.btrees import GROUP, leaves, records
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, little_endian, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
@@ -76,17 +76,16 @@ def attributes_at(data: Data, header: Header) -> ObjectAttributes:
     """Return the attributes of an object, and what they define."""
     attributes = attributes_of(data, header)
     result = object_attributes(attributes)
-    return object_attributes(tuple([_typed(data, a) for a in attributes])) if result.untyped else result
-
-
-def _typed(data: Data, attribute: Attribute) -> Attribute:
-    """Return an attribute with its committed datatype."""
-    if attribute.committed is None:
-        return attribute
-    datatype = header_at(data, attribute.committed, lenient=True).datatype
-    if datatype is None:
-        raise UnsupportedError("missing datatype")
-    return with_type(attribute, datatype)
+    if not result.untyped:
+        return result
+    typed = []
+    for attribute in attributes:
+        if attribute.committed is not None:
+            datatype = header_at(data, attribute.committed, lenient=True).datatype
+            require_supported(datatype is not None, "missing datatype")
+            attribute = attribute_of(attribute.message, datatype)
+        typed.append(attribute)
+    return object_attributes(tuple(typed))
 
 
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:

@@ -121,11 +121,6 @@ class Header:
             raise UnsupportedError("not a dataset")
         return self.datatype, self.space, self.layout
 
-    @property
-    def is_external(self) -> bool:
-        """Whether values may lie in other files."""
-        return self.external or self.virtual is not None
-
 
 class _Form(NamedTuple):
     """Form of a header: whether attributes have a creation order, whether it is ``newer`` (version 2), and leniency."""

@@ -20,7 +20,7 @@ from aggarray.formats.hdf5.metadata.data import (
     verify,
 )
 from aggarray.formats.hdf5.metadata.groups import attributes_of, links_of
-from aggarray.formats.hdf5.metadata.headers import Header, header_at, root_address
+from aggarray.formats.hdf5.metadata.headers import header_at, root_address
 from aggarray.formats.hdf5.metadata.heaps import heap_object, text_at
 from aggarray.formats.hdf5.metadata.messages import CHUNKED
 from aggarray.formats.hdf5.metadata.types import TEXTS
@@ -91,18 +91,6 @@ def _check_file(file: ByteSource) -> None:
 def _check_object(data: Data, address: int) -> set[int]:
     """Check an object and return the addresses of its children."""
     header = header_at(data, address, lenient=True)
-    _check_attributes(data, header)
-    if header.link_index is not None or header.symbols is not None:
-        return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
-    _check_storage(data, header)
-    if header.virtual is not None and header.virtual[0] != UNDEFINED:
-        # The list of sources ends with a checksum.
-        # promise: hdf5-virtual-checksum
-        verify(heap_object(data, *header.virtual))
-    return set()
-
-
-def _check_attributes(data: Data, header: Header) -> None:
     with _skip_unsupported():
         for attribute in attributes_of(data, header):
             for element in attribute.elements:
@@ -111,15 +99,17 @@ def _check_attributes(data: Data, header: Header) -> None:
                     text_at(data, *element)
                 elif any(element):
                     heap_object(data, *element[1:])
-
-
-def _check_storage(data: Data, header: Header) -> None:
-    """Check that the values of a dataset lie inside the file."""
+    if header.link_index is not None or header.symbols is not None:
+        return {link.address for link in links_of(data, header) if link.address != UNDEFINED}
     layout, space, datatype = header.layout, header.space, header.datatype
-    if layout is None or space is None or datatype is None:
-        return
-    check_storage(data, layout, datatype.size * space.count)
-    if layout.form == CHUNKED:
-        with _skip_unsupported():
-            # promise: hdf5-damaged-chunk-index
-            check_index(data, layout, space, bool(header.filters))
+    if layout is not None and space is not None and datatype is not None:
+        check_storage(data, layout, datatype.size * space.count)
+        if layout.form == CHUNKED:
+            with _skip_unsupported():
+                # promise: hdf5-damaged-chunk-index
+                check_index(data, layout, space, bool(header.filters))
+    if header.virtual is not None and header.virtual[0] != UNDEFINED:
+        # The list of sources ends with a checksum.
+        # promise: hdf5-virtual-checksum
+        verify(heap_object(data, *header.virtual))
+    return set()
