@@ -185,10 +185,11 @@ class Reader:
         if name not in self._tables and self._file is not None:
             variable = f"{GROUP}/{name}"
             (length,) = self._file.shape(self._file.dataset(variable))
-            if length > MOST_INFLATED * self._file.data.size:
-                raise ValueError(f"{name} has {length} elements, more than the file can hold")
+            dtype = np.dtype(_DTYPES[name])
+            if length * dtype.itemsize > MOST_INFLATED * self._file.data.size:
+                raise ValueError(f"{name} of {length * dtype.itemsize} bytes, more than the file can hold")
             table = chunk_index_of(self._file, variable)
-            if table is None or table.dtype != np.dtype(_DTYPES[name]) or (table.offsets < 0).any():
+            if table is None or table.dtype != dtype or (table.offsets < 0).any():
                 raise ValueError(f"{name} is not a stored column of {_DTYPES[name]}")
             self._tables[name] = table
         return self._tables[name]
