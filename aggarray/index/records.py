@@ -32,8 +32,6 @@ class _Table:
 
 
 class _Packer:
-    """Encodes structures as tables of distinct items."""
-
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.pairs, self.heads, self.values = _Table(), _Table(), _Table()

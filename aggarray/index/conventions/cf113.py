@@ -14,8 +14,6 @@ _ATTRIBUTES = ("aggregated_data", "aggregated_dimensions")
 
 
 class _CF113:
-    """The convention CF-1.13."""
-
     name, marks = "CF-1.13", _ATTRIBUTES
 
     def recognises(self, structure: Structure) -> bool:

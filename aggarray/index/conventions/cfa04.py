@@ -42,8 +42,6 @@ _MAX_NUMBER = 2**62
 
 
 class _CFA04:
-    """The convention CFA-0.4."""
-
     name, marks = "CFA-0.4", (*_ARRAYS, "cf_role")
 
     def recognises(self, structure: Structure) -> bool:
@@ -81,8 +79,6 @@ class _Partition(NamedTuple):
 
 
 class _VariableReader:
-    """Reader of one aggregation variable."""
-
     def __init__(self, source: ForeignFile, variable: Variable) -> None:
         self.source, self.variable = source, variable
         self.json = self._load()

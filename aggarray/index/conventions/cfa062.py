@@ -12,8 +12,6 @@ from aggarray.index.uris import NOWHERE, PathMap
 
 
 class _CFA062:
-    """The convention CFA-0.6.2."""
-
     name, marks = "CFA-0.6.2", ("aggregated_data",)
 
     def recognises(self, structure: Structure) -> bool:
