@@ -102,7 +102,7 @@ def _boxes(pieces: list[tuple[Location, SubArray]], dimensions: tuple[str, ...])
 
 
 def _has_integers(location: Any) -> bool:
-    """Return whether a location has integers only, of Python or NumPy."""
+    """Return whether a location, or other nested list, has integers only, of Python or NumPy."""
     numbers = (n for pair in location for n in pair)
     return all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
 
@@ -131,7 +131,7 @@ def _size(boxes: np.ndarray, shape: Any, dimensions: tuple[str, ...]) -> tuple[i
             raise AggregationError("neither pieces nor a shape are given", hint="give at least one of them")
         return tuple(int(n) for n in boxes[:, :, 1].max(axis=0)) if dimensions else ()
     sizes = list(shape) if isinstance(shape, Sequence | np.ndarray) else [shape]
-    if len(sizes) != len(dimensions) or not all(_is_size(n) for n in sizes):
+    if len(sizes) != len(dimensions) or not _has_integers([sizes]) or not all(0 <= int(n) < 2**63 for n in sizes):
         what = f"invalid shape {shape!r} for dimensions {dimensions}"
         raise AggregationError(what, hint="give one integer from 0 to 2**63 - 1 for each")
     beyond = np.argwhere(boxes[:, :, 1] > np.asarray(sizes, np.int64)) if dimensions else np.zeros((0, 2), int)
@@ -140,10 +140,6 @@ def _size(boxes: np.ndarray, shape: Any, dimensions: tuple[str, ...]) -> tuple[i
         what = f"piece {piece} ends at {boxes[piece, d, 1]} along {dimensions[d]}, beyond the size {sizes[d]}"
         raise AggregationError(what, hint="give a larger shape")
     return tuple(int(n) for n in sizes)
-
-
-def _is_size(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and 0 <= int(number) < 2**63
 
 
 def _check_extents(references: References, boxes: np.ndarray, dimensions: tuple[str, ...]) -> None:
@@ -191,20 +187,16 @@ def _common_step(references: References, parameters: MasterParameters) -> Step:
     conversions = []
     for template in references.templates:
         with _located(references, template):
-            conversions.append(_conversion(template, step))
+            if combined(template.temperature, step.temperature) == MIXED:
+                what = "a temperature difference and a temperature on its scale do not join"
+                raise UnitsError(f"units {template.units!r}: {what}")
+            conversions.append(conversion_between(template, step))
     step = replace(step, dtype=common_dtype(dtypes, conversions) if parameters.dtype is None else parameters.dtype)
     for template in references.templates:
         # An empty conversion raises the errors of units and dtypes before a file is read.
         with _located(references, template):
             conform(np.empty(0, template.encoding.dtype), None, template, step)
     return step
-
-
-def _conversion(template: Template, step: Step) -> Conversion:
-    """Return the conversion of a template; raises UnitsError if there is none, or if the quantities differ."""
-    if combined(template.temperature, step.temperature) == MIXED:
-        raise UnitsError(f"units {template.units!r}: a temperature difference and a temperature on its scale do not join")
-    return conversion_between(template, step)
 
 
 @contextmanager

@@ -127,7 +127,8 @@ class PartitionMatrix:
             return Partition(index, location, matrix.dimensions, matrix.directions, self.units, self.calendar, (), None, False)
         template = matrix.references.template_of(ref)
         part = part_of(matrix, cell, template)
-        virtual = not all(map(_is_complete, part, template.shape))
+        complete = (isinstance(p, slice) and len(range(*p.indices(n))) == n for p, n in zip(part, template.shape, strict=True))
+        virtual = not all(complete)
         data = subarray_at(matrix.references, ref, self._access)
         # A file of an index is opened at its first use, and its template is known afterwards.
         known = known_references(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
@@ -148,7 +149,3 @@ def _position(index: Any, size: int, dimension: str) -> int:
         what = f"partition {index!r} along {dimension!r} is out of range"
         raise SelectionError(what, hint=f"give an integer from {-size} to {size - 1}")
     return int(index) % size
-
-
-def _is_complete(part: slice | np.ndarray, size: int) -> bool:
-    return isinstance(part, slice) and len(range(*part.indices(size))) == size

@@ -56,7 +56,13 @@ class Part:
     def rows(self, access: Access) -> Rows:
         """Return the rows. Raises FormatError, with file and variable, for invalid sizes or indices."""
         if self.present:
-            return incomplete(self._valid(access), *np.diff(self.cuts[:, [0, 2]], axis=0).T)
+            # An element is a sample if any of the coordinates has it.
+            valid = np.zeros(int(self.cuts[-1, 2]), bool)
+            for coordinate in self.present:
+                values, mask = replace(coordinate, _access=access)._values_and_mask()
+                present = np.ones(len(valid), bool) if mask is None else ~mask
+                valid |= present & ~np.isnan(values) if values.dtype.kind == "f" else present
+            return incomplete(valid, *np.diff(self.cuts[:, [0, 2]], axis=0).T)
         counts = None if self.counts is None else whole_numbers(replace(self.counts, _access=access))
         index = None if self.index is None else whole_numbers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
@@ -73,15 +79,6 @@ class Part:
         if counts is None:
             return contiguous(np.zeros(size, np.int64)) if index is None else indexed(index, size)
         return contiguous(counts) if index is None else indexed_contiguous(counts, index, size)
-
-    def _valid(self, access: Access) -> np.ndarray:
-        """Return which elements are samples: those that any of the coordinates has."""
-        valid = np.zeros(int(self.cuts[-1, 2]), bool)
-        for coordinate in self.present:
-            values, mask = replace(coordinate, _access=access)._values_and_mask()
-            present = np.ones(len(valid), bool) if mask is None else ~mask
-            valid |= present & ~np.isnan(values) if values.dtype.kind == "f" else present
-        return valid
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -270,7 +270,12 @@ def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]
     if not mask.any():
         return np.ma.getdata(array), fill_value
     valid = np.ma.getdata(array)[~mask]
-    candidates = _fills(array) if fill_value is None else (fill_value,)
+    candidates: tuple[Any, ...] = (fill_value,)
+    if fill_value is None:
+        candidates = default_fill(array.dtype), array.fill_value
+        if array.dtype.kind in "iu":
+            limits = np.iinfo(array.dtype)
+            candidates = array.fill_value, default_fill(array.dtype), limits.min, limits.max
     for fill in candidates:
         if array.dtype.kind in "iu" and not np.iinfo(array.dtype).min <= fill <= np.iinfo(array.dtype).max:
             continue
@@ -278,15 +283,6 @@ def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]
             return np.where(mask, np.asarray(fill, array.dtype), np.ma.getdata(array)), fill
     what = f"fill_value {candidates[0]!r} is a valid value of the masked array, or not a value of {array.dtype}"
     raise AggregationError(what, hint="give another")
-
-
-def _fills(array: np.ma.MaskedArray) -> tuple[Any, ...]:
-    """Return candidates for the fill value of a masked array, the preferred one first."""
-    default = default_fill(array.dtype)
-    if array.dtype.kind not in "iu":
-        return default, array.fill_value
-    limits = np.iinfo(array.dtype)
-    return array.fill_value, default, limits.min, limits.max
 
 
 def _encoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:

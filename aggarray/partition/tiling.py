@@ -46,20 +46,17 @@ def gather(matrices: Sequence[Matrix], starts: np.ndarray) -> tuple[Cells, np.nd
     for number, (matrix, start) in enumerate(zip(matrices, starts, strict=True)):
         row = builder.extend(matrix.references)
         present = np.flatnonzero(matrix.refs >= 0)
-        boxes.append(_cell_boxes(matrix, present) + start[:, np.newaxis])
+        box = np.zeros((len(present), len(matrix.dimensions), 2), np.int64)
+        index = np.unravel_index(present, matrix.cells) if matrix.dimensions else ()
+        for d, (edges, i) in enumerate(zip(matrix.edges, index, strict=True)):
+            box[:, d, 0], box[:, d, 1] = edges[i], edges[i + 1]
+        boxes.append(box + start[:, np.newaxis])
         refs.append(matrix.refs[present] + np.int32(row))
         parts.append((len(present), matrix.parts.take(present)))
         origin.append(np.full(len(present), number))
     first = matrices[0]
     columns = np.concatenate(boxes), np.concatenate(refs), _join_parts(parts)
     return Cells(first.dimensions, first.directions, *columns, builder.build()), np.concatenate(origin)
-
-
-def _cell_boxes(matrix: Matrix, cells: np.ndarray) -> np.ndarray:
-    if not matrix.dimensions:
-        return np.zeros((len(cells), 0, 2), np.int64)
-    index = np.unravel_index(cells, matrix.cells)
-    return np.stack([np.stack([e[i], e[i + 1]], axis=-1) for e, i in zip(matrix.edges, index, strict=True)], axis=1)
 
 
 def _join_parts(blocks: Sequence[tuple[int, Parts]]) -> Parts:

@@ -31,7 +31,11 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     uri = references.uri_of(piece.ref)
     code = references.variable[piece.ref]
     if uri is None:
-        return _pick(references.memory[code], piece.selection)
+        boxed: tuple[Any, ...] = tuple(s if isinstance(s, slice) else slice(None) for s in piece.selection)
+        values = references.memory[code][(*boxed, ...)]  # an array even without dimensions
+        for axis, indices in enumerate(piece.selection):
+            values = values if isinstance(indices, slice) else values.take(indices, axis=axis)
+        return values
     variable = references.variables[code]
     with naming_errors(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
         found = select_outer(lambda box: handle.read(variable, box), piece.selection)
@@ -41,15 +45,6 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
         what = f"{found.dtype} of shape {found.shape} instead of {stored} of shape {expected}"
         raise FormatError(what, path=uri, variable=stored_name(variable), hint="open the files anew")
     return found
-
-
-def _pick(array: np.ndarray, selection: Sequence[slice | np.ndarray]) -> np.ndarray:
-    boxed: tuple[Any, ...] = tuple(s if isinstance(s, slice) else slice(None) for s in selection)
-    chosen = array[(*boxed, ...)]  # an array even without dimensions
-    for axis, indices in enumerate(selection):
-        if not isinstance(indices, slice):
-            chosen = chosen.take(indices, axis=axis)
-    return chosen
 
 
 def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:
