@@ -32,7 +32,7 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
     code = references.variable[piece.ref]
     if uri is None:
         boxed: tuple[Any, ...] = tuple(s if isinstance(s, slice) else slice(None) for s in piece.selection)
-        values = references.memory[code][(*boxed, ...)]  # an array even without dimensions
+        values: np.ndarray = references.memory[code][(*boxed, ...)]  # an array even without dimensions
         for axis, indices in enumerate(piece.selection):
             values = values if isinstance(indices, slice) else values.take(indices, axis=axis)
         return values
