@@ -33,16 +33,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Modules of the public names. Names are imported on first access, so that the worker processes of a scan start quickly.
+#: Modules of the public names, except errors. Names are imported on first access, so that worker processes start quickly.
 _HOMES = {
     "aggarray.aggregate.report": ("Duplicate", "Problem", "Report"),
     "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
     "aggarray.opening": ("Aggregation", "concat", "open"),
-    "aggarray.errors": (
-        *("AggarrayError", "AggregationError", "ExchangeError", "ForbiddenPathError"),
-        *("FormatError", "IndexFileError", "MemoryAccessError", "MissingFileError"),
-        *("AccessError", "NotFoundError", "ProtocolError", "SelectionError", "UnitsError"),
-    ),
     "aggarray.arrays": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
     "aggarray.options": ("set_options",),
 }
@@ -58,9 +53,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first access. Raises AttributeError for any other name."""
     import importlib
 
-    home = next((module for module, names in _HOMES.items() if name in names), None)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'aggarray' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names), "aggarray.errors")
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 
