@@ -8,7 +8,8 @@ import click
 #: The parameter of a command for an argument of another name.
 PARAMETERS = {"exists": "overwrite", "missing": "fill_missing", "storage_options": "storage"}
 _TEXT = r"'[^']*'|\"[^\"]*\""
-_ARGUMENT = r"(?<![\w.])(\w+)=(\{(?:%s): (?:%s|\.\.\.)\}|%s|\.\.\.|(?![\w(\[{=]))" % (_TEXT, _TEXT, _TEXT)  # noqa: UP031
+_VALUE = rf"\{{(?:{_TEXT}): (?:{_TEXT}|\.\.\.)\}}|{_TEXT}|\.\.\.|(?![\w(\[{{=])"
+_ARGUMENT = rf"(?<![\w.])(\w+)=({_VALUE})"
 _RULES = re.compile(rf"(?:rules=)?(?:\w+\.)?Rules\({_ARGUMENT}\)")
 _BARE = re.compile(_ARGUMENT)
 

@@ -23,6 +23,7 @@ def command(job: str, dry_run: bool, as_json: bool) -> None:
 
     described = read_job(job)
     make_rules(described.rules)  # raises the error of invalid rules
+    # After the checks, because it imports heavy modules.
     from aggarray.cli._running import Run
 
     with _locked(described.path) if not dry_run else contextlib.nullcontext():

@@ -41,7 +41,7 @@ MISTAKES = [
     ("info t.nca -v pr", 1, "no data variable 'pr'"),
     ("info", 2, "Missing argument"),
     ("info archive --order time", 2, "of the form DIM=given"),
-    ("info archive --root dir", 1, "dir"),
+    ("info archive --root dir", 1, "name its folder in --root"),
     ("explain nowhere", 1, "no such file"),
     ("explain archive --tolerance 7", 2, "from 0 to 0.5"),
     ("check nowhere", 1, "no such file"),
