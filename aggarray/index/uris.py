@@ -215,7 +215,7 @@ def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
         single = "://" in path or tail in ("", ".", "..") or os.path.islink(path)
         if not (is_below(path, roots) if single else below(f"{head}/-")):
             what = f"refers to {path}, which is outside roots={list(roots)}"
-            raise ForbiddenPathError(what, path=index, hint="add its folder to the roots if you trust it")
+            raise ForbiddenPathError(what, path=index, hint="name its folder in roots= if you trust it")
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:
