@@ -72,7 +72,8 @@ class Cyclic(MapType):
 
     def extent(self, rank: int) -> int:
         """Return the number of elements of a process: there is no padding."""
-        return int(cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank)))
+        count: int = cyclic_count(self.size, self.nprocs, self.block_size, self._check_rank(rank))
+        return count
 
     def owns(self, rank: int) -> np.ndarray:
         """Return True for each element: there is no padding."""

@@ -135,20 +135,21 @@ class HaloExchange(Movement):
     def __call__(self, x: Any) -> np.ndarray:
         """Fill the padding of an array in place; return it, of size 0 outside ``P``."""
         values, dtype = self._prepare("fills", x)
+        link, ranks = self._link, self._group.ranks
         for step in self._steps:
-            sent, filled = (bind_messages(messages, values, "source", self._group.ranks) for messages in step)
-            move(self._link, sent, filled, dtype)
+            sent = bind_messages(step.sent, values, "source", ranks)
+            filled = bind_messages(step.filled, values, "target", ranks)
+            move(link, sent, filled, dtype)
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Add padding to the elements of its owners and set it to zero, in place.
-
-        Returns the array, of size 0 outside ``P``.
-        """
+        """Add padding to its owners and set it to zero in place; size 0 outside ``P``."""
         values, dtype = self._prepare("adds", y)
+        link, ranks = self._link, self._group.ranks
         for step in reversed(self._steps):
-            sent, filled = (bind_messages(messages, values, "source", self._group.ranks) for messages in step)
-            move(self._link, filled, sent, dtype, add=True)
+            sent = bind_messages(step.sent, values, "source", ranks)
+            filled = bind_messages(step.filled, values, "target", ranks)
+            move(link, filled, sent, dtype, add=True)
             for message in step.filled:
                 values[message.boxes[0].source] = 0
         return values

@@ -36,23 +36,20 @@ class Part(NamedTuple):
 
     def get(self) -> np.ndarray:
         """Return the values, as a view where possible."""
-        array, index = self._target
-        return np.asarray(array[index])
+        view = self.view
+        return self.array[self._index_arrays] if view is None else view
 
     def put(self, values: Any, add: bool) -> None:
         """Set the values, or add to them."""
-        array, index = self._target
+        view = self.view
+        array, index = (self.array, self._index_arrays) if view is None else (view, (...,))
         if add:
             values = array[index] + values
         array[index] = values
 
     @property
-    def _target(self) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """An array and the index of the box in it."""
-        view = self.view
-        if view is not None:
-            return view, (...,)
-        return self.array, np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
+    def _index_arrays(self) -> tuple[np.ndarray, ...]:
+        return np.ix_(*(np.arange(n)[s] for s, n in zip(self.selectors, self.array.shape, strict=True)))
 
 
 class Message(NamedTuple):
@@ -77,10 +74,12 @@ def bind_messages(
     ``ranks``: the ranks of the link by rank of the distribution, None where they are equal.
     """
     messages = []
-    for message in planned:
-        arrays = [values if isinstance(values, np.ndarray) else values[box.array] for box in message.boxes]
-        parts = (Part(a, getattr(box, side), box.shape) for a, box in zip(arrays, message.boxes, strict=True))
-        messages.append(Message(message.rank if ranks is None else ranks[message.rank], tuple(parts), message.direction))
+    for rank, boxes, direction in planned:
+        parts = []
+        for box in boxes:
+            array = values if isinstance(values, np.ndarray) else values[box.array]
+            parts.append(Part(array, box.source if side == "source" else box.target, box.shape))
+        messages.append(Message(rank if ranks is None else ranks[rank], tuple(parts), direction))
     return messages
 
 
