@@ -408,7 +408,7 @@ def test_sources_beside_a_virtual_dataset_are_within_its_roots(tmp_path: Path, m
     agg = aa.open(inside / "a.h5", roots=[inside])
     assert agg["v"][...].tolist() == [0, 1, 2]
     (outside / "source.h5").symlink_to(outside / "gone.h5")
-    with pytest.raises(aa.IndexFileError, match=r"gone\.h5|source\.h5: lies outside"):
+    with pytest.raises(aa.IndexFileError, match=r"gone\.h5|lies outside.*source\.h5"):
         aa.open(inside / "a.h5", roots=[inside])["v"][...]
 
 

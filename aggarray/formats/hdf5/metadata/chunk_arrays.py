@@ -17,16 +17,16 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
     """Yield the slots of a fixed array of ``count`` slots of ``width`` bytes."""
     head = data.at(address, _FIXED.size)
     verify(head)
-    signature, version, client, size, bits, slots, place, _ = _FIXED.unpack(head)
+    signature, version, client, size, bits, slots, block_address, _ = _FIXED.unpack(head)
     require((signature, version, client, size) == (b"FAHD", 0, int(filtered), width), "malformed chunk index")
     require(slots == count and bits < 32, "malformed chunk index")
-    if place == UNDEFINED:
+    if block_address == UNDEFINED:
         return
     require(count * width <= data.size, "malformed chunk index")
     per_page = 1 << bits
     pages = -(-count // per_page) if count > per_page else 0
     start = 14 + -(-pages // 8)
-    block = data.at(place, start + (0 if pages else count * width) + 4)
+    block = data.at(block_address, start + (0 if pages else count * width) + 4)
     verify(block)
     require(block[:6] == b"FADB\0" + bytes([client]) and little_endian(block, 6, 8) == address, "malformed chunk index")
     if not pages:
@@ -35,7 +35,7 @@ def fixed_array(data: Data, address: int, count: int, width: int, filtered: bool
         # The bit of a page that was never written is 0; space is reserved for the page.
         if block[14 + number // 8] & 0x80 >> number % 8:
             held = min(per_page, count - number * per_page)
-            page = data.at(place + start + 4 + number * (per_page * width + 4), held * width + 4)
+            page = data.at(block_address + start + 4 + number * (per_page * width + 4), held * width + 4)
             verify(page)
             yield number * per_page, page[:-4]
 
@@ -64,18 +64,18 @@ def extensible_array(data: Data, address: int, width: int, filtered: bool) -> It
     verify(head)
     unpacked = _EXTENSIBLE.unpack(head)
     signature, version, client, size, bits, inside, smallest, pointers, page_bits = unpacked[:9]
-    place = unpacked[15]
+    block_address = unpacked[15]
     require((signature, version, client, size) == (b"EAHD", 0, int(filtered), width), "malformed chunk index")
     require(bits <= 64 and page_bits < 32, "malformed chunk index")
     require(_is_power_of_two(smallest) and _is_power_of_two(pointers), "malformed chunk index")
-    if place == UNDEFINED:
+    if block_address == UNDEFINED:
         return
     shape = _Extensible(address, width, client, 14 + -(-bits // 8), 1 << page_bits)
     groups = 1 + bits - (smallest.bit_length() - 1)
     direct = 2 * (pointers.bit_length() - 1)
     blocks, further = 2 * (pointers - 1), groups - direct
     require(further >= 0, "malformed chunk index")
-    index = data.at(place, 14 + inside * width + 8 * (blocks + further) + 4)
+    index = data.at(block_address, 14 + inside * width + 8 * (blocks + further) + 4)
     _check(index, b"EAIB", shape)
     yield 0, index[14 : 14 + inside * width]
     addresses = struct.unpack_from(f"<{blocks + further}Q", index, 14 + inside * width)

@@ -130,8 +130,8 @@ def _chunked_4(message: bytes) -> DataLayout:
         at += length
     else:
         raise UnsupportedError(f"chunk index {index}")
-    place = little_endian(message, at, 8)
-    return DataLayout(CHUNKED, place, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
+    address = little_endian(message, at, 8)
+    return DataLayout(CHUNKED, address, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
 
 
 def fill_of(message: bytes) -> FillValue:

@@ -162,8 +162,8 @@ def _float(t: _Type) -> _Parsed:
     dtype = _plain_dtypes().get(bytes([_FLOAT]) + stored[1:])
     if dtype is not None:
         return Datatype(PLAIN, t.size, dtype), t.at + 20
-    offset, precision, place, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
-    ends = (offset + precision, place + exponent, start + mantissa, stored[2] + 1)
+    offset, precision, exponent_at, exponent, start, mantissa, bias = struct.unpack_from("<HHBBBBI", stored, 8)
+    ends = (offset + precision, exponent_at + exponent, start + mantissa, stored[2] + 1)
     require(max(ends) <= 8 * t.size and min(exponent, mantissa) > 0 and stored[1] >> 4 & 3 < 3, "malformed datatype")
     for itemsize, digits, highest, lowest in _FLOATS:
         if mantissa <= digits and (1 << exponent) - bias - 1 <= highest and 1 - bias >= lowest:
@@ -194,23 +194,23 @@ def _opaque(t: _Type) -> _Parsed:
 
 def _compound(t: _Type) -> _Parsed:
     """Return a compound type: a complex number, an entry of REFERENCE_LIST, or another type."""
-    members, place = [], t.rest
+    members, at = [], t.rest
     require(t.number > 0, "malformed datatype")
     for _ in range(t.number):
-        name, place = t.name(place)
+        name, at = t.name(at)
         width = (t.size.bit_length() + 7) // 8 if t.version >= 3 else 4
-        offset = little_endian(t.message, place, width)
-        part, place = t.inner(place + width + (28 if t.version == 1 else 0))
+        offset = little_endian(t.message, at, width)
+        part, at = t.inner(at + width + (28 if t.version == 1 else 0))
         require(offset + part.size <= t.size, "malformed datatype")
         members.append((name, offset, part))
-    names, places, datatypes = zip(*members, strict=True)
-    if (names, places, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and datatypes[0].category == OBJECTS:
+    names, offsets, datatypes = zip(*members, strict=True)
+    if (names, offsets, t.size) == ((b"dataset", b"dimension"), (0, 8), ELEMENT) and datatypes[0].category == OBJECTS:
         user = datatypes[1].dtype in (np.dtype("<i4"), np.dtype("<u4"))
-        return Datatype(USERS if user else OTHER, t.size, type_name="compound"), place
-    if names == (b"r", b"i") and places == (0, datatypes[0].size) and datatypes[0] == datatypes[1]:
+        return Datatype(USERS if user else OTHER, t.size, type_name="compound"), at
+    if names == (b"r", b"i") and offsets == (0, datatypes[0].size) and datatypes[0] == datatypes[1]:
         datatype = _complex_of(datatypes[0], t.size)
-        return (datatype if datatype.category == PLAIN else Datatype(OTHER, t.size, type_name="compound")), place
-    return Datatype(OTHER, t.size, type_name="compound"), place
+        return (datatype if datatype.category == PLAIN else Datatype(OTHER, t.size, type_name="compound")), at
+    return Datatype(OTHER, t.size, type_name="compound"), at
 
 
 def _complex(t: _Type) -> _Parsed:
@@ -233,13 +233,13 @@ def _reference(t: _Type) -> _Parsed:
 
 def _enumeration(t: _Type) -> _Parsed:
     """Return the integer type of an enumeration; the library converts h5py's booleans, as it validates them."""
-    base, place = t.inner(t.rest)
+    base, at = t.inner(t.rest)
     names = []
     for _ in range(t.number):
-        name, place = t.name(place)
+        name, at = t.name(at)
         names.append(name)
-    end = place + base.size * len(names)
-    values = t.message[place:end]
+    end = at + base.size * len(names)
+    values = t.message[at:end]
     require(base.category in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "malformed datatype")
     if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
         return Datatype(CONVERTED, 1, np.dtype(bool)), end
@@ -266,9 +266,9 @@ def _sequence(t: _Type) -> _Parsed:
 
 def _array(t: _Type) -> _Parsed:
     rank = little_endian(t.message, t.rest, 1)
-    place = t.rest + (1 if t.version >= 3 else 4)
-    sides = [little_endian(t.message, place + 4 * i, 4) for i in range(rank)]
-    part, end = t.inner(place + (4 if t.version >= 3 else 8) * rank)
+    at = t.rest + (1 if t.version >= 3 else 4)
+    sides = [little_endian(t.message, at + 4 * i, 4) for i in range(rank)]
+    part, end = t.inner(at + (4 if t.version >= 3 else 8) * rank)
     require(0 < rank <= 32 and math.prod(sides) * part.size == t.size, "malformed datatype")
     return Datatype(OTHER, t.size, type_name="array"), end
 
