@@ -174,7 +174,7 @@ def test_problems_end_with_1(job: Path, capsys: pytest.CaptureFixture[str]) -> N
     (folder / "data" / "1.nc").unlink()
     status, lines, err = run(capsys, job, "--json")
     steps = json.loads("\n".join(lines))
-    assert status == 1 and len(re.findall(r"no such file: variable 'tas' in .*1\.nc", err)) == 2 and not steps["ok"]
+    assert status == 1 and len(re.findall(r"no such file or folder: variable 'tas' in .*1\.nc", err)) == 2 and not steps["ok"]
     assert [s["step"] for s in steps["steps"]] == ["index", "error", "error", "problem", "check"]
     assert steps["steps"][3]["done"].startswith("[missing]")
     job.write_text(JOB.replace("[input]", '[input]\nmissing = "fill"').replace('["gap"]', '["gap", "missing"]'))
