@@ -17,7 +17,7 @@ from aggarray.aggregate.rules import Skipped
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.cf.units import is_reference_time
-from aggarray.errors import AggarrayError, MissingFileError, printable
+from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file, state_path
 from aggarray.formats.base import Stamp
 from aggarray.formats.templates import text_attribute
@@ -279,7 +279,7 @@ def file_problems(
             open_file(uri).close()
             change = None if stamp is None else _change(uri, stamp, checksums)
             if change is not None:
-                yield Problem("changed", uri, f"{uri}: {change}; open or append it again")
+                yield Problem("changed", uri, str(ChangedFileError(change, path=uri, hint="open or append it again")))
         except MissingFileError as error:
             yield Problem("missing", uri, str(error))
         except AggarrayError as error:  # remote files raise other errors than MissingFileError

@@ -268,7 +268,9 @@ class _Resolver:
             if name not in self._variables:
                 self._variables.append(name)
             self._variable[row] = self._variables.index(name)
-        real = described.variables.get(self._name(row), f"no such variable; it has {_listed(described)}")
+        real = described.variables.get(self._name(row))
+        if real is None:
+            raise FormatError("no such variable", hint=f"it has {_listed(described)}")
         if isinstance(real, str):
             raise (IndexFileError if real is NESTED else FormatError)(real)
         # Descriptions keep the real templates alive, so that their ids identify them.

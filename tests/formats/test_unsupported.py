@@ -61,7 +61,7 @@ def test_error_of_a_file_names_its_format(tmp_path: Path, name: str) -> None:
     for source in (path, tmp_path):
         with pytest.raises(aa.FormatError, match=words) as caught:
             aa.open(source)
-        assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value) and ";" in str(caught.value)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value) and ";" in str(caught.value)
 
 
 def test_errors_of_files_of_other_libraries(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_error_of_a_folder_names_its_format(tmp_path: Path, words: str) -> None:
     for source in (path, tmp_path / "archive", f"{path}/"):
         with pytest.raises(aa.FormatError, match=words) as caught:
             aa.open(source)
-        assert str(caught.value).startswith(f"{path}: {words}, which aggarray does not read; ")
+        assert str(caught.value).startswith(f"{words}, which aggarray does not read: {path}; ")
     # Beside data it is skipped as one item.
     data(tmp_path / "archive" / "a.nc")
     agg = aa.open(tmp_path / "archive")

@@ -313,7 +313,7 @@ def test_file_replaced_by_another_dataset(tmp_path: Path, kind: str, value: Any)
     assert agg.check().ok
     path = tmp_path / "r2" / "1.nc"
     write(path, file(1), attrs(3), format=kind)
-    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*'time' or 'realization' changed since .*open them again"):
+    with pytest.raises(aa.FormatError, match=r"'time' or 'realization' changed since .*r2/1\.nc.*open them again"):
         agg.arrays[2][...]
-    with pytest.raises(aa.FormatError, match=r"r2/1\.nc.*: 'realization' changed since .*open them again"):
+    with pytest.raises(aa.FormatError, match=r"'realization' changed since .*r2/1\.nc.*open them again"):
         agg.save(tmp_path / "index.nca")

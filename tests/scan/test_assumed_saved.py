@@ -55,7 +55,7 @@ WITH_LEVEL = (("time", "level", "lat", "lon"), field(TIMES, LATS, LONS)[:, np.ne
 NARROW = {"lat": (("lat",), LATS[:2], LAT)}
 SHORT = {name: (SHAPE, field(TIMES, LATS[:2], LONS), attrs) for name, attrs in (("tas", TAS), ("pr", RAIN))}
 CASES: dict[str, tuple[Callable[[str], None], str]] = {
-    "lost": (written(tas=None), "variable 'tas': .*no such variable"),
+    "lost": (written(tas=None), "no such variable.*variable 'tas'"),
     "lost coordinate": (written(lat=None), "'lat': no such variable|'lat'"),
     "shape": (written(**NARROW, **SHORT), "'lat' has size 2, not 3"),
     "units": (
@@ -95,7 +95,7 @@ def test_deviating_file(tmp_path: Path, case: str, work: str) -> None:
     assert agg["tas"].shape == (24, 3, 2)
     with pytest.raises(aa.FormatError, match=words) as told:
         WORKS[work](agg, tmp_path)
-    assert str(told.value).startswith(paths[4]) and "\n" not in str(told.value)
+    assert paths[4] in str(told.value) and "\n" not in str(told.value)
     assert sorted(os.listdir(tmp_path)) == ["data"]
     problems = agg.check().problems
     assert {p.file for p in problems} == {paths[4]} and problems

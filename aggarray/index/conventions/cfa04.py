@@ -135,7 +135,7 @@ class _VariableReader:
         try:
             return tile(cells, shape, name=lambda n: f"partition {n}")
         except AggregationError as error:
-            raise self.fault(str(error)) from error
+            raise self.fault(error.what, hint=error.hint) from error
 
     def _references(self, partitions: Sequence[_Partition], boxes: np.ndarray) -> References:
         builder = ReferenceBuilder()

@@ -135,7 +135,8 @@ class ForeignFile:
         try:
             return list(Files(written, self._folder, self._path_map))
         except AggarrayError as error:
-            raise self.fault(variable, f"invalid file name: {error}") from error
+            name = "" if error.path is None else f" {shown(error.path)}"
+            raise self.fault(variable, f"invalid file name{name}: {error.what}", error.hint) from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
         """Return the variable of a path, or of a name in the group of ``near`` or its parents."""
@@ -199,7 +200,7 @@ class ForeignFile:
         try:
             return encoding(term.dtype, term.attrs, term.name)
         except AggarrayError as error:
-            raise self.fault(variable, str(error)) from error
+            raise self.fault(variable, f"variable {term.name!r}: {error.what}", error.hint) from error
 
     def master(self, variable: Variable) -> tuple[Encoding, tuple[Step, ...]]:
         """Return the encoding of an aggregation variable, and its decoding step.

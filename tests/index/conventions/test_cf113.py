@@ -132,7 +132,7 @@ def test_urls_raise_on_read(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_host_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(aa.IndexFileError, match=r"invalid file name: file://far/a\.nc.*variable 'tas'"):
+    with pytest.raises(aa.IndexFileError, match=r"invalid file name 'file://far/a\.nc'.*variable 'tas'"):
         opened(index(tmp_path, [["file://far/a.nc"], ["b.nc"]]))
 
 
