@@ -152,7 +152,7 @@ def test_unfinished_downloads(tmp_path: Path) -> None:
     for content in (whole[: len(whole) // 2], whole[:100], bytes(1000), b""):
         path = tmp_path / "b.nc.part"
         path.write_bytes(content)
-        with pytest.raises(aa.FormatError, match=r"b\.nc\.part: an unfinished download.* \(.+\)$"):
+        with pytest.raises(aa.FormatError, match=r"an unfinished download.*b\.nc\.part.* \(.+\)$"):
             aa.open(path)
     path.write_bytes(whole)
     assert aa.open(path).names == ("v",)
@@ -161,7 +161,7 @@ def test_unfinished_downloads(tmp_path: Path) -> None:
 def test_broken_links(tmp_path: Path) -> None:
     (tmp_path / "a.nc").symlink_to(".git/annex/objects/Xx/Yy/MD5E-s7--0.nc/MD5E-s7--0.nc")
     (tmp_path / "b.nc").symlink_to("gone.nc")
-    with pytest.raises(aa.MissingFileError, match=r"a git-annex link .* git annex get.*a\.nc"):
+    with pytest.raises(aa.MissingFileError, match=r"a git-annex link .*a\.nc.* git annex get"):
         aa.open(tmp_path / "a.nc")
     with pytest.raises(aa.MissingFileError, match=r"a link to 'gone\.nc', which does not exist.*b\.nc"):
         aa.open(tmp_path / "b.nc")
