@@ -103,7 +103,8 @@ def test_no_paths() -> None:
 
 def test_skip_reasons_omit_the_path() -> None:
     assert skipped_file("/a/b.nc", FormatError("damaged", path="/a/b.nc", hint="fetch it again")) == "damaged; fetch it again"
-    assert skipped_file("/a/b.nc", FormatError("damaged", path="/a/b.nc", variable="tas")) == "damaged: variable 'tas' in /a/b.nc"
+    error = FormatError("damaged", path="/a/b.nc", variable="tas")
+    assert skipped_file("/a/b.nc", error) == "damaged: variable 'tas' in /a/b.nc"
 
 
 @pytest.mark.parametrize(
