@@ -5,13 +5,7 @@ system, `requests` fetches many byte ranges concurrently, `objects` keeps states
 `listing` lists folders and patterns. No other module talks to fsspec, which is imported with the first address.
 """
 
-from aggarray.storage.remote.credentials import (
-    RemoteAccess,
-    StorageOptions,
-    access_in_force,
-    in_threads,
-    with_access,
-)
+from aggarray.storage.remote.credentials import RemoteAccess, StorageOptions, access_in_force, in_threads, with_access
 from aggarray.storage.remote.listing import expand, folders_in, has_magic
 from aggarray.storage.remote.objects import forget, prefetch_states, status
 from aggarray.storage.remote.reader import READY, ObjectFile, RemoteSource, fetch_pieces
