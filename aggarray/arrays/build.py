@@ -51,27 +51,26 @@ def from_subarrays(
     builder = ReferenceBuilder()
     renamed: dict[int, tuple[Template, Template]] = {}
     for number, item in enumerate(pieces):
-        piece = _subarray(item, number)
+        is_pair = isinstance(item, tuple | list) and len(item) == 2
+        if not is_pair or not isinstance(item[1], SubArray):
+            what = f"piece {number} is {f'a pair with {type(item[1]).__name__}' if is_pair else type(item).__name__}"
+            raise AggregationError(what, hint="give (location, SubArray); SubArray.from_array takes any array")
+        piece = item[1].resolved()  # units and dtype of the master may depend on a template that is not verified yet
         template = renamed.setdefault(id(piece.template), (piece.template, _named_as(piece.template, dimensions)))[1]
         builder.add(template, piece.uri, piece.source)
     references = builder.build()
-    boxes = _boxes(pieces, dimensions)
+    boxes = _boxes([location for location, _ in pieces], dimensions)
     size = _size(boxes, shape, dimensions)
     _check_extents(references, boxes, dimensions)
     step = _common_step(references, parameters)
     refs = np.arange(len(pieces), dtype=np.int32)
     cells = Cells(dimensions, forward, boxes, refs, Parts(), references)
-    return tile(cells, size, name=lambda number: _describe_piece(references, number)), step
 
+    def describe(row: int) -> str:
+        uri, variable = _source(references, row)
+        return f"piece {row} (in memory)" if uri is None else f"piece {row} ({uri}, variable {variable!r})"
 
-def _subarray(item: Any, number: int) -> SubArray:
-    """Return the sub-array of a (location, sub-array) pair."""
-    if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], SubArray):
-        # Units and dtype of the master may depend on a template that is not verified yet.
-        return item[1].resolved()
-    is_pair = isinstance(item, tuple | list) and len(item) == 2
-    what = f"piece {number} is {f'a pair with {type(item[1]).__name__}' if is_pair else type(item).__name__}"
-    raise AggregationError(what, hint="give (location, SubArray); SubArray.from_array takes any array")
+    return tile(cells, size, name=describe), step
 
 
 def _named_as(template: Template, dimensions: tuple[str, ...]) -> Template:
@@ -82,21 +81,25 @@ def _named_as(template: Template, dimensions: tuple[str, ...]) -> Template:
     return template
 
 
-def _boxes(pieces: list[tuple[Location, SubArray]], dimensions: tuple[str, ...]) -> np.ndarray:
-    locations = [location for location, _ in pieces]
+def _boxes(locations: list[Location], dimensions: tuple[str, ...], first: int = 0) -> np.ndarray:
+    """Return locations as int64 (pieces, dimensions, 2); ``first``: the number of the first, for errors."""
+    hint = f"give one (start, stop) of integers for each of {dimensions}"
+    shape = len(locations), len(dimensions), 2
     try:
-        boxes = np.array(locations if pieces else np.zeros((0, len(dimensions), 2)))
-        if not dimensions and boxes.size == 0:
-            boxes = boxes.reshape(len(pieces), 0, 2)
-        all_integers = boxes.dtype.kind in "iu" or all(map(_has_integers, locations))
+        boxes = np.array(locations)
+        boxes = boxes.reshape(shape) if not (boxes.size and dimensions) else boxes
         integers = boxes.astype(np.int64)
+        all_integers = boxes.dtype.kind in "iu" or all(map(_has_integers, locations))
+        is_valid = boxes.shape == shape and all_integers and not (integers != boxes).any()
     except (ValueError, TypeError, OverflowError):
-        raise _location_error(locations, dimensions) from None
-    if boxes.shape != (len(pieces), len(dimensions), 2) or not all_integers or (integers != boxes).any():
-        raise _location_error(locations, dimensions)
+        is_valid = False
+    if not is_valid:
+        for number, location in enumerate(locations if len(locations) > 1 else ()):
+            _boxes([location], dimensions, number)  # raises the error of the first invalid one
+        raise AggregationError(f"piece {first} has the invalid location {locations[0]!r}", hint=hint)
     bad = np.flatnonzero(((integers[:, :, 0] < 0) | (integers[:, :, 1] < integers[:, :, 0])).any(axis=1))
     if bad.size:
-        what = f"piece {bad[0]} has the invalid location {locations[bad[0]]}"
+        what = f"piece {first + bad[0]} has the invalid location {locations[bad[0]]}"
         raise AggregationError(what, hint="give 0 <= start <= stop per dimension")
     return integers
 
@@ -105,24 +108,6 @@ def _has_integers(location: Any) -> bool:
     """Return whether a location, or other nested list, has integers only, of Python or NumPy."""
     numbers = (n for pair in location for n in pair)
     return all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
-
-
-def _location_error(locations: list[Location], dimensions: tuple[str, ...]) -> AggregationError:
-    """Return the error of the first location that is not one (start, stop) of integers per dimension."""
-    hint = f"give one (start, stop) of integers for each of {dimensions}"
-
-    def fits(location: Any) -> bool:
-        pair = np.shape(location) == (len(dimensions), 2) or (not dimensions and len(location) == 0)
-        return pair and _has_integers(location)
-
-    for number, location in enumerate(locations):
-        try:
-            if fits(location):
-                continue
-        except (ValueError, TypeError):
-            pass
-        return AggregationError(f"piece {number} has the invalid location {location!r}", hint=hint)
-    return AggregationError("invalid locations", hint=hint)
 
 
 def _size(boxes: np.ndarray, shape: Any, dimensions: tuple[str, ...]) -> tuple[int, ...]:
@@ -167,11 +152,6 @@ def _source(references: References, row: int) -> tuple[str | None, str | None]:
     """Return file and variable of a piece, None in memory."""
     uri = references.uri_of(row)
     return uri, None if uri is None else references.variables[references.variable[row]]
-
-
-def _describe_piece(references: References, row: int) -> str:
-    uri, variable = _source(references, row)
-    return f"piece {row} (in memory)" if uri is None else f"piece {row} ({uri}, variable {variable!r})"
 
 
 def _common_step(references: References, parameters: MasterParameters) -> Step:

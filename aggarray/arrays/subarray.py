@@ -76,12 +76,11 @@ class SubArray(Viewable):
         UnitsError for an unknown calendar of a reference time.
         """
         values, fill_value = _plain(array, fill_value)
-        names, forward = _axes(values.shape, dimensions, directions)
-        parameters = (values.shape, values.dtype, names, forward, units, calendar)
+        parameters = (values.shape, values.dtype, *_axes(values.shape, dimensions, directions), units, calendar, fill_value)
         try:
-            template = _template(*parameters, fill_value)
+            template = _template(*parameters)
         except TypeError:  # a fill value that does not hash, such as an array of size 1
-            template = _template.__wrapped__(*parameters, fill_value)
+            template = _template.__wrapped__(*parameters)
         return cls(template, None, values)
 
     @classmethod

@@ -73,7 +73,10 @@ def _lines(obj: Any, count: int) -> Iterator[str]:
     address, access = id(obj), Access.READ if isinstance(array, str) else array.access
     if isinstance(array, str):
         datashape = replace(obj.__datashape__(), unaligned=False)
-        metadata, data = [*_unread_dimensions(datashape)], [f"   not in memory: {array}"]
+        metadata, data = list[str](), [f"   not in memory: {array}"]
+        for depth, size in enumerate(datashape.dims, 3):  # there are no strides and no address
+            metadata.append(f"{' ' * depth}{'var' if size == VAR else 'strided'}_dim arrmeta")
+            metadata += [f"{' ' * depth} size: {size}"] if size != VAR else []
     elif isinstance(obj, Ragged):  # the data are the offsets, the samples have a block of their own
         datashape, offsets = obj.__datashape__(), view(obj.offsets)
         metadata = [*_dimension("   ", offsets.strides[0], len(obj)), "    var_dim arrmeta"]
@@ -107,14 +110,6 @@ def _metadata(array: Array) -> Iterator[str]:
     for depth, (stride, size) in enumerate(zip(array.strides, array.shape, strict=True), 3):
         yield from _dimension(" " * depth, stride, size)
     yield from _element(array, " " * (3 + array.ndim))
-
-
-def _unread_dimensions(datashape: Type) -> Iterator[str]:
-    """Yield the sizes of values that are not in memory: they have no strides and no address."""
-    for depth, size in enumerate(datashape.dims, 3):
-        yield f"{' ' * depth}{'var' if size == VAR else 'strided'}_dim arrmeta"
-        if size != VAR:
-            yield f"{' ' * depth} size: {size}"
 
 
 def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from aggarray.arrays import MasterArray
 from aggarray.arrays.local import LocalArray
-from aggarray.arrays.origin import Origin
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
@@ -92,16 +91,10 @@ def _pack(aggregation: Aggregation) -> tuple[Any, ...]:
     provenance = aggregation._provenance
     options = provenance.rules, provenance.variables, provenance.selections, provenance.access
     arrays = tuple(map(_without_origin, aggregation.arrays))
-    origins = [_find_origin(a) for a in aggregation.arrays]
+    # The function and arguments that restore an unchanged array of an index.
+    known = ((a, a._origin) for a in aggregation.arrays)
+    origins = [(o.find, o.place) if o is not None and not o.steps and o.describes(a._witness) else None for a, o in known]
     return arrays, origins, (aggregation.refusals, aggregation.skipped, aggregation.duplicates), options
-
-
-def _find_origin(array: MasterArray) -> tuple[Any, tuple[Any, ...]] | None:
-    """Return the function and arguments that restore an unchanged array of an index."""
-    origin: Origin | None = array._origin
-    if origin is None or origin.steps or not origin.describes(array._witness):
-        return None
-    return origin.find, origin.place
 
 
 def _without_origin(array: MasterArray) -> MasterArray:

@@ -76,7 +76,14 @@ class Store:
         ExchangeError for a path that is not such a store, or conflicting names in the store.
         """
         with self._convert_errors():
-            self._check_path()
+            path = self._path
+            is_store = os.path.isdir(path) and os.path.exists(os.path.join(path, "zarr.json"))
+            if os.path.exists(path) and not is_store and (os.path.isfile(path) or os.listdir(path)):
+                raise ExchangeError("exists and is not a Zarr store", path=path, hint="give another path")
+            if is_store and _node_type(path) != "group":
+                raise ExchangeError("is a Zarr array, not a Zarr group", path=path, hint="give another path")
+            if os.path.ismount(path):
+                raise ExchangeError("is a mount point", path=path, hint="give a path in it")
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             # promise: mpi-store-atomic
             self.work, self._lock = self._stack.enter_context(temporary_for(self._real))
@@ -110,16 +117,6 @@ class Store:
 
         _run_in_thread(create_arrays)
 
-    def _check_path(self) -> None:
-        path = self._path
-        is_store = os.path.isdir(path) and os.path.exists(os.path.join(path, "zarr.json"))
-        if os.path.exists(path) and not is_store and (os.path.isfile(path) or os.listdir(path)):
-            raise ExchangeError("exists and is not a Zarr store", path=path, hint="give another path")
-        if is_store and _node_type(path) != "group":
-            raise ExchangeError("is a Zarr array, not a Zarr group", path=path, hint="give another path")
-        if os.path.ismount(path):
-            raise ExchangeError("is a mount point", path=path, hint="give a path in it")
-
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
         """Raise ExchangeError for a dimension of another size, which readers such as xarray reject."""
         for key, array in store.arrays():
@@ -136,7 +133,9 @@ class Store:
         same_shape = stored.shape == coordinate.values.shape
         same_dimensions = tuple(stored.metadata.dimension_names or ()) == coordinate.dimensions
         same_units = all(stored.attrs.get(name) == coordinate.attributes.get(name) for name in ("units", "calendar"))
-        if not (same_shape and same_dimensions and same_units and _equal(stored[...], coordinate.values)):
+        has_nan = stored.dtype.kind in "fc" and coordinate.values.dtype.kind in "fc"
+        same_values = same_shape and np.array_equal(stored[...], coordinate.values, equal_nan=has_nan)
+        if not (same_values and same_dimensions and same_units):
             reason = f"the stored coordinate {key!r} differs"
             raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
         return True
@@ -226,10 +225,6 @@ def _node_type(path: str) -> Any:
     with open(os.path.join(path, "zarr.json"), encoding="utf-8") as file:
         metadata = json.load(file)
     return metadata.get("node_type") if isinstance(metadata, dict) else None
-
-
-def _equal(stored: Any, values: np.ndarray) -> bool:
-    return np.array_equal(stored, values, equal_nan=stored.dtype.kind in "fc" and values.dtype.kind in "fc")
 
 
 def _to_json(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ out, conformed and placed. A large chunk whose layout the output shares is decod
 are selected, only their bytes are gathered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -45,41 +46,36 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
     for block in blocks:
         own = [next(parts) for _ in range(len(block.numbers))]
         if all(part is None for part in own):
-            _put_fill(stored, block)
+            fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
+            for part, _ in parts_of(block.out, (1,) * len(block.out), _FILLED):
+                out = tuple(s for s in part if isinstance(s, slice))
+                put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
             continue
         try:
             if keep or len(own) > 1 or not _decode_in_place(stored, block, own[0]):
-                put_conformed(stored, block.out, _values(stored, block, own, keep))
+                held = partial(_keep, stored, block) if keep else None
+                put_conformed(stored, block.out, decode_block(stored.table, block, own, keep=held)[0])
         except AggarrayError:  # some of them are ValueErrors
             raise
         except ValueError as error:
             raise _blamed(stored, block, own, error) from error
 
 
-def _put_fill(stored: StoredPiece, block: ChunkBlock) -> None:
-    """Place the fill value, in parts, where no chunk of a block is stored."""
-    fill = np.asarray(stored.table.fill, stored.table.dtype.newbyteorder("="))
-    for part, _ in parts_of(block.out, (1,) * len(block.out), _FILLED):
-        out = tuple(s for s in part if isinstance(s, slice))
-        put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
+def stored_ranges(table: ChunkIndex, numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return offset and size of chunks; the offset is negative where no chunk is stored."""
+    if len(numbers) == 1:
+        return [(int(table.offsets[numbers[0]]), int(table.sizes[numbers[0]]))]
+    return list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
 
 
 def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
     """Return the stored bytes of chunks."""
-    table = stored.table
-    if len(numbers) == 1:
-        offsets, sizes = [int(table.offsets[numbers[0]])], [int(table.sizes[numbers[0]])]
-    else:
-        offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
-    if table.names is not None:
-        return _parts_of_store(stored, numbers, offsets, sizes)
-    ranges = [(offset, size) for offset, size in zip(offsets, sizes, strict=True) if offset >= 0]
+    ranges = stored_ranges(stored.table, numbers)
+    if stored.table.names is not None:
+        return _parts_of_store(stored, numbers, ranges)
     with shared_source(stored.path, stored.state) as source:
-        parts = source.read_ranges(ranges)
-    if len(parts) == len(offsets):
-        return list(parts)
-    stored_parts = iter(parts)
-    return [None if offset < 0 else next(stored_parts) for offset in offsets]
+        parts = iter(source.read_ranges([r for r in ranges if r[0] >= 0]))
+    return [None if offset < 0 else next(parts) for offset, _ in ranges]
 
 
 def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
@@ -98,21 +94,22 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
-    return np.asarray(taken(rows, block, table.dtype, 1, False)[0])
+    return np.asarray(_select(rows, block, table.dtype, 1, False)[0])
 
 
-def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]) -> list[Part]:
+def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], ranges: Sequence[tuple[int, int]]) -> list[Part]:
     """Return the stored bytes of chunks in several files; a missing file that may be missing means fill value."""
     inline = stored.table.inline or {}
-    found: list[Part] = [memoryview(inline[number]) if number in inline else None for number in numbers]
-    rows = [i for i, number in enumerate(numbers) if number not in inline and offsets[i] >= 0]
+    parts: list[Part] = [memoryview(inline[number]) if number in inline else None for number in numbers]
+    rows = [i for i, number in enumerate(numbers) if number not in inline and ranges[i][0] >= 0]
     files = [file_of(stored, numbers[i]) for i in rows]
-    places = [path for path, _ in files], [offsets[i] for i in rows], [sizes[i] for i in rows]
-    for i, (path, needed), part in zip(rows, files, read_pieces(*places, stored.versions or Versions()), strict=True):
+    offsets, sizes = [ranges[i][0] for i in rows], [ranges[i][1] for i in rows]
+    pieces = read_pieces([path for path, _ in files], offsets, sizes, stored.versions or Versions())
+    for i, (path, needed), part in zip(rows, files, pieces, strict=True):
         if part is None and needed:
             raise MissingFileError("no such file", path=path, hint="restore it, or open with missing='fill'")
-        found[i] = part
-    return found
+        parts[i] = part
+    return parts
 
 
 def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
@@ -137,9 +134,18 @@ def _mask(table: ChunkIndex, number: int) -> int:
     return 0 if table.masks is None else int(table.masks[number])
 
 
-def _values(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], keep: bool) -> np.ndarray:
-    """Return the selected values of a block, as stored."""
-    table, count, itemsize = stored.table, len(block.numbers), stored.table.dtype.itemsize
+def decode_block(
+    table: ChunkIndex,
+    block: ChunkBlock,
+    parts: Sequence[Part],
+    members: int = 1,
+    keep: Callable[[np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """Return the selected values of equal blocks of several files as stored: (members, ...).
+
+    ``parts``: the chunks of all members; ``keep`` gets the decoded chunks, as bytes.
+    """
+    itemsize = table.dtype.itemsize
     size = prod(table.chunk) * itemsize
     # promise: chunk-memory-plausible
     if size > _LARGE:
@@ -147,9 +153,9 @@ def _values(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], keep:
             if part is not None:
                 check_size(table.filters, len(part), size, _mask(table, number))
     masked = table.masks is not None and bool(table.masks[block.numbers].any())
-    rest = None if keep or masked else few_filters(table, block)
+    rest = None if keep or masked else _filters_before_shuffle(table, block)
     filters = table.filters if rest is None else rest
-    rows = np.empty((count, size), np.uint8)
+    rows = np.empty((len(parts), size), np.uint8)
     if table.masks is None and None not in parts:
         decode_all(filters, parts, rows)
     else:
@@ -157,15 +163,20 @@ def _values(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], keep:
             if part is not None:
                 mask = _mask(table, number)
                 decode(filters, part, size, mask if rest is None else mask >> 1, row)
-        elements = rows.reshape(count, -1, itemsize) if rest is None else rows.reshape(count, itemsize, -1).transpose(0, 2, 1)
-        _fill(table, parts, elements)
-    if keep:
-        for row, number in zip(native(rows.view(table.dtype)), block.numbers, strict=True):
-            decoded_chunks.keep(_key(stored, number), row.reshape(table.chunk).copy())
-    return np.asarray(taken(rows, block, table.dtype, 1, rest is not None)[0])
+        split = rows.reshape(len(parts), itemsize, -1).transpose(0, 2, 1)
+        _fill(table, parts, rows.reshape(len(parts), -1, itemsize) if rest is None else split)
+    if keep is not None:
+        keep(rows)
+    return _select(rows, block, table.dtype, members, rest is not None)
 
 
-def few_filters(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | None:
+def _keep(stored: StoredPiece, block: ChunkBlock, rows: np.ndarray) -> None:
+    """Cache decoded chunks."""
+    for row, number in zip(native(rows.view(stored.table.dtype)), block.numbers, strict=True):
+        decoded_chunks.keep(_key(stored, number), row.reshape(stored.table.chunk).copy())
+
+
+def _filters_before_shuffle(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | None:
     """Return the filters to undo if few elements are taken from the planes of shuffled chunks; None otherwise."""
     itemsize = table.dtype.itemsize
     # Planes belong to elements only if the filter's item size is theirs.
@@ -174,7 +185,7 @@ def few_filters(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | No
     return before_shuffle(table.filters)
 
 
-def taken(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
+def _select(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
     """Return the selected elements of equal blocks of several files: (members, ...).
 
     ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second
@@ -213,7 +224,7 @@ def _served(stored: StoredPiece, block: ChunkBlock) -> bool:
     if any(chunk is None for chunk in kept):
         return False
     rows = np.stack(kept).reshape(len(kept), -1)
-    put_conformed(stored, block.out, taken(rows.view(np.uint8), block, rows.dtype, 1, False)[0])
+    put_conformed(stored, block.out, _select(rows.view(np.uint8), block, rows.dtype, 1, False)[0])
     return True
 
 

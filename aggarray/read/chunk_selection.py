@@ -106,16 +106,13 @@ def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) 
     return _shared_chunk_blocks(table.shape, table.chunk, tuple(key), most)
 
 
-# Most files of an archive have equal chunks and the same selection.
-@lru_cache(maxsize=128)
-def _shared_chunk_blocks(
-    shape: tuple[int, ...], chunk: tuple[int, ...], key: tuple[Any, ...], most: int
-) -> tuple[ChunkBlock, ...]:
+@lru_cache(maxsize=128)  # most files of an archive have equal chunks and the same selection
+def _shared_chunk_blocks(shape: tuple[int, ...], chunk: tuple[int, ...], key: Any, most: int) -> tuple[ChunkBlock, ...]:
     return tuple(_chunk_blocks(shape, chunk, [slice(*ends) for ends in key], most))
 
 
 def _chunk_blocks(
-    shape: tuple[int, ...], chunk: tuple[int, ...], selection: Sequence[Indices], most: int
+    shape: Sequence[int], chunk: tuple[int, ...], selection: Sequence[Indices], most: int
 ) -> Iterator[ChunkBlock]:
     columns = [runs_along(chosen, side) for chosen, side in zip(selection, chunk, strict=True)]
     grid = [-(-size // side) for size, side in zip(shape, chunk, strict=True)]
@@ -134,10 +131,6 @@ def _chunk_blocks(
         for own, count in zip(runs, grid, strict=True):
             numbers = np.add.outer(numbers * count, [run.chunk for run in own]).ravel()
         yield ChunkBlock(numbers.tolist(), runs, chunk, tuple(slice(own[0].out.start, own[-1].out.stop) for own in runs))
-
-
-def _strides(grid: Sequence[int]) -> list[int]:
-    return [prod(grid[d + 1 :]) for d in range(len(grid))]
 
 
 def joined(runs: Sequence[Run], side: int) -> Indices:
@@ -196,8 +189,8 @@ def _cut(chosen: Indices, start: int, size: int) -> Indices:
     """Return a part of the selection along one dimension, from element ``start`` on."""
     if not isinstance(chosen, slice):
         return chosen[start : start + size]
-    wanted = range(chosen.start, chosen.stop, chosen.step or 1)[start : start + size]
-    return slice(wanted[0], wanted[-1] + 1, wanted.step)
+    positions = range(chosen.start, chosen.stop, chosen.step or 1)[start : start + size]
+    return slice(positions[0], positions[-1] + 1, positions.step)
 
 
 def _count(chosen: Indices) -> int:
@@ -226,9 +219,10 @@ def rows_of(block: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
     axis = rank
     while axis and all(isinstance(r.local, slice) and r.local == slice(0, sides[axis - 1], 1) for r in runs[axis - 1]):
         axis -= 1
-    if axis and all(map(_is_dense, runs[axis - 1])):
+    # Rows are read completely where a run takes at least every other position between its first and last.
+    if axis and all(high - low <= 2 * _count(r.local) for r in runs[axis - 1] for low, high in [_ends(r.local)]):
         axis -= 1
-    of_grid, of_chunk = _strides(grid), _strides(sides)
+    of_grid, of_chunk = ([prod(sizes[d + 1 :]) for d in range(rank)] for sizes in (grid, sides))
     numbers, starts = np.zeros((), np.int64), np.zeros((), np.int64)
     for d in range(axis):
         places, local = places_of(runs[d])
@@ -244,34 +238,25 @@ def rows_of(block: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
             which = np.add.outer(which, [run.chunk * of_grid[d] for run in some])
             begins = np.add.outer(begins, np.zeros(len(some), np.int64))
         first = own[0].local
-        wanted = slice(0, high - low, first.step) if isinstance(first, slice) else first - low
+        selected = slice(0, high - low, first.step) if isinstance(first, slice) else first - low
         out = (*block.out[:axis], slice(own[0].out.start, own[-1].out.stop), *block.out[axis + 1 :])
-        yield Rows(axis, which, begins, (high - low, *sides[axis + 1 :]), wanted, out)
-
-
-def _is_dense(run: Run) -> bool:
-    """Return whether a run takes at least every other position between its first and last."""
-    low, high = _ends(run.local)
-    return high - low <= 2 * _count(run.local)
+        yield Rows(axis, which, begins, (high - low, *sides[axis + 1 :]), selected, out)
 
 
 def _are_equal(runs: Sequence[Run]) -> Iterator[list[Run]]:
     """Group neighbouring runs that take the same positions of their chunks."""
-    group: list[Run] = []
-    for run in runs:
-        if group and not (isinstance(run.local, slice) and run.local == group[0].local):
-            yield group
-            group = []
-        group.append(run)
-    if group:
-        yield group
+    first = 0
+    for i in range(1, len(runs) + 1):
+        if i == len(runs) or not (isinstance(runs[i].local, slice) and runs[i].local == runs[first].local):
+            yield list(runs[first:i])
+            first = i
 
 
 def _ends(chosen: Indices) -> tuple[int, int]:
     """Return the first position, and the one after the last."""
     if isinstance(chosen, slice):
-        wanted = range(chosen.start, chosen.stop, chosen.step)
-        return wanted[0], wanted[-1] + 1
+        positions = range(chosen.start, chosen.stop, chosen.step)
+        return positions[0], positions[-1] + 1
     return int(chosen[0]), int(chosen[-1]) + 1
 
 

@@ -20,10 +20,6 @@ _SHORT, _LONG = 1 << 9, 1 << 15
 _FEW = 8
 
 
-#: The path of a file, and whether it must exist.
-Found = tuple[str, bool]
-
-
 class ContiguousRun(NamedTuple):
     """A block that is read in rows; ``start``: where in the selection its part begins."""
 
@@ -71,10 +67,10 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
         return
     raw = buffer.view(dtype)
     raw[absent] = table.fill
-    put_conformed(stored, out, _laid(raw, rows))
+    put_conformed(stored, out, _join_rows(raw, rows))
 
 
-def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[Found, np.ndarray]]:
+def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[tuple[str, bool], np.ndarray]]:
     """Yield the files of chunks, whether each must exist, and the positions in ``there`` of its chunks."""
     if stored.table.names is None:
         yield (stored.path, True), there
@@ -92,23 +88,23 @@ def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarra
     counts = rows.numbers.shape
     if not rows.shape:
         return place_in_view(stored, out, counts)
-    whole = isinstance(rows.local, slice) and rows.local == slice(0, rows.shape[0], 1)
-    if not whole or any(n != 1 for n in counts[rows.axis + 1 :]):
+    complete = isinstance(rows.local, slice) and rows.local == slice(0, rows.shape[0], 1)
+    if not complete or any(n != 1 for n in counts[rows.axis + 1 :]):
         return None
     shape = (*counts[: rows.axis], counts[rows.axis] * rows.shape[0], *rows.shape[1:])
     return place_in_view(stored, out, shape)
 
 
-def _laid(raw: np.ndarray, rows: Rows) -> np.ndarray:
+def _join_rows(raw: np.ndarray, rows: Rows) -> np.ndarray:
     """Return the selected elements of rows, in the order of the selection."""
     axis, counts = rows.axis, rows.numbers.shape
     if not rows.shape:
         return raw.reshape(counts)
     rank, behind = len(counts), len(counts) - axis
-    found = raw.reshape((*counts, *rows.shape))[(*(slice(None),) * rank, rows.local)]
+    selected = raw.reshape((*counts, *rows.shape))[(*(slice(None),) * rank, rows.local)]
     order = [*range(axis), *(a for d in range(behind) for a in (axis + d, rank + d))]
-    taken = found.shape[rank:]
-    return found.transpose(order).reshape((*counts[:axis], *(n * s for n, s in zip(counts[axis:], taken, strict=True))))
+    sizes = (n * size for n, size in zip(counts[axis:], selected.shape[rank:], strict=True))
+    return selected.transpose(order).reshape((*counts[:axis], *sizes))
 
 
 def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:

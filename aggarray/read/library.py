@@ -38,13 +38,13 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
         return values
     variable = references.variables[code]
     with naming_errors(uri, stored_name(variable)), opened(references, piece.ref, access) as handle:
-        found = select_outer(lambda box: handle.read(variable, box), piece.selection)
+        values = select_outer(lambda box: handle.read(variable, box), piece.selection)
     expected = tuple(len(range(s.start, s.stop, s.step or 1)) if isinstance(s, slice) else s.size for s in piece.selection)
     stored = references.template_of(piece.ref).encoding.stored
-    if found.shape != expected or found.dtype != stored:
-        what = f"{found.dtype} of shape {found.shape} instead of {stored} of shape {expected}"
+    if values.shape != expected or values.dtype != stored:
+        what = f"{values.dtype} of shape {values.shape} instead of {stored} of shape {expected}"
         raise FormatError(what, path=uri, variable=stored_name(variable), hint="open the files anew")
-    return found
+    return values
 
 
 def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:

@@ -77,7 +77,7 @@ class OpenFiles:
                     if current:
                         del self._leases[path]
                     lease.handle.close()
-                self._shrink()
+                self._close_unused(get_options().open_files)
 
     def state(self, path: str, stamp: Stamp | None) -> FileState:
         """Return the state of a file. Raises as `use` does."""
@@ -91,11 +91,10 @@ class OpenFiles:
             if isinstance(error, MissingFileError):
                 error.hint = "restore it, or open with missing='fill'"
             raise
-        state = status
         # promise: changed-since-open
-        if stamp is not None and state[:2] != (stamp[1], stamp[0]):
-            self._check(path, state, stamp)
-        return state
+        if stamp is not None and status[:2] != (stamp[1], stamp[0]):
+            self._check(path, status, stamp)
+        return status
 
     def _take(self, path: str, stamp: Stamp | None) -> _Lease:
         state = self.state(path, stamp)
@@ -141,8 +140,9 @@ class OpenFiles:
         with self._lock:
             _close_unused(self._leases.pop(path, None))
 
-    def _shrink(self) -> None:
-        surplus = len(self._leases) - get_options().open_files
+    def _close_unused(self, most: int) -> None:
+        """Close files that are not being read, the least recently used first, until ``most`` are open."""
+        surplus = len(self._leases) - most
         # promise: open-files-limit
         for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
             self._leases.pop(path).handle.close()
@@ -150,8 +150,7 @@ class OpenFiles:
     def close(self) -> None:
         """Close every file that is not being read."""
         with self._lock:
-            for path in [p for p, lease in self._leases.items() if lease.users == 0]:
-                self._leases.pop(path).handle.close()
+            self._close_unused(0)
 
 
 def _close_unused(lease: _Lease | None) -> None:

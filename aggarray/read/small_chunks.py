@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import decode_all
 from aggarray.errors import AggarrayError
 from aggarray.options import get_options
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
-from aggarray.read.chunk_blocks import few_filters, taken
+from aggarray.read.chunk_blocks import decode_block, stored_ranges
 from aggarray.read.chunk_index import Found
 from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
@@ -58,7 +57,7 @@ class SmallChunkBatch:
         parts, there = [], []
         for piece, found in self._members:
             try:
-                parts += read_ranges(found[1], self._places(found), found[2])
+                parts += read_ranges(found[1], stored_ranges(found[0], self._block.numbers), found[2])
             except (AggarrayError, OSError):
                 alone(piece, found)
                 continue
@@ -73,19 +72,9 @@ class SmallChunkBatch:
             return
         self._put(outputs, [piece for piece, _ in there], values, mask)
 
-    def _places(self, found: Found) -> list[tuple[int, int]]:
-        numbers, table = self._block.numbers, found[0]
-        if len(numbers) == 1:
-            return [(int(table.offsets[numbers[0]]), int(table.sizes[numbers[0]]))]
-        return list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
-
     def _conformed(self, parts: list[memoryview], count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        dtype, block = self._table.dtype, self._block
         template = self._matrix.references.templates[int(self._code)]
-        rest = few_filters(self._table, block)
-        rows = np.empty((len(parts), prod(block.chunk) * dtype.itemsize), np.uint8)
-        decode_all(self._table.filters if rest is None else rest, parts, rows)
-        raw = native(taken(rows, block, dtype, count, rest is not None))
+        raw = native(decode_block(self._table, self._block, parts, count))
         return conform(*template.encoding.decode(raw), template, self._target.step)
 
     def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:

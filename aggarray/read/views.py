@@ -10,7 +10,7 @@ from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
 from aggarray.partition.matrix import Matrix
-from aggarray.partition.plan import DimensionPlan, Piece, pieces_by_file, plan_dimension
+from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
 from aggarray.read.library import named
 from aggarray.read.open_files import opened
 from aggarray.read.stored_piece import Target
@@ -29,12 +29,12 @@ def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: 
     if 0 in shape:
         # An empty selection has no position.
         return shared(np.empty(shape, target.step.dtype))
-    rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     with target.access.reach():
-        return _view(matrix, target, rows, masked)
+        return _view(matrix, target, selectors, masked)
 
 
-def _view(matrix: Matrix, target: Target, rows: Sequence[DimensionPlan], masked: bool) -> np.ndarray | str:
+def _view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool) -> np.ndarray | str:
+    rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
     if any(t.declared for t in matrix.references.templates):
         matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
     selected = [piece for group in pieces_by_file(matrix, rows) for piece in group]

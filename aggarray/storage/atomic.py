@@ -44,7 +44,12 @@ def replace_atomically(path: str, check: Callable[[], None] = lambda: None, fold
         yield temporary
         # promise: permissions-kept
         keep_mode(path, temporary)
-        _flush_all(temporary)
+        for inner, _, names in os.walk(temporary):
+            for name in names:
+                flush(os.path.join(inner, name))
+            flush(inner)
+        if not folder:
+            flush(temporary)
         # promise: lost-lock-replaces-nothing
         lock.check()
         check()
@@ -141,16 +146,6 @@ def flush(path: str) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def _flush_all(path: str) -> None:
-    """Write a file, or a folder with its contents, to the disk."""
-    for folder, _, names in os.walk(path):
-        for name in names:
-            flush(os.path.join(folder, name))
-        flush(folder)
-    if not os.path.isdir(path):
-        flush(path)
 
 
 def _remove(path: str) -> None:

@@ -229,15 +229,15 @@ class _Exclusive:
 
     def _taken_over(self, made: str) -> bool:
         """Replace the file of an owner that has ended; return False if there is none."""
-        found = _content(self._path)
-        if found is None or not self._is_stale(found, made):
+        content = _content(self._path)
+        if content is None or not self._is_stale(content, made):
             return False
-        # If several find it stale, the first replaces it and the others find another content.
+        # If several processes see it stale, the first replaces it and the others see another content.
         guard = _Exclusive(self._target, self._depth + 1)
         try:
             guard.acquire(wait=True)
             # promise: lock-single-takeover
-            if _content(self._path) != found:
+            if _content(self._path) != content:
                 return False
             os.replace(made, self._path)
             return True
@@ -254,7 +254,10 @@ class _Exclusive:
 
     def _is_stale(self, content: bytes, made: str) -> bool:
         """Return whether the owner of a file has ended, or its heartbeat has stopped."""
-        owner = owner_of(_field(content, "owner"))
+        fields: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            fields = json.loads(content)
+        owner = owner_of(str(fields.get("owner", "")) if isinstance(fields, dict) else "")
         gone = None if owner is None else owner.is_gone()
         if gone is not None:
             # promise: exclusive-lock-dead-process
@@ -320,11 +323,3 @@ def _content(path: str) -> bytes | None:
         return _read(path)[0]
     except FileNotFoundError:
         return None
-
-
-def _field(content: bytes, name: str) -> str:
-    """Return a field of a lock file, "" if it has none."""
-    fields: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(content)
-    return str(fields.get(name, "")) if isinstance(fields, dict) else ""

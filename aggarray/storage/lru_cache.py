@@ -61,11 +61,5 @@ class LRUCache:
                 self._items[key] = item
                 self._total += size
             while self._total > most:
-                self._total -= self._size(self._evicted())
-
-    def _evicted(self) -> Any:
-        if self._in_use is not None:
-            for key, item in self._items.items():
-                if not self._in_use(item):
-                    return self._items.pop(key)
-        return self._items.popitem(last=False)[1]
+                idle = (k for k, i in self._items.items() if self._in_use is None or not self._in_use(i))
+                self._total -= self._size(self._items.pop(next(idle, next(iter(self._items)))))

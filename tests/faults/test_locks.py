@@ -300,13 +300,13 @@ def test_the_generation_is_compared_when_the_index_is_replaced(
     ours = aa.open(index).append(files[1]) if expected else aa.open(files[1])
     aa.open(index).append(files[2]).save(other)
     aa.open(other).save(other)
-    flush = atomic._flush_all
+    keep_mode = atomic.keep_mode
 
-    def meanwhile(path: str) -> None:
-        flush(path)
+    def meanwhile(old: str, new: str) -> None:
+        keep_mode(old, new)
         os.replace(other, index)
 
-    monkeypatch.setattr(atomic, "_flush_all", meanwhile)
+    monkeypatch.setattr(atomic, "keep_mode", meanwhile)
     with pytest.raises(aa.IndexFileError, match="modified by another process"):
         ours.save(index)
     assert len(files_of(index)) == 2 and files[2] in files_of(index)

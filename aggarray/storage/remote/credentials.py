@@ -45,7 +45,9 @@ class StorageOptions:
 
     def of(self, protocol: str) -> dict[str, Any]:
         """Return the options of a protocol: its own, or else those given for all."""
-        if self._options and all(isinstance(v, Mapping) and _is_protocol(name) for name, v in self._options.items()):
+        library = sys.modules.get("fsspec")
+        known = {*_KNOWN, *(library.available_protocols() if library is not None else ())}
+        if self._options and all(isinstance(own, Mapping) and name in known for name, own in self._options.items()):
             own = self._options.get(protocol)
             if own is None and protocol in _ALIKE:
                 own = self._options.get(_ALIKE[protocol])
@@ -68,11 +70,6 @@ class StorageOptions:
 _ALIKE = {"http": "https", "https": "http", "s3": "s3a", "s3a": "s3", "gs": "gcs", "gcs": "gs", "az": "abfs", "abfs": "az"}
 #: Protocols with options of their own; they need not be installed.
 _KNOWN = {*_ALIKE, "memory", "zip", "tar", "ftp", "sftp", "webdav", "adl", "oss", "hf", "github", "gdrive", "dav"}
-
-
-def _is_protocol(name: str) -> bool:
-    library = sys.modules.get("fsspec")
-    return name in _KNOWN or (library is not None and name in library.available_protocols())
 
 
 @dataclass(frozen=True, slots=True)

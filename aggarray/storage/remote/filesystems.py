@@ -23,6 +23,7 @@ PATIENCE, CONNECT = 30.0, 10.0
 #: File systems kept.
 _MOST = 64
 _S3 = ("s3", "s3a")
+_DOTS = re.compile(r"^(\./+)+")
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +90,9 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
         if scheme == "tar":
             _without_dots(made)
     except ImportError as error:
-        raise _missing_package(uri, {scheme, scheme_of(archive)} if archive else {scheme}, error) from error
+        what = f"a package that reads it is not installed: {' '.join(str(error).split()).rstrip('.')}"
+        is_ours = error.name == "fsspec" or {scheme, scheme_of(archive)} & {*WEB, *_S3}
+        raise FormatError(what, path=uri, hint="pip install 'aggarray[remote]'" if is_ours else None) from error
     except AggarrayError:
         raise
     except library_errors() as error:
@@ -109,16 +112,6 @@ def _without_dots(archive: Any) -> None:
             member.linkname = _DOTS.sub("", member.linkname)
     archive.tar.members = [m for m in members if m.name != "."]
     archive._index()
-
-
-_DOTS = re.compile(r"^(\./+)+")
-
-
-def _missing_package(uri: str, schemes: set[str], error: ImportError) -> FormatError:
-    """Return the error of a package that must be installed first."""
-    what = f"a package that reads it is not installed: {' '.join(str(error).split()).rstrip('.')}"
-    ours = error.name == "fsspec" or schemes & {*WEB, "s3", "s3a"}
-    return FormatError(what, path=uri, hint="pip install 'aggarray[remote]'" if ours else None)
 
 
 def _options(scheme: str) -> dict[str, Any]:
@@ -185,7 +178,9 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
     """Return a library's error as one line with the address and the remedy, without credentials."""
     if isinstance(error, AggarrayError):
         return error
-    status = getattr(error, "status", None) or _aws_status(error)
+    response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)
+    code = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None  # of S3
+    status = getattr(error, "status", None) or (code if isinstance(code, int) else None)
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | KeyError) or status in (404, 410):
         return MissingFileError("no such file or folder", path=uri, hint="check the address")
@@ -204,11 +199,3 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
     # promise: secrets-masked-bounded
     text = _SECRET.sub("...", " ".join(str(error).split())[:_LONGEST] or kind)
     return FormatError(f"{what}: {text:.200}", path=uri, hint="check the address and storage_options=")
-
-
-def _aws_status(error: BaseException) -> int | None:
-    """Return the HTTP status inside an S3 error."""
-    cause = error if hasattr(error, "response") else error.__cause__
-    response = getattr(cause, "response", None)
-    code = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    return code if isinstance(code, int) else None

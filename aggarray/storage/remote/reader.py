@@ -5,8 +5,7 @@ Blocks of metadata are cached, values are not.
 
 import gc
 import io
-from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import MutableMapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,12 +72,12 @@ class RemoteSource:
     distant: ClassVar[bool] = True
 
     def __init__(self, path: str, ahead: int = 1) -> None:
-        found = status(path)
-        if found.folder:
+        known = status(path)
+        if known.folder:
             hint = f"name the files in it, or a pattern such as {path.rstrip('/')}/*.nc"
             raise FormatError("a folder, not a file", path=path, hint=hint)
-        self.path, self.state, self.size, self._ahead = path, found.state, found.size, ahead
-        self._version, self._expected = (path, found, access_in_force.get()), ExpectedVersion(found.tag, {})
+        self.path, self.state, self.size, self._ahead = path, known.state, known.size, ahead
+        self._version, self._expected = (path, known, access_in_force.get()), ExpectedVersion(known.tag, {})
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the object has a state; None: any."""
@@ -92,26 +91,26 @@ class RemoteSource:
     def preads(self, ranges: Sequence[Range]) -> list[bytes]:
         """Return the bytes of several ranges (offset, count), each shorter at the end; uncached blocks come concurrently."""
         limits = [(offset, min(offset + count, self.size)) for offset, count in ranges]
-        found = {n: blocks.get((self._version, n)) for limit in limits for n in _blocks_of(*limit)}
-        missing = {n for n, block in found.items() if block is None}
+        content = {n: blocks.get((self._version, n)) for limit in limits for n in _blocks_of(*limit)}
+        missing = {n for n, block in content.items() if block is None}
         if missing:
             missing.update(range(min(missing), min(min(missing) + self._ahead, -(-self.size // BLOCK))))
-            found |= self._fetched_blocks(sorted(missing))
-        joined = [b"".join(found[n] for n in _blocks_of(*limit)) for limit in limits]
+            content |= self._fetch_blocks(sorted(missing))
+        joined = [b"".join(content[n] for n in _blocks_of(*limit)) for limit in limits]
         return [data[start % BLOCK : start % BLOCK + end - start] for data, (start, end) in zip(joined, limits, strict=True)]
 
-    def _fetched_blocks(self, numbers: Sequence[int]) -> dict[int, bytes]:
+    def _fetch_blocks(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Fetch blocks, neighbouring ones in one request."""
         spans = merge_ranges([(n * BLOCK, min(BLOCK, self.size - n * BLOCK)) for n in numbers], 0, self.size)
         requests = [RangeRequest(self.path, span.offset, span.size, ExpectedVersion(self._expected.tag)) for span in spans]
-        found = {}
+        content = {}
         for request, data in zip(requests, fetch(requests), strict=True):
             data = checked_bytes(self.path, request, data, self.size)
             for start in range(0, len(data), BLOCK):
                 number = (request.offset + start) // BLOCK
-                found[number] = data[start : start + BLOCK]
-                blocks.keep((self._version, number), found[number])
-        return found
+                content[number] = data[start : start + BLOCK]
+                blocks.keep((self._version, number), content[number])
+        return content
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Read merged ranges concurrently."""
@@ -145,16 +144,16 @@ class RemoteSource:
 
     def _fetched(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of spans: cached ones, the others by requests of limited length, all at once."""
-        found, requests, owners = [self._cached(*r) for r in ranges], list[RangeRequest](), list[int]()
+        cached, requests, owners = [self._cached(*r) for r in ranges], list[RangeRequest](), list[int]()
         for number, (offset, size) in enumerate(ranges):
-            if found[number] is None:
+            if cached[number] is None:
                 for start in range(offset, offset + size, SPAN):
                     requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), self._expected))
                     owners.append(number)
         parts: dict[int, list[bytes]] = {}
         for owner, request, data in zip(owners, requests, fetch(requests), strict=True):
             parts.setdefault(owner, []).append(checked_bytes(self.path, request, data, self.size))
-        return [memoryview(b"".join(parts[n]) if data is None else data) for n, data in enumerate(found)]
+        return [memoryview(b"".join(parts[n]) if data is None else data) for n, data in enumerate(cached)]
 
     def _cached(self, offset: int, count: int) -> bytes | None:
         """Return bytes if all their blocks are cached."""
@@ -165,21 +164,6 @@ class RemoteSource:
 def _blocks_of(start: int, end: int) -> range:
     """Return the numbers of the blocks between two offsets."""
     return range(start // BLOCK, -(-end // BLOCK)) if end > start else range(0)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Suspend garbage collection: freeing h5py objects would wait for its lock, and the reader for the fetching thread.
-
-    The reader of such a file holds that lock, so there is one at a time.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class ObjectFile(io.RawIOBase):
@@ -216,8 +200,15 @@ class ObjectFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Read at the position."""
         view = memoryview(buffer).cast("B")
-        with _uncollected():
+        # Freeing h5py objects would wait for its lock, which the reader of such a file holds (so there is one at a time),
+        # and the reader for the fetching thread.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
             data = self._content.pread(len(view), self._at)
+        finally:
+            if collects:
+                gc.enable()
         view[: len(data)] = data
         self._at += len(data)
         return len(data)

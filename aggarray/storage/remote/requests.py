@@ -52,7 +52,13 @@ def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
         if system.asynchronous:
             answers = _synced(system, [partial(jobs[n][1], system) for n in numbers])
         else:
-            answers = [_run_locked(system, jobs[n][2]) for n in numbers]
+            answers = []
+            for n in numbers:
+                try:
+                    with system.lock:
+                        answers.append(jobs[n][2](system))
+                except library_errors() as error:
+                    answers.append(error)
         for number, result in zip(numbers, answers, strict=True):
             wrong = isinstance(result, BaseException) and not isinstance(result, AggarrayError)
             results[number] = explain_error(jobs[number][0], result) if wrong else result
@@ -79,14 +85,6 @@ def _synced(system: FileSystem, makers: Sequence[Any]) -> list[Any]:
         return list(sync(system.fs.loop, every, timeout=LIMIT))
     except library_errors() as error:
         return [error] * len(makers)
-
-
-def _run_locked(system: FileSystem, work: Any) -> Any:
-    try:
-        with system.lock:
-            return work(system)
-    except library_errors() as error:
-        return error
 
 
 async def _awaited(request: RangeRequest, system: FileSystem) -> bytes:
