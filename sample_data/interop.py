@@ -24,7 +24,7 @@ def distributed() -> None:
         [s.rank, " x ".join(map(str, s.shape)), f"{len({p.data.uri for p in s.partitions})} of 12", *_starts(s.__distarray__())]
         for s in sections
     ]
-    print(table(rows, ["process", "section", "files read", "time", "lat"], str))
+    print(table(rows, ["process", "section", "files read", "time", "lat"]))
     validate_all(sections)
     check(True, "the exports keep all rules of the Distributed Array Protocol")
     for number, section in enumerate(sections):

@@ -54,7 +54,7 @@ a + 1  # 3: a comment
 ```
 ```console
 $ aggarray info nothing.nc  # status 1
-aggarray: ...nothing.nc: no such file...
+aggarray: no such file or folder: ...nothing.nc...
 ```
 ````{eval-rst}
 .. a directive

@@ -114,7 +114,7 @@ def other_name(n: int, odd: bool) -> Any:
         (dangling_bounds, "its coordinates are lat_bnds, not nothing as in"),
         (dangling_mapping, "its coordinates are crs, lat, lon, time, not lat, lon, time as in"),
         (dangling_measure, "its coordinates are areacella, lat, lon, time, not lat, lon, time as in"),
-        (instances, "its coordinates are lat, lon, station, time, not lat, lon, time as in|are station, not nothing as in"),
+        (instances, "(its coordinates are lat, lon, station, time, not lat, lon, time as in|are station, not nothing as in)"),
         (claimed_as_coordinate, "is a coordinate, not data as in"),
         (claimed_as_bounds, "bounds of parent, not of nothing as in"),
         (own_facet, "source_id is 'N', not 'M' as in"),

@@ -125,7 +125,7 @@ def test_empty_ranges(file: str) -> None:
 
 @pytest.mark.parametrize("offset", [len(DATA) - 9, len(DATA), 1 << 40, (1 << 63) - 1, 1 << 63, 1 << 70])
 def test_beyond_the_end(file: str, offset: int) -> None:
-    words = f"{file}: truncated: 10 bytes at offset {offset} are wanted of {len(DATA)} bytes"
+    words = rf"truncated: 10 bytes at offset {offset} are wanted of {len(DATA)} bytes \({file}\)"
     with pytest.raises(FormatError, match=words):
         read_ranges(file, [(0, 5), (offset, 10)])
     with pytest.raises(FormatError, match=words):
@@ -182,7 +182,7 @@ def _few(pread: Any, descriptor: int, view: memoryview, offset: int) -> int:
 
 def test_missing(tmp_path: Path, file: str) -> None:
     for path in (tmp_path / "none", Path(file) / "below"):
-        with pytest.raises(MissingFileError, match=f"{path}: no such file"):
+        with pytest.raises(MissingFileError, match=f"no such file or folder: {path}"):
             read_ranges(str(path), [(0, 1)])
     read_ranges(file, [(0, 1)])
     os.remove(file)
@@ -200,7 +200,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(FormatError, match="cannot be opened"):
         read_ranges(str(tmp_path / "loop"), [(0, 1)])
-    with pytest.raises(FormatError, match=r"nobody://h/a\.nc: cannot be opened"):
+    with pytest.raises(FormatError, match=r"cannot be opened.*nobody://h/a\.nc"):
         read_ranges("nobody://h/a.nc", [(0, 1)])
 
 
@@ -210,7 +210,7 @@ def test_errors_of_the_disk(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "pread", broken)
     monkeypatch.setattr(os, "preadv", broken, raising=False)
-    with pytest.raises(FormatError, match=f"{file}: cannot be read: Input/output error"):
+    with pytest.raises(FormatError, match=rf"cannot be read: Input/output error \({file}\)"):
         read_ranges(file, [(0, 1)])
     with pytest.raises(FormatError, match="cannot be read"):
         read_into(file, 0, bytearray(3))

@@ -127,7 +127,7 @@ def shard_chunk_index(
 
     ``levels``: index of the shards, then of the shards in them.
     """
-    folder = join(store, *within.split("/"))
+    folder = join(store, *(part for part in within.split("/") if part))
     if any(index.checked for index in levels) and not known((Filter("crc32c"),)):
         return None
     if is_remote(folder):

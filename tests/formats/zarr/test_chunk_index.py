@@ -223,10 +223,10 @@ def test_damaged_shards(tmp_path: Path) -> None:
     content = shard.read_bytes()
     assert len(known(tmp_path / "v").offsets) == 4
     shard.write_bytes(content[:20])
-    with pytest.raises(FormatError, match=r"c/0/0: truncated: the index of a shard has 68 bytes, the shard 20"):
+    with pytest.raises(FormatError, match=r"truncated: the index of a shard has 68 bytes, the shard 20 .*c/0/0"):
         table_of(tmp_path / "v")
     shard.write_bytes(content[:-30] + bytes([content[-30] ^ 1]) + content[-29:])
-    with pytest.raises(FormatError, match=r"c/0/0: damaged: checksum"):
+    with pytest.raises(FormatError, match=r"damaged: checksum.*c/0/0"):
         table_of(tmp_path / "v")
     edit(tmp_path / "v/zarr.json", **sharding(chunk_shape=[2, 3]))
     for pair in ([2**63, 24], [0, 2**64 - 1], [530, 24]):
@@ -276,7 +276,7 @@ def test_folders_are_not_chunks(tmp_path: Path) -> None:
     (path / "c/0").unlink()
     np.testing.assert_array_equal(aa.open(path)["v"][...], zarr.open_array(path)[...])
     os.mkfifo(path / "c/0")
-    with pytest.raises(FormatError, match=r"c/0: not a file"):
+    with pytest.raises(FormatError, match=r"not a file.*c/0"):
         aa.open(path)["v"][...]
 
 

@@ -19,6 +19,7 @@ import aggarray as aa
 from aggarray import formats
 from aggarray.errors import FormatError, NotFoundError
 from aggarray.formats.base import Structure, full_box
+from tests.support.messages import says
 
 NUMBERS = ["bool", "i1", "u1", "<i2", ">i2", "<u4", ">u4", "<i8", "<f2", "<f4", ">f4", "<f8", ">f8", "<c8", ">c16"]
 
@@ -214,7 +215,7 @@ def test_structured_arrays_are_skipped(tmp_path: Path, version: Any) -> None:
     structure = formats.scan(tmp_path / "store")
     assert [name for name, _ in structure.skipped] == ["pair"]
     assert list(variables(structure)) == ["v"]
-    with pytest.raises(FormatError, match=r"store, variable 'pair': values of type"):
+    with pytest.raises(FormatError, match=r"values of type.*variable 'pair' in .*store"):
         formats.open_file(tmp_path / "store").read("pair", full_box((2,)))
 
 
@@ -238,7 +239,7 @@ def test_damaged_metadata(tmp_path: Path, version: Any, damage: str) -> None:
     group.create_array("v", shape=(2,), dtype="i4")
     target = tmp_path / "store" / "v" / (".zarray" if version == 2 else "zarr.json")
     target.write_text(damage)
-    with pytest.raises(FormatError, match=r"store.*(damaged)"):
+    with pytest.raises(FormatError, match=says("store", "damaged")):
         formats.scan(tmp_path / "store")
 
 

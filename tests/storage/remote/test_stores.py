@@ -121,7 +121,7 @@ def test_errors_of_a_bucket(s3: dict[str, Any]) -> None:
         with pytest.raises(aa.MissingFileError, match="no "):
             aa.open(uri, storage_options=s3)
     away = {**s3, "client_kwargs": {"endpoint_url": "http://127.0.0.1:1"}, "config_kwargs": {"retries": {"max_attempts": 0}}}
-    with pytest.raises(aa.FormatError, match=r"s3://data/archive/tas_200101\.nc: cannot be reached") as caught:
+    with pytest.raises(aa.FormatError, match=r"cannot be reached.*s3://data/archive/tas_200101\.nc") as caught:
         aa.open("s3://data/archive/tas_200101.nc", storage_options=away)
     assert "hidden" not in str(caught.value)
 
@@ -206,7 +206,7 @@ def test_archives_on_a_web_server(sample_archive: Path, tmp_path: Path) -> None:
         same(aa.open(f"tar://inner/tas_*::{web.url}/x.tar"), wanted)
         (tmp_path / "x.zip").write_bytes(b"no archive")
         remote.forget()
-        with pytest.raises(aa.FormatError, match=r"zip://a\.nc::http.*cannot be opened"):
+        with pytest.raises(aa.FormatError, match=r"cannot be opened.*zip://a\.nc::http"):
             aa.open(f"zip://a.nc::{web.url}/x.zip")
         with pytest.raises(aa.MissingFileError, match=r"none\.zip"):
             aa.open(f"zip://a.nc::{web.url}/none.zip")

@@ -22,6 +22,7 @@ from aggarray.storage import remote
 from aggarray.storage.remote import filesystems, objects
 from aggarray.storage.remote import web as asking
 from tests.support.index_files import changed
+from tests.support.messages import says
 from tests.support.netcdf import cube, field, write
 from tests.support.paths import ROOT
 from tests.support.servers import Web, free_of_proxies, web_server
@@ -341,7 +342,7 @@ def test_servers_that_do_less(web: Web, how: Callable[[Web], None], monkeypatch:
 def test_a_large_file_of_a_server_without_ranges(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "MOST_WHOLE", 1000)
     web.ranges = False
-    with pytest.raises(aa.FormatError, match=r"no part of a file.*a\.nc.*fetch"):
+    with pytest.raises(aa.FormatError, match=r"sends only whole files.*a\.nc.*fetch"):
         aa.open(f"{web.url}/a.nc")
 
 
@@ -349,7 +350,7 @@ def test_a_large_file_of_a_server_without_ranges(web: Web, monkeypatch: pytest.M
     ("behaviour", "kind", "words"),
     [
         ({"status": {"/a.nc": 404}}, aa.MissingFileError, "no such file"),
-        ({"status": {"/a.nc": 403}}, aa.FormatError, "access denied; give credentials in storage_options"),
+        ({"status": {"/a.nc": 403}}, aa.FormatError, "access denied.*; give credentials in storage_options"),
         ({"status": {"/a.nc": 500}}, aa.FormatError, "the server answers 500"),
         ({"cut": 10}, aa.FormatError, "truncated: .*breaks off"),
         ({"tells": False}, aa.FormatError, "other bytes than requested"),
@@ -363,7 +364,7 @@ def test_errors(
     monkeypatch.setattr(filesystems, "PATIENCE", 0.3)
     for name, value in behaviour.items():
         setattr(web, name, value)
-    with pytest.raises(kind, match=rf"{words}.*{web.url}/a\.nc") as caught:
+    with pytest.raises(kind, match=says(words, rf"{web.url}/a\.nc")) as caught:
         aa.open(f"{web.url}/a.nc")
     assert "\n" not in str(caught.value)
     found = aa.open([f"{web.url}/a.nc", str(web.root / "b.nc")])
@@ -371,7 +372,7 @@ def test_errors(
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(aa.FormatError, match=r"http://127\.0\.0\.1:1/a\.nc: cannot be reached"):
+    with pytest.raises(aa.FormatError, match=r"cannot be reached.*http://127\.0\.0\.1:1/a\.nc"):
         aa.open("http://127.0.0.1:1/a.nc")
 
 
@@ -433,7 +434,7 @@ def test_a_file_that_is_gone(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "FRESH", 0.0)
     agg, filled = aa.open(f"{web.url}/*.nc"), aa.open(f"{web.url}/*.nc", missing="fill")
     (web.root / "b.nc").unlink()
-    with pytest.raises(aa.MissingFileError, match=r"b\.nc, variable 'tas'.*missing='fill'"):
+    with pytest.raises(aa.MissingFileError, match=r"variable 'tas' in .*b\.nc.*missing='fill'"):
         agg["tas"][...]
     found = filled["tas"][...]
     assert np.isnan(found[2:]).all() and not np.isnan(found[:2]).any()
