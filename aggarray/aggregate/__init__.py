@@ -43,28 +43,24 @@ def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     enabled = gc.isenabled()
     gc.disable()  # joining creates many objects but no reference cycles
     try:
-        return _aggregate(arrays, rules)
+        if rules.new_dimension is not None:
+            arrays = with_dimension(arrays, rules.new_dimension)
+        if rules != _DEFAULT:
+            check_names(arrays, rules)
+        ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
+        outcome = _JoinResult(rules)
+        by_identity: dict[str, list[Candidate]] = defaultdict(list)
+        for number, (array, rank) in enumerate(ranked):
+            by_identity[identity_of(array)].append(Candidate(array, uri_of(array), number, rank=rank))
+        for identity, members in by_identity.items():
+            by_identity[identity] = outcome.join_identity(members)
+        if len(by_identity) > 1:
+            outcome.refusals += _name_refusals(by_identity)
+        outcome.results.sort(key=lambda r: r[0])
+        return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
     finally:
         if enabled:
             gc.enable()
-
-
-def _aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
-    if rules.new_dimension is not None:
-        arrays = with_dimension(arrays, rules.new_dimension)
-    if rules != _DEFAULT:
-        check_names(arrays, rules)
-    ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
-    outcome = _JoinResult(rules)
-    by_identity: dict[str, list[Candidate]] = defaultdict(list)
-    for number, (array, rank) in enumerate(ranked):
-        by_identity[identity_of(array)].append(Candidate(array, uri_of(array), number, rank=rank))
-    for identity, members in by_identity.items():
-        by_identity[identity] = outcome.join_identity(members)
-    if len(by_identity) > 1:
-        outcome.refusals += _name_refusals(by_identity)
-    outcome.results.sort(key=lambda r: r[0])
-    return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
 
 def _without_idle_axes(group: list[Candidate]) -> Iterator[Candidate]:

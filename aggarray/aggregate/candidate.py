@@ -185,13 +185,14 @@ class CandidateCache:
 def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateCache) -> None:
     """Set identities, bounds, axes and signature. Raises FormatError for a coordinate that cannot be read."""
     array = candidate.array
-    key = _description_key(array)
+    # Attributes count by object, which equal files share.
+    coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
+    key = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions, *coords)
     description = cache.descriptions.get(key)
     if description is None:
-        coords = array.coords
-        bounds = {name: own for name, one in coords.items() for own in bounds_names(one) if own in coords}
+        bounds = {name: own for name, one in array.coords.items() for own in bounds_names(one) if own in array.coords}
         names = set(bounds.values())
-        identities = {n: basename(n) if n in names else coordinate_identity(c) for n, c in coords.items()}
+        identities = {n: basename(n) if n in names else coordinate_identity(c) for n, c in array.coords.items()}
     else:
         identities, bounds = description.identities, description.bounds
     candidate.identities, candidate.bounds = identities, bounds
@@ -199,13 +200,6 @@ def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateC
     if description is None:
         description = cache.descriptions[key] = Description(identities, bounds, _signature(candidate))
     candidate.signature = {**facets_in(array, separate_by), **description.signature}
-
-
-def _description_key(array: MasterArray) -> tuple[Any, ...]:
-    """Return what determines identities, bounds and signature; attributes count by object, which equal files share."""
-    coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
-    own = (array.name, array.dtype.kind, array.units, array.calendar, id(array.attrs), array._matrix.dimensions)
-    return *own, *coords
 
 
 def _find_axes(candidate: Candidate, runs: Runs) -> None:
@@ -229,28 +223,24 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     This is its coordinate variable, unless that has neither units nor standard_name and the dimension has an auxiliary time
     coordinate (NEMO's ``time_counter`` is 0 in every file).
     """
-    own = array.coords.get(dimension)
-    if own is not None and own.dimensions == (dimension,) and (own.units or "standard_name" in own.attrs):
+    along = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
+    own = along.get(dimension)
+    if own is not None and (own.units or "standard_name" in own.attrs):
         return own
-    times = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
+    times = [c for c in along.values() if is_reference_time(c.units)]
     named = [c for c in times if text_attribute(c.attrs.get("standard_name")) == "time"] or times
-    if named:
-        return named[0]
-    return own if own is not None and own.dimensions == (dimension,) else None
+    return named[0] if named else own
 
 
 def _signature(candidate: Candidate) -> Signature:
     """Return the properties that joined arrays share, without the facets."""
     array = candidate.array
     names = candidate.dimension_keys()
-    signature: Signature = {"group": (array.name or "").rpartition("/")[0]}
-    signature["kind of data"] = "number" if array.dtype.kind in "iufcb" else array.dtype.kind
-    signature["units"] = quantity_of(array)
+    signature: Signature = {"group": (array.name or "").rpartition("/")[0], **describe_values(array)}
     # Dimensions by identity: their names may differ between files.
     methods = str(array.attrs.get("cell_methods", "")).split()
     methods = [f"{names.get(w[:-1], w[:-1])}:" if w.endswith(":") else w for w in methods]
     signature["cell_methods"] = " ".join(methods)
-    signature.update({f"attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs})
     signature["dimensions"] = tuple(sorted(candidate.axes))
     bounds_names = set(candidate.bounds.values())
     names_without_bounds = [n for n in array.coords if n not in bounds_names]
@@ -258,13 +248,8 @@ def _signature(candidate: Candidate) -> Signature:
     for name in names_without_bounds:
         coordinate = array.coords[name]
         if is_mapping(coordinate):
-            signature.update(
-                {
-                    f"grid mapping {k}": plain_attribute(v)
-                    for k, v in coordinate.attrs.items()
-                    if k not in ("long_name", "comment", "history")
-                }
-            )
+            parameters = {k: v for k, v in coordinate.attrs.items() if k not in ("long_name", "comment", "history")}
+            signature |= {f"grid mapping {k}": plain_attribute(v) for k, v in parameters.items()}
             continue
         # Scalar and 1-d coordinates are equivalent: one file's scalar time is another's time dimension.
         dimensions = coordinate.dimensions
@@ -274,6 +259,15 @@ def _signature(candidate: Candidate) -> Signature:
         described = (data_kind, quantity_of(coordinate), tuple(spans), bounded)
         signature[f"coordinate {candidate.identities[name]}"] = described
     return signature
+
+
+def describe_values(array: MasterArray, prefix: str = "") -> Signature:
+    """Return the entries of a signature that describe values: kind, units, flags."""
+    return {
+        f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
+        f"{prefix}units": quantity_of(array),
+        **{f"{prefix}attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs},
+    }
 
 
 def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
@@ -303,29 +297,20 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
         if key == "units":
             return key, f"units differ: {describe_units(one.array, other.array)}"
         if key.startswith("coordinate "):
-            return "coordinate", f"{key} differs: {_coordinate_difference(key, one, other)}"
+            number, (x, y) = next((n, pair) for n, pair in enumerate(zip(a or (), b or (), strict=True)) if pair[0] != pair[1])
+            text = f"{_shown(x)} and {_shown(y)}"
+            if number == 1:
+                own = (next(n for n, i in c.identities.items() if f"coordinate {i}" == key) for c in (one, other))
+                text = describe_units(*(c.array.coords[n] for c, n in zip((one, other), own, strict=True)))
+            return "coordinate", f"{key} differs: {text}"
         coordinate, _, part = key.rpartition(": ")
         if part == "units":
-            return (
-                "coordinate",
-                f"{key} differ: {describe_units(one.array.coords[coordinate], other.array.coords[coordinate])}",
-            )
+            return "coordinate", f"{key} differ: {describe_units(*(c.array.coords[coordinate] for c in (one, other)))}"
         if coordinate:
             return "coordinate", f"{key} {'differ' if part.endswith('s') else 'differs'}: {_shown(a)} and {_shown(b)}"
         rule = "grid_mapping" if key.startswith("grid mapping ") else key.removeprefix("attribute ").replace(" ", "_")
         return rule, f"{key} differs: {_shown(a)} and {_shown(b)}"
     return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, and one file has both"
-
-
-def _coordinate_difference(key: str, one: Candidate, other: Candidate) -> str:
-    """Return the first difference between the descriptions of a coordinate."""
-    parts = zip(one.signature[key], other.signature[key], strict=True)
-    number, (a, b) = next((n, pair) for n, pair in enumerate(parts) if pair[0] != pair[1])
-    if number != 1:
-        return f"{_shown(a)} and {_shown(b)}"
-    identity = key.removeprefix("coordinate ")
-    coordinates = [next(x.array.coords[n] for n, i in x.identities.items() if i == identity) for x in (one, other)]
-    return describe_units(*coordinates)
 
 
 def describe_units(*arrays: MasterArray) -> str:

@@ -120,8 +120,7 @@ class _Join:
 
     def coordinates(self) -> dict[str, MasterArray]:
         """Return the coordinates that all arrays have, joined if they span the dimension or differ, else the first's."""
-        first = self.candidates[0]
-        coords = {}
+        first, coords = self.candidates[0], dict[str, MasterArray]()
         for name, coordinate in first.array.coords.items():
             items = [c.array.coords.get(m[name]) for c, m in zip(self.candidates, self.matches, strict=True)]
             present = [i for i in items if i is not None]
@@ -129,11 +128,17 @@ class _Join:
                 continue
             pairs = zip(self.candidates, present, strict=True)
             try:
-                if name == self.dimension or any(self._spans(candidate, item) for candidate, item in pairs):
-                    leading = [] if self.dimension in coordinate.dimensions else [self.dimension]
-                    coords[name] = self.joined(present, [*leading, *coordinate.dimensions])
-                else:
-                    coords[name] = self._unspanned(name, coordinate, present)
+                if name != self.dimension and not any(self._spans(candidate, item) for candidate, item in pairs):
+                    others = zip(self.candidates[1:], self.matches[1:], strict=True)
+                    texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)
+                    text = next((t for t in texts if t is not None), None)
+                    if text is None:
+                        coords[name] = coordinate
+                        continue
+                    if int(self.stops[-1]) != len(items):
+                        raise AggregationError(f"coordinates that do not span {self.dimension!r} differ: {text}")
+                leading = [] if self.dimension in coordinate.dimensions else [self.dimension]
+                coords[name] = self.joined(present, [*leading, *coordinate.dimensions])
             except UnitsError as error:
                 raise AggregationError(*error.args, path=error.path, variable=name, hint=error.hint) from error
         return coords
@@ -141,15 +146,3 @@ class _Join:
     def _spans(self, candidate: Candidate, coordinate: MasterArray) -> bool:
         own = {p.name: self.names.get(k, p.name) for k, p in candidate.axes.items() if not p.scalar}
         return self.dimension in [own.get(d, d) for d in coordinate.dimensions]
-
-    def _unspanned(self, name: str, coordinate: MasterArray, items: Sequence[MasterArray]) -> MasterArray:
-        """Return a coordinate that does not span the dimension: the first's if all are equal, else one value per array."""
-        first = self.candidates[0]
-        others = zip(self.candidates[1:], self.matches[1:], strict=True)
-        texts = (difference(first, c, (name, m[name]), Rules().tolerance) for c, m in others)
-        text = next((t for t in texts if t is not None), None)
-        if text is None:
-            return coordinate
-        if int(self.stops[-1]) != len(items):
-            raise AggregationError(f"coordinates that do not span {self.dimension!r} differ: {text}")
-        return self.joined(items, [self.dimension, *coordinate.dimensions])

@@ -4,9 +4,9 @@ Arrays are cut into runs of one version each, ranked by version. Where runs over
 remains as a coordinate along time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -26,21 +26,20 @@ def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArr
         return [(array, 0) for array in arrays]
     text = any(c.dtype.kind == "T" for c in stated)
     attrs = stated[0].attrs
-    return [(_described(a, name, attrs), rank) for array in arrays for a, rank in _ranked(array, name, text)]
-
-
-def _described(array: MasterArray, name: str, attrs: Mapping[str, Any]) -> MasterArray:
-    """Give the version coordinate of an array the attributes ``attrs``."""
-    if name not in array.coords:
-        return array
-    return replace(array, coords={**array.coords, name: replace(array.coords[name], attrs=attrs)})
+    ranked = []
+    for part, rank in chain.from_iterable(_ranked(array, name, text) for array in arrays):
+        if name in part.coords:
+            part = replace(part, coords={**part.coords, name: replace(part.coords[name], attrs=attrs)})
+        ranked.append((part, rank))
+    return ranked
 
 
 def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterArray, int]]:
     coordinate = array.coords.get(name)
     default = f"{FINAL:04}" if text else FINAL
     values = np.array([default]) if coordinate is None else np.atleast_1d(coordinate[...])
-    time = _time_dimension(array, name)
+    along = coordinate.dimensions[0] if coordinate is not None and coordinate.dimensions not in ((), (name,)) else None
+    time = next((d for d in array.dimensions if d in array.coords and is_reference_time(array.coords[d].units)), along)
     if coordinate is None or coordinate.ndim == 0:
         yield _with_version(array, name, time, values[0])
     elif name in array.dimensions:
@@ -54,17 +53,6 @@ def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterA
             yield _with_version(part, name, time, values[start])
     else:
         yield array, 0
-
-
-def _time_dimension(array: MasterArray, name: str) -> str | None:
-    """Return the time dimension, or else the dimension of the version."""
-    version = array.coords.get(name)
-    along = version.dimensions[0] if version is not None and version.ndim == 1 and version.dimensions != (name,) else None
-    for dimension in array.dimensions:
-        coordinate = array.coords.get(dimension)
-        if coordinate is not None and is_reference_time(coordinate.units):
-            return dimension
-    return along
 
 
 def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, describe_difference
-from aggarray.aggregate.rules import FACETS, Refusal, facet
+from aggarray.aggregate.candidate import Candidate, describe_difference, facets_in
+from aggarray.aggregate.rules import FACETS, Refusal
 from aggarray.arrays import MasterArray
 
 #: Of more groups than this, only neighbours in the order of their signatures are compared.
@@ -35,9 +35,8 @@ def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str) ->
     both = (relative,) if separate is relative else (relative, separate)
     files = tuple(dict.fromkeys(candidate.uri for candidate in both if candidate.uri))
     where = ", ".join(short_paths(files))
-    return Refusal(
-        tuple(candidate.array.name or "" for candidate in both), files, rule, f"{reason}: {where}" if where else reason
-    )
+    names = tuple(candidate.array.name or "" for candidate in both)
+    return Refusal(names, files, rule, f"{reason}: {where}" if where else reason)
 
 
 def short_paths(uris: Sequence[str]) -> list[str]:
@@ -81,8 +80,7 @@ def labels(arrays: Sequence[MasterArray]) -> list[str]:
 
 def facets_of(array: MasterArray) -> dict[str, str]:
     """Return the facets of an array, from its file's attributes or its own."""
-    facets = {name: facet(array.file_attrs if name in array.file_attrs else array.attrs, name) for name in FACETS}
-    return {name: value for name, value in facets.items() if value is not None}
+    return {name: value for name, value in facets_in(array, FACETS).items() if value is not None}
 
 
 def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
@@ -146,7 +144,11 @@ def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
     """Yield the edges (known, new) of a minimum spanning tree of signatures by the number of entries that differ."""
     if len(firsts) < 2:
         return
-    codes = _entry_codes(firsts)
+    columns = []
+    for key in sorted({key for one in firsts for key in one.signature}):
+        numbers: dict[object, int] = {}
+        columns.append([numbers.setdefault(one.signature.get(key), len(numbers)) for one in firsts])
+    codes = np.array(columns, np.int64).T  # the number of each entry's value, by candidate
     distances = (codes != codes[0]).sum(axis=1)
     nearest = np.zeros(len(firsts), np.int64)
     waiting = np.ones(len(firsts), bool)
@@ -158,13 +160,3 @@ def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
         distance = (codes != codes[new]).sum(axis=1)
         closer = distance < distances
         distances[closer], nearest[closer] = distance[closer], new
-
-
-def _entry_codes(firsts: Sequence[Candidate]) -> np.ndarray:
-    """Number the values of each signature entry: int64 (candidates, entries)."""
-    keys = sorted({key for one in firsts for key in one.signature})
-    columns = []
-    for key in keys:
-        numbers: dict[object, int] = {}
-        columns.append([numbers.setdefault(one.signature.get(key), len(numbers)) for one in firsts])
-    return np.array(columns, np.int64).reshape(len(keys), len(firsts)).T

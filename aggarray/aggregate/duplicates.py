@@ -6,9 +6,9 @@ blocks, each once, up to the first difference: each block is reduced to a digest
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import count
 from math import prod
 from typing import Any
 
@@ -38,7 +38,7 @@ class BlockDigests:
     def __init__(self, array: MasterArray) -> None:
         self.array = array
         self._digests: list[object] = []
-        self._rest: Iterator[object] = map(digest, _blocks(array))
+        self._rest: Iterator[object] = (digest(array.read(key, masked=True)) for key in _keys(array.shape))
 
     def digest(self, number: int) -> object:
         """Return the digest of a block, None after the last. The digest of an unreadable block equals no other."""
@@ -53,13 +53,10 @@ class BlockDigests:
         """Return whether all values are equal."""
         if self is other:
             return True
-        for number in count():
-            mine = self.digest(number)
-            if mine != other.digest(number):
-                return False
-            if mine is None:
-                return True
-        return False
+        number = 0
+        while (mine := self.digest(number)) is not None and mine == other.digest(number):
+            number += 1
+        return mine == other.digest(number)
 
 
 @dataclass(slots=True)
@@ -71,21 +68,20 @@ class DigestCache:
 
     def get(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
         """Return the digests of an array conformed to another; None where it does not convert or has another shape."""
-        form = _form(first)
+        keys = first.dimension_keys()
+        directions = tuple((keys[d], not first.axes[keys[d]].flipped) for d in first.array.dimensions)
+        form: Form = (directions, first.array.units, first.array.calendar)
         entry = self.by_array.get((candidate.number, form))
         # Unwrapped longitudes make another array with the same number.
         if entry is None or entry[0] is not candidate.array:
-            entry = self.by_array[candidate.number, form] = (candidate.array, self._new(candidate, first, form))
+            blocks = None
+            with suppress(AggarrayError):
+                blocks = BlockDigests(_conformed(candidate, first))
+                source = _source(candidate.array)
+                blocks = blocks if source is None else self.stored.setdefault((source, form), blocks)
+            entry = self.by_array[candidate.number, form] = (candidate.array, blocks)
         blocks = entry[1]
         return blocks if blocks is not None and blocks.array.shape == first.array.shape else None
-
-    def _new(self, candidate: Candidate, first: Candidate, form: Form) -> BlockDigests | None:
-        try:
-            conformed = _conformed(candidate, first)
-        except AggarrayError:
-            return None
-        source = _source(candidate.array)
-        return BlockDigests(conformed) if source is None else self.stored.setdefault((source, form), BlockDigests(conformed))
 
 
 class _DistinctArrays:
@@ -154,13 +150,6 @@ def _same_coordinates(one: Candidate, other: Candidate, fraction: float) -> bool
     return all(difference(one, other, (n, matches[n]), fraction) is None for n in one.array.coords if n not in axis_names)
 
 
-def _form(first: Candidate) -> Form:
-    """Return the dimensions, directions, units and calendar to conform to."""
-    keys = first.dimension_keys()
-    order = [keys[d] for d in first.array.dimensions]
-    return tuple((k, not first.axes[k].flipped) for k in order), first.array.units, first.array.calendar
-
-
 def _conformed(candidate: Candidate, first: Candidate) -> MasterArray:
     """Return an array in the order, directions and units of another."""
     if candidate is first:
@@ -190,11 +179,6 @@ def _source(array: MasterArray) -> object:
     name = matrix.references.variables[int(matrix.references.variable[ref])]
     shown = matrix.references.template_of(ref), matrix.dimensions, matrix.directions, array.shape
     return status.st_dev, status.st_ino, name, shown, array.dtype, array.units, array.calendar
-
-
-def _blocks(array: MasterArray) -> Iterator[Any]:
-    """Yield the values in masked blocks, which depend on the shape alone."""
-    return (array.read(key, masked=True) for key in _keys(array.shape))
 
 
 def _keys(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

@@ -70,7 +70,7 @@ def assemble(
     """
     first = pieces[0]
     name = Counter(p.name for p in pieces).most_common(1)[0][0]
-    step = _widened(_step(pieces, rules, (name, first.name, identity_of(first))), pieces)
+    step = _step(pieces, rules, (name, first.name, identity_of(first)))
     shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
     matrices = [_stepped(p, step)._matrix for p in pieces]
     cells, origin = _cells(matrices, boxes)
@@ -80,19 +80,8 @@ def assemble(
     known = _known_values(pieces, boxes, shape, step, fill, rules.overlap)
     attrs = common_attributes([p.attrs for p in pieces], ("standard_name", "long_name", "cell_methods"))
     file_attrs = common_attributes([p.file_attrs for p in pieces]) if file_attrs is None else file_attrs
-    return replace(
-        first,
-        name=name,
-        dtype=step.dtype,
-        units=step.units,
-        calendar=step.calendar,
-        fill_value=fill,
-        _matrix=matrix,
-        attrs=attrs,
-        file_attrs=file_attrs,
-        coords={},
-        _known=known,
-    )
+    parameters = step.dtype, step.units, step.calendar, fill
+    return MasterArray(name, *parameters, matrix, attrs, file_attrs, {}, known, first._access)
 
 
 def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
@@ -114,11 +103,8 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
     kinds = {step.temperature for step in steps}
     target = replace(first._step, units=units, calendar=calendar, temperature=kinds.pop() if len(kinds) == 1 else None)
     changes = [conversion_between(step, target) for step in steps]
-    return replace(target, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
-
-
-def _widened(step: Step, pieces: Sequence[MasterArray]) -> Step:
-    """Return the step, with int64 if converted values do not fit its dtype."""
+    step = replace(target, dtype=common_dtype(list({p.dtype: None for p in pieces}), changes))
+    # Converted values that do not fit the dtype need int64.
     wide = replace(step, dtype=np.dtype(np.int64))
     for piece in pieces if step.dtype.kind in "iu" and step.dtype.itemsize < 8 else ():
         if piece._known is None or (piece.units, piece.calendar) == (step.units, step.calendar):
@@ -143,15 +129,14 @@ def _known_values(
     pieces: Sequence[MasterArray], boxes: np.ndarray, shape: tuple[int, ...], step: Step, fill: Any, overlap: str
 ) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Return the joined values of scanned coordinates, None if any is unknown."""
-    if any(p._known is None for p in pieces):
+    parts = [p._known for p in pieces if p._known is not None]
+    if len(parts) < len(pieces):
         return None
     values, mask = np.full(shape, fill, step.dtype), np.ones(shape, bool)
     for row in range(len(pieces)) if overlap == "last" else reversed(range(len(pieces))):
         piece = pieces[row]
         where = tuple(slice(low, high) for low, high in boxes[row].tolist())
-        if piece._known is None:
-            return None
-        block, absent = piece._known
+        block, absent = parts[row]
         if (piece.units, piece.calendar, piece.dtype) != (step.units, step.calendar, step.dtype):
             block, absent = convert(block, absent, piece._step, step)
         values[where] = block if absent is None else np.where(absent, fill, block)
@@ -223,20 +208,9 @@ def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
     return matches
 
 
-def _repeated(piece: MasterArray, extents: Sequence[tuple[str, int]]) -> MasterArray:
-    """Repeat a former scalar along dimensions of more than one position."""
-    for dimension, extent in extents:
-        axis = piece.dimensions.index(dimension)
-        if piece.shape[axis] == 1 < extent:
-            values, mask = (None if k is None else np.repeat(k, extent, axis) for k in piece._values_and_mask())
-            piece = in_memory(piece, np.asarray(values), mask)
-    return piece
-
-
 def same_vertices(piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
     """Reverse pairs of bounds that run against those of the first piece."""
-    for d in piece.dimensions if before else ():
-        axis = piece.dimensions.index(d)
+    for axis, d in enumerate(piece.dimensions if before else ()):
         if piece.directions[axis] != before[0].directions[axis]:
             piece = piece.flip(d)
     return piece
@@ -306,8 +280,12 @@ class _Layout:
             if coordinate.dimensions != dimensions:
                 renamed = {**unmatched_names(candidate, coordinate, dimensions), **renamed}
             piece = same_vertices(oriented(candidate, renamed, dimensions, self.increasing, coordinate), pieces)
-            extents = [(self.order[k], int(frame.stops[k][row] - frame.starts[k][row])) for k in spanned]
-            pieces.append(_repeated(piece, extents))
+            for key in spanned:
+                axis, extent = dimensions.index(self.order[key]), int(frame.stops[key][row] - frame.starts[key][row])
+                if piece.shape[axis] == 1 < extent:
+                    values, mask = (None if k is None else np.repeat(k, extent, axis) for k in piece._values_and_mask())
+                    piece = in_memory(piece, np.asarray(values), mask)
+            pieces.append(piece)
         if not spanned and not rules.units:
             return pieces[0]
         own_rules = replace(rules, overlap="first" if rules.overlap == "refuse" else rules.overlap)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.aggregate.candidate import AxisCoordinate, Candidate
+from aggarray.aggregate.candidate import Candidate
 from aggarray.aggregate.equality import is_longitude, reference_units
 from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
@@ -22,10 +22,13 @@ NEAR = 1e-9
 def unwrapped(view: View) -> list[Candidate] | None:
     """Return the group with longitudes in one turn if different positions are equal modulo 360, None if nothing changes."""
     for key in view.varying:
-        if not _have_equal_longitudes(view, key) or _is_closed(view, key):
+        if not _have_equal_longitudes(view, key):
+            continue
+        values, tolerance = view.values(key), max(view.layouts[key].tolerance, NEAR)
+        if any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in values):  # the first meridian at both ends
             continue
         base = _turn_start(view, key)
-        changed = [_turned(candidate, key, own, base) for candidate, own in zip(view.group, view.values(key), strict=True)]
+        changed = [_turned(candidate, key, own, base) for candidate, own in zip(view.group, values, strict=True)]
         if any(after is not before for after, before in zip(changed, view.group, strict=True)):
             return changed
     return None
@@ -52,12 +55,6 @@ def _have_equal_longitudes(view: View, key: str) -> bool:
     longitudes = np.sort(np.mod(union, 360.0))
     distances = np.diff(np.append(longitudes, longitudes[0] + 360.0)) if len(longitudes) > 1 else np.array([360.0])
     return bool((distances <= max(layout.tolerance, NEAR)).any())
-
-
-def _is_closed(view: View, key: str) -> bool:
-    """Return whether any array has its first meridian at both ends."""
-    tolerance = max(view.layouts[key].tolerance, NEAR)
-    return any(len(v) > 1 and v[-1] - v[0] >= 360.0 - tolerance for v in view.values(key))
 
 
 def _turn_start(view: View, key: str) -> float:
@@ -91,20 +88,13 @@ def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
 
 
 def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
-    """Return a candidate with longitudes in the turn that begins at ``base``, itself if they already are."""
-    turns = np.floor((values - base) / 360.0)
-    if not turns.any():
+    """Return a candidate with longitudes and their bounds in the turn that begins at ``base``, itself if they already are."""
+    turns, axis = np.floor((values - base) / 360.0), candidate.axes[key]
+    names = [n for n, c in candidate.array.coords.items() if axis.coordinate is not None and c.name == axis.coordinate.name]
+    if not turns.any() or not names:
         return candidate
     order = np.argsort(values - 360.0 * turns, kind="stable")
-    return _rolled(candidate, key, order, -360.0 * turns[order])
-
-
-def _rolled(candidate: Candidate, key: str, order: np.ndarray, shift: np.ndarray) -> Candidate:
-    """Return a candidate reordered along an axis, with shifted longitudes. The bounds are shifted too."""
-    axis = candidate.axes[key]
-    names = [n for n, c in candidate.array.coords.items() if axis.coordinate is not None and c.name == axis.coordinate.name]
-    if not names:
-        return candidate
+    shift = -360.0 * turns[order]
     if axis.flipped:
         order, shift = (axis.size - 1 - order)[::-1], shift[::-1]
     array = candidate.array
@@ -118,10 +108,8 @@ def _rolled(candidate: Candidate, key: str, order: np.ndarray, shift: np.ndarray
         bounds = candidate.bounds.get(name)
         if bounds is not None:
             coords[bounds] = _shifted(coords[bounds], shift[..., np.newaxis])
-    array = replace(array, coords=coords)
-    moved = replace(axis, coordinate=coords[names[0]])
-    axes: dict[str, AxisCoordinate] = {**candidate.axes, key: moved}
-    return replace(candidate, array=array, axes=axes)
+    axes = {**candidate.axes, key: replace(axis, coordinate=coords[names[0]])}
+    return replace(candidate, array=replace(array, coords=coords), axes=axes)
 
 
 def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:

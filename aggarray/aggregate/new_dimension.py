@@ -40,10 +40,15 @@ def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[Ma
             hint="give another name",
         )
     integers = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
-    return [
-        array if v is None else _with_scalar(array, name, int(v) if integers else v)
-        for array, v in zip(arrays, values, strict=True)
-    ]
+    dtype: Any = np.int64 if integers else np.dtypes.StringDType()
+    extended = list(arrays)
+    for number, value in enumerate(values):
+        if value is not None:
+            known = np.asarray(int(value) if integers else value, dtype)
+            scalar = MasterArray.from_subarrays([((), SubArray.from_array(known))], dimensions=(), name=name)
+            coords = {**arrays[number].coords, name: replace(scalar, _known=(known, None))}
+            extended[number] = replace(arrays[number], coords=coords)
+    return extended
 
 
 def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> str | None:
@@ -56,22 +61,11 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
     return None
 
 
-def _with_scalar(array: MasterArray, name: str, value: Any) -> MasterArray:
-    values = np.asarray(value, np.int64 if isinstance(value, int) else np.dtypes.StringDType())
-    scalar = MasterArray.from_subarrays([((), SubArray.from_array(values))], dimensions=(), name=name)
-    return replace(array, coords={**array.coords, name: replace(scalar, _known=(values, None))})
-
-
 def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     """Raise AggregationError for names in rules that no array has, and UnitsError for units that do not parse."""
     if not arrays:
         return
-    names = {
-        "along": rules.along or (),
-        "order": tuple(rules.order),
-        "directions": tuple(rules.directions),
-        "units": tuple(rules.units),
-    }
+    names = {"along": rules.along or (), "order": [*rules.order], "directions": [*rules.directions], "units": [*rules.units]}
     if any(names.values()):
         _check_known(arrays, names)
     for name in () if rules.separate_by == FACETS else rules.separate_by:

@@ -102,15 +102,18 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
     if not distinct or not sum(map(len, distinct)):
         return [np.zeros(0, np.int64) for _ in distinct], 0
     if any(v.dtype.kind not in "iuf" for v in distinct):
-        return _union_of_text(distinct)
+        # Natural order where each coordinate has one value, else alphabetic.
+        single = all(len(v) == 1 for v in distinct)
+        texts = {str(v) for values in distinct for v in values.tolist()}
+        number = {text: n for n, text in enumerate(sorted(texts, key=natural if single else None))}
+        return [np.array([number[str(v)] for v in values.tolist()], np.int64) for values in distinct], len(number)
     known = np.zeros(0)
     for tolerance in sorted(set(tolerances)):
         values = np.concatenate([v for v, own in zip(distinct, tolerances, strict=True) if own == tolerance])
         near = _nearest(known, values)
         new = values if near is None else values[np.abs(known[near] - values) > tolerance]
-        known = np.sort(
-            np.concatenate([known.astype(new.dtype) if not len(known) else known, _representatives(new, tolerance)])
-        )
+        known = known if len(known) else known.astype(new.dtype)
+        known = np.sort(np.concatenate([known, _representatives(new, tolerance)]))
     nearest = _nearest(known, np.concatenate(distinct))
     ends = np.cumsum([len(v) for v in distinct])[:-1]
     return np.split(np.zeros(0, np.int64) if nearest is None else nearest, ends), len(known)
@@ -148,14 +151,6 @@ def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
             kept.append(rest[:1])
             rest = rest[rest - rest[0] > tolerance]
     return np.sort(np.concatenate(kept))
-
-
-def _union_of_text(distinct: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
-    """Number values such as text, in natural order where each coordinate has one value, else alphabetically."""
-    texts = {str(v) for values in distinct for v in values.tolist()}
-    single = all(len(v) == 1 for v in distinct)
-    number = {text: n for n, text in enumerate(sorted(texts, key=natural if single else None))}
-    return [np.array([number[str(v)] for v in values.tolist()], np.int64) for values in distinct], len(number)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:

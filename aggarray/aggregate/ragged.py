@@ -6,20 +6,20 @@ of later files are shifted; samples are not read.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from aggarray.aggregate.candidate import (
-    FLAGS,
     Candidate,
     Signature,
     describe_difference,
+    describe_values,
     facets_in,
     identity_of,
     plain_attribute,
-    quantity_of,
     uri_of,
 )
 from aggarray.aggregate.join import assemble, same_values
@@ -37,39 +37,28 @@ def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:
     geometry = array._instances
     if all(part.known for part in geometry.parts):
         geometry.rows(array._access)
-    candidate.signature = {**facets_in(array, facets), **_signature(array)}
-
-
-def _signature(array: RaggedMasterArray) -> Signature:
     signature: Signature = {
+        **facets_in(array, facets),
         "group": (array.name or "").rpartition("/")[0],
         "dimensions": (*array.dimensions, *array._matrix.dimensions),
-        **_described(array, ""),
+        "identity": identity_of(array),
+        **describe_values(array),
         "coordinates": tuple(sorted(array.coords)),
     }
     for name, coordinate in sorted(array.coords.items()):
-        signature |= _described(coordinate, f"{name}: ")
+        signature |= {f"{name}: identity": identity_of(coordinate), **describe_values(coordinate, f"{name}: ")}
         along = coordinate.dimensions if isinstance(coordinate, RaggedMasterArray) else coordinate._matrix.dimensions
         joined = (*array.dimensions, *(along[:1] if _is_of_samples(coordinate, array) else ()))
         sizes = tuple(n for d, n in zip(along, coordinate.shape, strict=True) if d not in joined)
         signature[f"{name}: dimensions"] = f"{coordinate._matrix.dimensions} of {sizes or 'instances'}"
         if set(joined).isdisjoint(along) and coordinate._known is not None:
             signature[f"{name}: values"] = plain_attribute(coordinate._known[0])
-    return signature
+    candidate.signature = signature
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
     """Return whether a coordinate has further dimensions after the samples. Bounds of a ragged coordinate have."""
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
-
-
-def _described(array: MasterArray, prefix: str) -> Signature:
-    return {
-        f"{prefix}identity": identity_of(array),
-        f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
-        f"{prefix}units": quantity_of(array),
-        **{f"{prefix}attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs},
-    }
 
 
 def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
@@ -79,13 +68,9 @@ def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
     if len(arrays) == 1 and not rules.units:
         return first
     if any(g.chosen is not None for g in geometries):
-        raise AggregationError(
-            "a selection of rows cannot be joined", variable=first.name, hint="join the arrays first, then select"
-        )
-
-    def along(pieces: Sequence[MasterArray]) -> MasterArray:
-        return _along(pieces, rules)
-
+        hint = "join the arrays first, then select"
+        raise AggregationError("a selection of rows cannot be joined", variable=first.name, hint=hint)
+    along = partial(_along, rules=rules)
     geometry = _geometry(geometries, along)
     coords: dict[str, MasterArray] = {}
     runs: Geometry | None = None
@@ -129,21 +114,17 @@ def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], lis
     duplicates: list[tuple[Candidate, Candidate]] = []
     by_key: dict[object, list[Candidate]] = defaultdict(list)
     for candidate in group:
-        similar = by_key[_scanned_key(candidate.array)]
-        first = next((other for other in similar if _equal(candidate.array, other.array)), None)
+        array = candidate.array
+        known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
+        texts = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
+        similar = by_key[array.shape, array._matrix.shape, array.units, repr(texts)]
+        first = next((other for other in similar if _equal(array, other.array)), None)
         if first is None:
             similar.append(candidate)
             kept.append(candidate)
         else:
             duplicates.append((candidate, first))
     return kept, duplicates
-
-
-def _scanned_key(array: MasterArray) -> object:
-    """Return the scanned metadata of an array as a hashable key."""
-    known = [(name, c._known[0]) for name, c in sorted(array.coords.items()) if c._known is not None]
-    texts = [(name, values.tolist() if values.dtype.kind == "T" else values.tobytes()) for name, values in known]
-    return array.shape, array._matrix.shape, array.units, repr(texts)
 
 
 def _equal(one: MasterArray, other: MasterArray) -> bool:
@@ -159,12 +140,8 @@ def _equal(one: MasterArray, other: MasterArray) -> bool:
 def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
     """Return the rows of all, one part per adjacent representation."""
     parts = [part for geometry in geometries for part in geometry.parts]
-    groups = groupby(parts, _representation)
+    groups = groupby(parts, lambda p: (p.counts is None, p.index is None, [basename(a.name or "") for a in p.present]))
     return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in groups))
-
-
-def _representation(part: Part) -> tuple[object, ...]:
-    return part.counts is None, part.index is None, [basename(a.name or "") for a in part.present]
 
 
 def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Part:
@@ -197,7 +174,7 @@ def by_ragged_signature(members: Sequence[Candidate], rules: Rules) -> list[list
         groups[frozenset(member.signature.items())].append(member)
     results = []
     for group in groups.values():
-        names = [n for n in (basename(member.array.name or "") for member in group)]
+        names = [basename(member.array.name or "") for member in group]
         # Several arrays of one file are distinguished by name.
         unambiguous = len({member.uri for member in group}) == len(group) or len(set(names)) == 1
         for name in [None] if unambiguous else dict.fromkeys(names):

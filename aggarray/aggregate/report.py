@@ -89,17 +89,14 @@ def gaps(times: np.ndarray) -> list[Gap]:
         # Times on one day of the month are regular by intent: a single usual step suffices.
         multiple = months / months.min()
         return _missing(multiple) if _fits(multiple) else []
-    days = _days(times)
+    if times.dtype.kind == "M":
+        days = np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
+    else:
+        days = np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
     for step in _frequent(days[days > 0]):
         if _fits(days / step):
             return _missing(days / step)
     return []
-
-
-def _days(times: np.ndarray) -> np.ndarray:
-    if times.dtype.kind == "M":
-        return np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
-    return np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
 
 
 def _months(times: np.ndarray) -> np.ndarray | None:
@@ -159,12 +156,10 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
                 after = len(times) - 2 - gap.after if decreasing else gap.after
                 before, behind = (after + 1, after) if decreasing else (after, after + 1)
                 steps = f"{gap.count} step{'s' if gap.count > 1 else ''}"
-                yield Problem(
-                    "gap",
-                    file_at(array, axis, before),
-                    f"{array.name}: {steps} of {dimension} missing between {date(times[before])} and {date(times[behind])}"
-                    f"{_interval(file_at(array, axis, before), file_at(array, axis, behind))}",
-                )
+                text = f"{steps} of {dimension} missing between {date(times[before])} and {date(times[behind])}"
+                files = [file_at(array, axis, position) for position in (before, behind)]
+                names = ", ".join(short_paths([file for file in dict.fromkeys(files) if file]))
+                yield Problem("gap", files[0], f"{array.name}: {text}{f': {names}' if names else ''}")
 
 
 def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
@@ -172,11 +167,6 @@ def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
     own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
     best = [c for c in own if c.name == dimension] or [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
     yield from best[:1]
-
-
-def _interval(one: str | None, other: str | None) -> str:
-    names = short_paths([f for f in dict.fromkeys((one, other)) if f])
-    return f": {', '.join(names)}" if names else ""
 
 
 def file_at(array: MasterArray, axis: int, position: int) -> str | None:
@@ -299,9 +289,8 @@ def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:
         same = (checksums or copied) and checksum(path) == stamp[2]
         if copied and same:
             return None
-        return "changed since it was scanned: different modification time" + (
-            ", but the same bytes at its ends" if same else ""
-        )
+        kept = ", but the same bytes at its ends" if same else ""
+        return f"changed since it was scanned: different modification time{kept}"
     if checksums and checksum(path) != stamp[2]:
         return "changed since it was scanned: same size and modification time, but different bytes at its ends"
     return None

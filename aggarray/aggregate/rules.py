@@ -108,11 +108,8 @@ class Rules:
             _one_of(f"order[{dimension!r}]", order, ("given", "name"))
         for name, maximum in (("tolerance", 0.5), ("coverage", 1.0)):
             value = getattr(self, name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float | np.integer | np.floating)
-                or not 0 <= value <= maximum
-            ):
+            is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+            if not is_number or not 0 <= value <= maximum:
                 raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {maximum}")
             # NumPy's numbers become Python's, so that rules compare, print and pickle equally.
             object.__setattr__(self, name, float(value))

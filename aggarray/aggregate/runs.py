@@ -13,7 +13,6 @@ import numpy as np
 
 from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.aggregate.equality import is_horizontal
-from aggarray.aggregate.positions import PositionLayout
 from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
 from aggarray.arrays import MasterArray
@@ -39,16 +38,18 @@ def cut(view: View) -> list[Candidate] | None:
 
 def _pieces(candidate: Candidate, row: int, keys: list[str], view: View) -> Iterator[Candidate]:
     """Yield the runs of a candidate, or itself if it is one run."""
-    ranges = [_consecutive_ranges(view.layouts[k], row) for k in keys]
+    ranges = []  # (start, stop) of each run of consecutive positions, by axis
+    for layout in map(view.layouts.__getitem__, keys):
+        positions = np.asarray(layout.positions[layout.classes[row]])
+        ranges.append(list(pairwise([0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)])))
     if all(len(s) <= 1 for s in ranges):
         yield candidate
         return
     names = [candidate.axes[key].name for key in keys]
     select = _range_selector(candidate.array, names)
-    spanning = {
-        n: _range_selector(c, names) for n, c in candidate.array.coords.items() if not set(names).isdisjoint(c.dimensions)
-    }
-    own = {key: n for key in keys for n, c in candidate.array.coords.items() if c is candidate.axes[key].coordinate}
+    array_coords = candidate.array.coords
+    spanning = {n: _range_selector(c, names) for n, c in array_coords.items() if not set(names).isdisjoint(c.dimensions)}
+    own = {key: n for key in keys for n, c in array_coords.items() if c is candidate.axes[key].coordinate}
     separate = {key: c for key in keys if key not in own and (c := candidate.axes[key].coordinate) is not None}
     separate_selectors = {key: _range_selector(c, names) for key, c in separate.items()}
     same = {f.name: getattr(candidate, f.name) for f in fields(candidate)} | {"cut_from": candidate.cut_from or candidate}
@@ -57,7 +58,7 @@ def _pieces(candidate: Candidate, row: int, keys: list[str], view: View) -> Iter
         for key, (start, stop) in zip(keys, combination, strict=True):
             axis = candidate.axes[key]
             selected[axis.name] = Range(axis.size - stop if axis.flipped else start, stop - start)
-        coords = {n: spanning[n](selected, {}) if n in spanning else c for n, c in candidate.array.coords.items()}
+        coords = {n: spanning[n](selected, {}) if n in spanning else c for n, c in array_coords.items()}
         axes = dict(candidate.axes)
         for key in keys:
             coordinate = coords[own[key]] if key in own else separate_selectors[key](selected, {})
@@ -97,10 +98,3 @@ def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mappin
         return MasterArray(**{**same, "_matrix": run_matrix, "_known": values, **changes})
 
     return select
-
-
-def _consecutive_ranges(layout: PositionLayout, row: int) -> list[tuple[int, int]]:
-    """Return (start, stop) of each run of consecutive positions."""
-    positions = np.asarray(layout.positions[layout.classes[row]])
-    cuts = [0, *(np.flatnonzero(np.diff(positions) != 1) + 1).tolist(), len(positions)]
-    return list(pairwise(cuts))

@@ -95,7 +95,11 @@ class _FileSamplings:
         path = f"{group}/{name}" if group else name
         if path in self._sizes:
             return self._sizes[path]
-        return _highest(index) + 1
+        # Invalid indices raise errors when the rows are read.
+        values, mask = index._values_and_mask()
+        used = values if mask is None else values[~mask]
+        finite = used[np.isfinite(used)] if used.dtype.kind in "iuf" else used[:0]
+        return min(max(int(finite.max()), -1), _HIGHEST) + 1 if finite.size else 0
 
     def _attached(self, geometry: Geometry) -> dict[str, MasterArray]:
         """Return the variables along instances; those along runs as ragged arrays."""
@@ -104,17 +108,15 @@ class _FileSamplings:
         named = one.instances != NAMELESS
         own = [v for v in self.variables if named and v.dimensions[:1] == (one.instances,) and v.name not in self._structural]
         for v in own:
-            if self._flat and one.samples in v.dimensions:
-                continue
-            array = self._array(v.name, False) if v.shape[0] == geometry.size else None
+            is_of_rows = self._flat and one.samples in v.dimensions
+            array = None if is_of_rows or v.shape[0] != geometry.size else self._array(v.name, False)
             if array is not None:
                 attached[basename(v.name)] = array
         if one.index is None or one.runs is None:
             return attached
         runs = Geometry(one.instances, tuple(part.of_runs() for part in geometry.parts))
-        of_runs = [v for v in self.variables if v.dimensions == (one.runs,) and v.name != one.index]
-        for v in of_runs:
-            array = self._array(v.name, False)
+        for v in self.variables:
+            array = self._array(v.name, False) if v.dimensions == (one.runs,) and v.name != one.index else None
             if array is not None:
                 attached[basename(v.name)] = ragged(array, runs, {})
         return attached
@@ -142,13 +144,3 @@ class _FileSamplings:
 
     def _samples(self, array: MasterArray) -> MasterArray | None:
         return self._array(array.name or "", True) if self._flat else array
-
-
-def _highest(index: MasterArray) -> int:
-    """Return the highest valid index, -1 if there is none. Invalid indices raise errors when the rows are read."""
-    values, mask = index._values_and_mask()
-    used = values if mask is None else values[~mask]
-    if used.dtype.kind not in "iuf":
-        return -1
-    finite = used[np.isfinite(used)]
-    return min(max(int(finite.max()), -1), _HIGHEST) if finite.size else -1

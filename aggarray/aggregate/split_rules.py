@@ -31,15 +31,11 @@ def split_along(view: View) -> Division | None:
     allowed = view.rules.along
     if allowed is None:
         return None
-    for key in view.varying:
-        if not {view.group[0].axes[key].name, key} & set(allowed):
-            only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
-            return Division(view.layouts[key].classes, "along", partial(_is_not_along, view, key, only))
-    return None
-
-
-def _is_not_along(view: View, key: str, only: str, one: Candidate, other: Candidate) -> str:
-    return f"{_differ(view, key, one, other)}, {only}"
+    key = next((key for key in view.varying if {view.group[0].axes[key].name, key}.isdisjoint(allowed)), None)
+    if key is None:
+        return None
+    only = f"and the rules join along {', '.join(allowed) or 'nothing'} only"
+    return Division(view.layouts[key].classes, "along", lambda one, other: f"{_differ(view, key, one, other)}, {only}")
 
 
 def coordinate_needed(view: View) -> Division | None:
@@ -74,40 +70,32 @@ def interleaved(view: View) -> Division | None:
 
 def coordinates(view: View) -> Division | None:
     """Separate arrays whose other coordinates differ at the same position."""
-    first = view.group[0]
-    matches = view.matches()
+    first, matches = view.group[0], view.matches()
     own = {p.name: key for key, p in first.axes.items()}
     for name in first.array.coords:
         if own.get(name) in view.layouts or name == view.rules.versions:
             continue
-        classes, reasons = _coordinate_classes(view, name, matches)
+        spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
+        parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
+        spans += [parent] if parent is not None and first.axes[parent].scalar else []
+        # Candidates at one position along the coordinate's dimensions are numbered by its values.
+        by_position: dict[tuple[int, ...], list[int]] = {}
+        classes, reasons = [], {}
+        for row, candidate in enumerate(view.group):
+            members = by_position.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
+            for number, other in enumerate(members):
+                names = (matches[other][name], matches[row][name])
+                text = difference(view.group[other], candidate, names, view.rules.tolerance)
+                if text is None:
+                    classes.append(number)
+                    break
+                reasons[id(candidate)] = text
+            else:
+                members.append(row)
+                classes.append(len(members) - 1)
         if any(classes):
             return Division(classes, "coordinate", either(reasons))
     return None
-
-
-def _coordinate_classes(view: View, name: str, matches: list[dict[str, str]]) -> tuple[list[int], dict[int, str]]:
-    """Number candidates at one position along a coordinate's dimensions by its values; return the differences."""
-    first = view.group[0]
-    own = {p.name: key for key, p in first.axes.items()}
-    spans = [own[d] for d in first.array.coords[name].dimensions if d in own]
-    parent = next((own[n] for n, bounds in first.bounds.items() if bounds == name and n in own), None)
-    spans += [parent] if parent is not None and first.axes[parent].scalar else []
-    by_position: dict[tuple[int, ...], list[int]] = {}
-    classes, reasons = [], {}
-    for row, candidate in enumerate(view.group):
-        members = by_position.setdefault(tuple(view.layouts[k].classes[row] for k in spans), [])
-        for number, other in enumerate(members):
-            names = (matches[other][name], matches[row][name])
-            text = difference(view.group[other], candidate, names, view.rules.tolerance)
-            if text is None:
-                classes.append(number)
-                break
-            reasons[id(candidate)] = text
-        else:
-            members.append(row)
-            classes.append(len(members) - 1)
-    return classes, reasons
 
 
 def coverage(view: View) -> Division | None:

@@ -14,7 +14,6 @@ from aggarray.aggregate.equality import reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
 from aggarray.cf.units import equivalent, is_reference_time
 from aggarray.errors import AggarrayError
 
@@ -106,10 +105,16 @@ class View:
 
     def _may_be_tied(self, key: str) -> bool:
         """Return whether an axis is scalar everywhere and a time, a period or a plain number, which may depend on others."""
-        coordinates = [c.axes[key].coordinate for c in self.group if c.axes[key].scalar]
+        axes = [c.axes[key] for c in self.group]
+        coordinates = [axis.coordinate for axis in axes if axis.scalar and axis.coordinate is not None]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
             return False
-        return all(c is not None and (_is_time(c) or _is_plain(c)) for c in coordinates)
+        for c in coordinates:
+            is_time = is_reference_time(c.units) or equivalent(c.units, None, "s", None)
+            is_described = "standard_name" in c.attrs or "axis" in c.attrs
+            if not is_time and (is_described or c.units not in (None, "", "1", "no_unit", "unknown")):
+                return False
+        return True
 
     def values(self, key: str) -> list[np.ndarray]:
         """Return the coordinate values of each member along an axis, in the units of the first."""
@@ -152,16 +157,6 @@ def _distinct(axes: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], lis
             distinct.append(axis)
         numbers.append(number)
     return distinct, numbers
-
-
-def _is_time(coordinate: MasterArray) -> bool:
-    return is_reference_time(coordinate.units) or equivalent(coordinate.units, None, "s", None)
-
-
-def _is_plain(coordinate: MasterArray) -> bool:
-    """Return whether a coordinate is a number or text without CF attributes."""
-    described = "standard_name" in coordinate.attrs or "axis" in coordinate.attrs
-    return not described and coordinate.units in (None, "", "1", "no_unit", "unknown")
 
 
 def either(reasons: dict[int, str]) -> Reason:
