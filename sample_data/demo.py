@@ -26,7 +26,7 @@ from sample_data.output import HERE, check, show
 
 
 def archive() -> None:
-    """Open twelve files in six formats as one array."""
+    """Open twelve files in seven formats as one array."""
     show("One array out of twelve files")
     agg = aa.open(HERE / "archive")
     tas = agg["tas"]
