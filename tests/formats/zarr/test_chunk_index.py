@@ -231,7 +231,7 @@ def test_damaged_shards(tmp_path: Path) -> None:
     edit(tmp_path / "v/zarr.json", **sharding(chunk_shape=[2, 3]))
     for pair in ([2**63, 24], [0, 2**64 - 1], [530, 24]):
         shard.write_bytes(content[:-4] + np.array([pair] * 24, "<u8").tobytes())
-        with pytest.raises(FormatError, match=r"c/0/0: damaged: a chunk of \d+ bytes at offset \d+ in a shard of \d+ bytes"):
+        with pytest.raises(FormatError, match=r"damaged: a chunk of \d+ bytes at offset \d+ in a shard of \d+ bytes .*c/0/0"):
             known(tmp_path / "v")
 
 
