@@ -23,7 +23,7 @@ def check_range(path: str, offset: int, size: int, there: int) -> None:
 
 def truncated(path: str, offset: int, size: int, there: int) -> FormatError:
     """Return the error of a file that ends before a range of it."""
-    what = f"truncated: {size} bytes at offset {offset} are wanted of {there} bytes"
+    what = f"truncated: {size} bytes at offset {offset} requested of {there} bytes"
     return FormatError(what, path=path, hint="fetch or write the file again")
 
 

@@ -125,7 +125,7 @@ def test_empty_ranges(file: str) -> None:
 
 @pytest.mark.parametrize("offset", [len(DATA) - 9, len(DATA), 1 << 40, (1 << 63) - 1, 1 << 63, 1 << 70])
 def test_beyond_the_end(file: str, offset: int) -> None:
-    words = rf"truncated: 10 bytes at offset {offset} are wanted of {len(DATA)} bytes \({file}\)"
+    words = rf"truncated: 10 bytes at offset {offset} requested of {len(DATA)} bytes \({file}\)"
     with pytest.raises(FormatError, match=words):
         read_ranges(file, [(0, 5), (offset, 10)])
     with pytest.raises(FormatError, match=words):
@@ -236,7 +236,7 @@ def test_changed_and_truncated(file: str) -> None:
         handle.write(b"new")
         handle.truncate(500)
     assert bytes(read_ranges(file, [(0, 3)])[0]) == b"new"
-    with pytest.raises(FormatError, match="truncated: 3 bytes at offset 498 are wanted of 500 bytes"):
+    with pytest.raises(FormatError, match="truncated: 3 bytes at offset 498 requested of 500 bytes"):
         read_ranges(file, [(498, 3)])
     with open(file, "ab") as handle:
         handle.write(b"more")
@@ -247,7 +247,7 @@ def test_truncated_while_it_is_read(file: str) -> None:
     with shared_source(file) as there:
         os.truncate(file, 100)
         for read in (lambda: there.read_ranges([(50, 100)]), lambda: there.read_into(50, bytearray(100))):
-            with pytest.raises(FormatError, match="truncated: 100 bytes at offset 50 are wanted of 100 bytes"):
+            with pytest.raises(FormatError, match="truncated: 100 bytes at offset 50 requested of 100 bytes"):
                 read()
 
 
