@@ -114,23 +114,20 @@ def _identify_head(path: str, head: bytes) -> Format:
         for candidate in load_formats():
             if candidate.recognises(path, head):
                 return candidate
-    unsupported = _unsupported_folder(path) if is_folder(path) else unsupported_parent(path) or unsupported_head(head)
+    folder = is_folder(path)
+    unsupported = None if folder else unsupported_parent(path) or unsupported_head(head)
+    if folder and not is_remote(path):
+        with os.scandir(path) as entries:
+            names = {entry.name: entry.is_dir() for entry in entries}
+        unsupported = unsupported_folder(path, [n for n in names if names[n]], [n for n in names if not names[n]])
     if unsupported is not None:
         description, hint = unsupported
         raise FormatError(f"{description}, which aggarray does not read", path=path, hint=hint)
-    if is_folder(path):
+    if folder:
         hint = f"pass the files in it, or a pattern such as {path}/*.nc"
         raise FormatError("a folder that is not a Zarr store", path=path, hint=hint)
-    names = ", ".join(f.name for f in formats())
-    raise FormatError(f"not a data file of a known format ({names}); the file begins with {head[:8]!r}", path=path)
-
-
-def _unsupported_folder(path: str) -> tuple[str, str] | None:
-    if is_remote(path):
-        return None
-    with os.scandir(path) as entries:
-        names = [(entry.name, entry.is_dir()) for entry in entries]
-    return unsupported_folder(path, [name for name, folder in names if folder], [name for name, folder in names if not folder])
+    known = ", ".join(f.name for f in formats())
+    raise FormatError(f"not a data file of a known format ({known}); the file begins with {head[:8]!r}", path=path)
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
@@ -150,14 +147,6 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
         raise FormatError("an unfinished download by its name", path=path, hint=hint) from error
 
 
-def _check_unchanged(path: str, stamped_path: str, stamp: Stamp) -> None:
-    """Raise ChangedFileError if a file was modified during its scan: the result may mix two versions."""
-    status = stat_file(stamped_path)
-    # promise: changed-during-scan
-    if (status.size, status.mtime_ns) != stamp[:2]:
-        raise ChangedFileError("changed while it was scanned", path=path, hint="open it again")
-
-
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | Structure:
     """Return the requested part of a file, or its structure if the format cannot scan it partially; as `scan`."""
     return _scan(path, request)
@@ -174,7 +163,11 @@ def _scan(path: str, request: PartialScanRequest | None) -> PartialScan | Struct
             scan_part = None if request is None else getattr(file_format, "scan_partially", None)
             partial: PartialScan | None = None if scan_part is None else scan_part(path, request)
             outcome = replace(file_format.scan(path) if partial is None else partial, stamp=stamp)
-            _check_unchanged(path, stamped_path, stamp)
+            status = stat_file(stamped_path)
+            # The result may mix two versions of the file.
+            # promise: changed-during-scan
+            if (status.size, status.mtime_ns) != stamp[:2]:
+                raise ChangedFileError("changed while it was scanned", path=path, hint="open it again")
             return outcome
 
 

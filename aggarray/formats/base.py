@@ -365,23 +365,18 @@ def with_values(
 ) -> tuple[Variable, ...]:
     """Return the variables with read-only values of those that a scan reads (``names``), except undecodable text."""
     names = scan_values(variables) if names is None else names
-    return tuple(_with_values(v, read) if v.name in names else v for v in variables)
-
-
-def _with_values(variable: Variable, read: Callable[[Variable], np.ndarray | None]) -> Variable:
-    try:
-        values = read(variable)
-    except UnicodeError:
-        return variable
-    except FormatError as error:
-        if isinstance(error.__cause__, UnicodeError):
-            return variable
-        raise
-    if values is None:
-        return variable
-    values.flags.writeable = False
-    v = variable
-    return Variable(v.name, v.dtype, v.shape, v.dimensions, v.attrs, values, v.scopes)
+    filled = list(variables)
+    for number, v in enumerate(variables):
+        try:
+            values = read(v) if v.name in names else None
+        except (UnicodeError, FormatError) as error:
+            if not isinstance(error, UnicodeError) and not isinstance(error.__cause__, UnicodeError):
+                raise
+            continue
+        if values is not None:
+            values.flags.writeable = False
+            filled[number] = Variable(v.name, v.dtype, v.shape, v.dimensions, v.attrs, values, v.scopes)
+    return tuple(filled)
 
 
 def counts(box: Box) -> tuple[int, ...]:

@@ -36,8 +36,7 @@ def stored_name(name: str) -> str:
     >>> stored_name("temperature//rows of 20"), stored_name("temperature")
     ('temperature', 'temperature')
     """
-    match = _FLAT.fullmatch(name) if "//" in name else None
-    return name if match is None else match["name"]
+    return _parts(name)[0] if "//" in name and _FLAT.fullmatch(name) else name
 
 
 def flat_handle(handle: Handle, name: str) -> Handle:

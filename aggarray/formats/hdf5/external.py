@@ -30,18 +30,12 @@ def sources_of(path: str, dataset: Any) -> list[Source]:
     names = [(os.fsdecode(name), None) for name, _, _ in dataset.external or ()]
     if dataset.is_virtual:
         names += [(source.file_name, source.dset_name) for source in dataset.virtual_sources()]
-    folder = os.path.dirname(os.path.abspath(path))
-    return [Source(file, inner) for name, inner in names for file in ([path] if name == "." else _candidates(folder, name))]
-
-
-def _candidates(folder: str, name: str) -> list[str]:
-    """Return the files that a name may refer to: those that exist, or all if none exists.
-
-    HDF5 searches external files in the working directory, sources of virtual datasets beside the file and then in the working
-    directory.
-    """
-    paths = _expand(os.path.join(folder, name)) + _expand(os.path.abspath(name))
-    return [path for path in paths if os.path.lexists(path)] or paths
+    folder, sources = os.path.dirname(os.path.abspath(path)), []
+    for name, inner in names:
+        # HDF5 searches external files in the working directory, sources of virtual datasets beside the file, too.
+        files = [path] if name == "." else _expand(os.path.join(folder, name)) + _expand(os.path.abspath(name))
+        sources += [Source(file, inner) for file in [file for file in files if os.path.lexists(file)] or files]
+    return sources
 
 
 def _expand(path: str) -> list[str]:

@@ -3,6 +3,7 @@
 A link is followed without opening its target: opening a pipe or a device has side effects.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from aggarray.formats.base import h5py_file
@@ -38,7 +39,10 @@ def leads_outside(file: Any, path: str | bytes) -> str:
     followed = 0
     while remaining:
         resolved.append(remaining.pop())
-        link_type = _link_type(root, b"/".join(resolved))
+        link_type = None
+        with suppress(KeyError, RuntimeError, ValueError):
+            # All links before the last one are hard links.
+            link_type = root.links.get_info(b"/".join(resolved)).type
         if link_type == h5py.h5l.TYPE_SOFT:
             followed += 1
             target = root.links.get_val(b"/".join(resolved))
@@ -51,14 +55,6 @@ def leads_outside(file: Any, path: str | bytes) -> str:
         if followed > MOST_FOLLOWED:
             return DANGLING
     return ""
-
-
-def _link_type(group: Any, path: bytes) -> int | None:
-    """Return the type of the last link of a path whose other links are hard links; None if it does not exist."""
-    try:
-        return int(group.links.get_info(path).type)
-    except (KeyError, RuntimeError, ValueError):
-        return None
 
 
 def is_scale(dataset: Any) -> bool:

@@ -123,33 +123,28 @@ class HDF5File:
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
         """Return variable-length texts or rows without the library, None for other and unsupported variables."""
-        if self._metadata is None:
+        file = self._metadata
+        if file is None:
             return None
         try:
             with self._lock:
-                texts = None
-                if variable not in self._rows and self._metadata.has(variable):
-                    texts = texts_of(self._metadata, variable, self._path)
-                if texts is None:
-                    return self._row_values(self._metadata, variable, box)
+                is_new = variable not in self._rows and file.has(variable)
+                texts = texts_of(file, variable, self._path) if is_new else None
+                if texts is not None:
+                    key: Any = (*box, ...)  # with an Ellipsis the result is an array even without dimensions
+                    return np.asarray(texts[key])
+                if variable not in self._rows:
+                    name = variable if file.has(variable) else rows_of(variable) or variable
+                    self._rows[variable] = stored_rows(file.data, file.variable(name)), name != variable
+                rows, is_sizes = self._rows[variable]
+                (selection,) = box
+                if is_sizes:
+                    return select_sizes(np.diff(rows.offsets), selection)
+                values = rows.samples(file.data, selection.start, selection.stop)[:: selection.step or 1]
+                return values.astype(values.dtype.newbyteorder("="), copy=False)
         except UNREADABLE as error:
             self._note_error(error, variable)
             return None
-        key: Any = (*box, ...)  # with an Ellipsis the result is an array even without dimensions
-        return np.asarray(texts[key])
-
-    def _row_values(self, file: H5File, variable: str, box: Box) -> np.ndarray:
-        """Return a box of samples or of row sizes; raises one of `UNREADABLE` for other variables."""
-        entry = self._rows.get(variable)
-        if entry is None:
-            name = variable if file.has(variable) else rows_of(variable) or variable
-            entry = self._rows[variable] = stored_rows(file.data, file.variable(name)), name != variable
-        rows, is_sizes = entry
-        (selection,) = box
-        if is_sizes:
-            return select_sizes(np.diff(rows.offsets), selection)
-        values = rows.samples(file.data, selection.start, selection.stop)[:: selection.step or 1]
-        return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def mapped(self, variable: str) -> np.ndarray | None:
         """Return the complete variable as a read-only view of the mapped file, or None if it is not contiguous."""

@@ -42,7 +42,10 @@ def call_isolated(path: str, method: str, variable: str | None = None, *argument
     ``method``: "scan", "open" or a method of `library.H5pyFile`. Raises the errors of the method, and FormatError if the
     library crashes, times out or needs too much memory. A file that timed out once is not tried again.
     """
-    identity = _file_identity(path)
+    identity: tuple[Any, ...] = (path,)
+    with contextlib.suppress(OSError):
+        # A file that replaces this one has another state.
+        identity = path, *stat_file(path)
     with _lock:
         deadline = time.monotonic() + time_limit(path)
         # promise: hdf5-endless-loop
@@ -68,14 +71,6 @@ def time_limit(path: str) -> float:
         return min(PATIENCE + _PER_BYTE * stat_file(path).size, _MOST_PATIENCE)
     except OSError:
         return PATIENCE
-
-
-def _file_identity(path: str) -> tuple[Any, ...]:
-    """Return path and state of a file, which differ from those of a file that replaces it."""
-    try:
-        return path, *stat_file(path)
-    except OSError:
-        return (path,)
 
 
 class _IsolatedProcess:

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import pickle
+import resource
 import signal
 import sys
 from typing import Any
@@ -57,7 +58,10 @@ def _serve(request: tuple[str, str, str | None, tuple[Any, ...]], answers: int) 
 
 
 def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    _limit_memory(2 * os.path.getsize(path) + ROOM)
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+        most = used + 2 * os.path.getsize(path) + ROOM
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
         if method == "scan":
             return "value", scan_by_library(path)
@@ -71,11 +75,3 @@ def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, 
         return "error", "FormatError", ("damaged: it needs more memory than its size justifies",), where
     except LIBRARY_ERRORS as error:
         return "error", "FormatError", (f"cannot be read: {' '.join(str(error).split())}",), {"path": path}
-
-
-def _limit_memory(size: int) -> None:
-    import resource
-
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm", encoding="ascii") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -74,8 +74,10 @@ class H5pyFile:
         joined = len(box) < len(dataset.shape)
         if joined:
             box = (*box, slice(0, dataset.shape[-1], 1))
+        size = math.prod(counts(box)) * dtype.itemsize
         # promise: hdf5-text-memory
-        _check_text(dataset, dtype, counts(box))
+        if dtype.kind == "S" and not is_plausible(size, dataset.id.get_storage_size()):
+            raise ValueError(f"{size} bytes of text are declared, but hardly any are stored; rewrite the file")
         if variable not in self._checked:
             check_decoded_sizes(dataset.id)
             self._checked.add(variable)
@@ -112,13 +114,6 @@ class H5pyFile:
         # Closing the FileID is faster than File.close, which searches for open datasets. Here no dataset is open.
         self._datasets.clear()
         self._file.id.close()
-
-
-def _check_text(dataset: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Raise ValueError for fixed-length text that needs far more memory than the stored bytes justify."""
-    size = math.prod(shape) * dtype.itemsize
-    if dtype.kind == "S" and not is_plausible(size, dataset.id.get_storage_size()):
-        raise ValueError(f"{size} bytes of text are declared, but hardly any are stored; rewrite the file")
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:

@@ -164,7 +164,12 @@ class _Kerchunk:
     def recognises(self, path: str, head: bytes) -> bool:
         """Return whether a file is JSON with keys of references, or a folder has Parquet tables of references."""
         if not head:
-            return _is_parquet_folder(path)
+            marks = (os.path.join(path, mark) for mark in (".zgroup", ".zarray", "zarr.json"))
+            if os.path.isfile(os.path.join(path, ".zmetadata")) and not any(map(os.path.isfile, marks)):
+                with suppress(OSError, ValueError, RecursionError), open(os.path.join(path, ".zmetadata"), "rb") as file:
+                    metadata = json.load(file)
+                    return isinstance(metadata, dict) and "record_size" in metadata
+            return False
         if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
             return False
         if _KEYS.search(head):
@@ -185,16 +190,6 @@ class _Kerchunk:
 
     def open(self, path: str) -> Handle:
         return _Referenced(path)
-
-
-def _is_parquet_folder(path: str) -> bool:
-    marks = (os.path.join(path, mark) for mark in (".zgroup", ".zarray", "zarr.json"))
-    if not os.path.isfile(os.path.join(path, ".zmetadata")) or any(map(os.path.isfile, marks)):
-        return False
-    with suppress(OSError, ValueError, RecursionError), open(os.path.join(path, ".zmetadata"), "rb") as file:
-        metadata = json.load(file)
-        return isinstance(metadata, dict) and "record_size" in metadata
-    return False
 
 
 FORMAT = _Kerchunk()

@@ -119,18 +119,16 @@ class FileNames(dict[str, str]):
         self._folder = folder
 
     def __missing__(self, name: str) -> str:
-        self[name] = path = self._resolve(name)
-        return path
-
-    def _resolve(self, name: str) -> str:
         plain = name.removeprefix("file://").removeprefix("local://")
         if not plain or "\0" in plain:
             raise ValueError(f"{name!r:.80} is not a file name")
         if _URL.match(plain):
-            return plain
-        if _URL.match(self._folder):
-            return f"{self._folder}/{plain}" if not plain.startswith("/") else f"file://{plain}"
-        literal = os.path.normpath(os.path.join(self._folder, plain))
-        if "%" not in plain or plain == name or os.path.exists(literal):
-            return literal
-        return os.path.normpath(os.path.join(self._folder, unquote(plain, errors="surrogateescape")))
+            path = plain
+        elif _URL.match(self._folder):
+            path = f"{self._folder}/{plain}" if not plain.startswith("/") else f"file://{plain}"
+        else:
+            path = os.path.normpath(os.path.join(self._folder, plain))
+            if "%" in plain and plain != name and not os.path.exists(path):
+                path = os.path.normpath(os.path.join(self._folder, unquote(plain, errors="surrogateescape")))
+        self[name] = path
+        return path

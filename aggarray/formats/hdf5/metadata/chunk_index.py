@@ -124,8 +124,16 @@ def fill_chunk_index(empty: ChunkIndex, stored: StoredChunks) -> ChunkIndex | No
     inside = (cells < np.asarray(grid, np.int64)).all(axis=1)
     if not inside.all():
         cells, columns = cells[inside], tuple(column[inside] for column in columns)
-    if not _all_filtered(empty, cells, columns[1], columns[2]):
-        return None
+    _, sizes, masks = columns
+    unfiltered = sizes == empty.dtype.itemsize * math.prod(empty.chunk)
+    if not empty.filters:
+        if not unfiltered.all():
+            return None
+    elif (uncertain := unfiltered & (masks == 0)).any():
+        # A dataset can store partial edge chunks without filters, which only their size shows.
+        partial = (cells + 1) * np.asarray(empty.chunk, np.int64) > np.asarray(empty.shape, np.int64)
+        if (partial.any(axis=1) & uncertain).any():
+            return None
     positions = np.ravel_multi_index(tuple(cells.T), grid) if len(cells) else np.empty(0, np.int64)
     count = math.prod(grid)
     dense = []
@@ -135,16 +143,3 @@ def fill_chunk_index(empty: ChunkIndex, stored: StoredChunks) -> ChunkIndex | No
         dense.append(out)
     offsets, sizes, masks = dense
     return replace(empty, offsets=offsets, sizes=sizes, masks=masks if masks.any() else None)
-
-
-def _all_filtered(index: ChunkIndex, cells: np.ndarray, sizes: np.ndarray, masks: np.ndarray) -> bool:
-    """Return whether all filters that the masks do not skip were certainly applied to the chunks."""
-    raw = index.dtype.itemsize * math.prod(index.chunk)
-    if not index.filters:
-        return bool((sizes == raw).all())
-    # A dataset can store partial edge chunks without filters, which only their size shows.
-    uncertain = (masks == 0) & (sizes == raw)
-    if not uncertain.any():
-        return True
-    partial = (cells + 1) * np.asarray(index.chunk, np.int64) > np.asarray(index.shape, np.int64)
-    return not (partial.any(axis=1) & uncertain).any()

@@ -63,17 +63,14 @@ def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bo
         # Each is checked first, because their sum could overflow.
         require(max(chunks.offsets.max(), chunks.sizes.max()) <= data.size, "chunk outside the file")
         require((chunks.offsets + chunks.sizes).max() <= data.size, "chunk outside the file")
-        # promise: hdf5-overlapping-chunks
-        _check_overlaps(chunks.offsets, chunks.sizes)
+        _, offsets, sizes, _ = chunks
+        if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
+            order = np.argsort(offsets, kind="stable")
+            offsets, sizes = offsets[order], sizes[order]
+            # One of the overlapping chunks has wrong values.
+            # promise: hdf5-overlapping-chunks
+            require_valid(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "overlapping chunks")
     return chunks
-
-
-def _check_overlaps(offsets: np.ndarray, sizes: np.ndarray) -> None:
-    """Raise DamagedError for overlapping chunks, which no undamaged file has: one of them has wrong values."""
-    if not (offsets[1:] >= offsets[:-1] + sizes[:-1]).all():
-        order = np.argsort(offsets, kind="stable")
-        offsets, sizes = offsets[order], sizes[order]
-        require_valid(bool((offsets[1:] >= offsets[:-1] + sizes[:-1]).all()), "overlapping chunks")
 
 
 def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> None:

@@ -171,7 +171,11 @@ class FractalHeap:
             parsed = parse_block(block, self._address, shape, cell, parse)
             results.update(zip([position for position, _, _ in cell.objects], parsed, strict=True))
         if others:
-            huge = self._huge()
+            huge: dict[int, tuple[int, int]] = {}
+            if shape.huge != UNDEFINED:
+                require(shape.identity < 17, "unsupported huge objects")
+                stored = map(_HUGE.unpack, records(self._data, shape.huge, _HUGE_TREE, _HUGE.size))
+                huge = {number: (address, length) for address, length, number in stored}
             results.update({position: parse(self._other(identities[position], huge)) for position in others})
         return [results[position] for position in range(len(identities))]
 
@@ -197,15 +201,8 @@ class FractalHeap:
         addresses = self._entries[path] = struct.unpack_from(f"<{count}Q", block, start)
         return addresses
 
-    def _huge(self) -> dict[int, tuple[int, int]]:
-        """Return address and length of the huge objects by number."""
-        if self._shape.huge == UNDEFINED:
-            return {}
-        require(self._shape.identity < 17, "unsupported huge objects")
-        huge_records = records(self._data, self._shape.huge, _HUGE_TREE, _HUGE.size)
-        return {key: (address, length) for address, length, key in map(_HUGE.unpack, huge_records)}
-
     def _other(self, identity: bytes, huge: dict[int, tuple[int, int]]) -> bytes:
+        """Return a tiny or huge object; ``huge``: address and length of the huge objects by number."""
         id_type = identity[0] >> 4
         if id_type == _TINY:
             # The ID itself holds a tiny object. Longer IDs store the length in another way.

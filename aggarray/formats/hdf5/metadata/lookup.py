@@ -59,7 +59,12 @@ class H5File:
         """Return the address of the object at a path relative to a group, or the reason why there is none."""
         address, remaining, followed = group, parts(path), 0
         while remaining:
-            link = self._links_by_name(address).get(remaining.pop())
+            links = self._names.get(address)
+            if links is None:
+                header = header_at(self.data, address)
+                listed = self.links_at(address, header) if header.is_group else ()
+                links = self._names[address] = {link.name: link for link in listed}
+            link = links.get(remaining.pop())
             if link is None or followed > MOST_FOLLOWED:
                 return DANGLING
             if link.target is not None:
@@ -72,15 +77,6 @@ class H5File:
             else:
                 address = link.address
         return address
-
-    def _links_by_name(self, address: int) -> dict[bytes, Link]:
-        """Return the links of the object at an address by name, none if it is not a group."""
-        by_name = self._names.get(address)
-        if by_name is None:
-            header = header_at(self.data, address)
-            links = self.links_at(address, header) if header.is_group else ()
-            by_name = self._names[address] = {link.name: link for link in links}
-        return by_name
 
     def has(self, path: str) -> bool:
         """Return whether a path exists, perhaps under its stored name for a variable that is not a coordinate."""
