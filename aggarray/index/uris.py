@@ -131,8 +131,12 @@ class PathMap:
 
     def applied(self, reference: str) -> str:
         """Return a reference with the first matching prefix replaced."""
+        path = reference
+        if not _URL.match(reference) or reference.lower().startswith("file:"):
+            path = re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE)
+            path = unquote(path, errors="surrogateescape")
         for old, new in self.pairs:
-            for form in (reference, _path_of(reference)):
+            for form in (reference, path):
                 rest = form.removeprefix(old)
                 if form.startswith(old) and (not old or not rest or old.endswith("/") or rest.startswith("/")):
                     return _joined(new, rest if form == reference else _quoted(rest))
@@ -154,13 +158,6 @@ def path_map(relocate: Mapping[str, str] | None) -> PathMap:
         hint = "give {old prefix: new prefix}, both text or paths"
         raise AggregationError(f"relocate={relocate!r} has prefixes that are not text", hint=hint) from error
     return PathMap(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
-
-
-def _path_of(reference: str) -> str:
-    """Return a reference as a decoded path; URLs are returned unchanged."""
-    if _URL.match(reference) and not reference.lower().startswith("file:"):
-        return reference
-    return unquote(re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE), errors="surrogateescape")
 
 
 def _joined(new: str, rest: str) -> str:

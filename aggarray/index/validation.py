@@ -154,16 +154,11 @@ def _check_extents(matrix: Matrix) -> None:
         start, step = np.broadcast_to(start, extent.shape), np.broadcast_to(step, extent.shape)
         # A division, because a product of large numbers would overflow.
         beyond = (start < 0) | (start >= size) | ((step > 0) & ((size - 1 - start) // np.maximum(step, 1) < extent - 1))
-        if (beyond & (extent > 0)).any() or _pick_out_of_range(matrix, step, extent, size - start):
+        is_wrong = bool((beyond & (extent > 0)).any())
+        for number in np.unique(-step[step <= 0]).tolist():
+            picked, picks = step == -number, matrix.parts.picks[number]
+            is_wrong |= bool((extent[picked] > len(picks)).any())
+            if len(picks):
+                is_wrong |= bool(picks.min() < 0 or ((size - start)[picked] <= picks.max()).any())
+        if is_wrong:
             raise ValueError(f"partition exceeds its sub-array along {name}")
-
-
-def _pick_out_of_range(matrix: Matrix, steps: np.ndarray, extents: np.ndarray, room: np.ndarray) -> bool:
-    """Return whether picks are too few, or out of range for the sub-array."""
-    for number in np.unique(-steps[steps <= 0]).tolist():
-        cells, picks = steps == -number, matrix.parts.picks[number]
-        if (extents[cells] > len(picks)).any():
-            return True
-        if len(picks) and (picks.min() < 0 or (room[cells] <= picks.max()).any()):
-            return True
-    return False

@@ -5,7 +5,7 @@ values of coordinates, and the roles of variables. `difference` describes how a 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -151,15 +151,10 @@ def _file_mismatch(scanned: Structure, assumed: FileSignature) -> str | None:
         for name, value in texts.items():
             if as_text(attrs.get(name)) != value:
                 return f"{name}{where} is {as_text(attrs.get(name))}, not {value} as"
-    return _size_mismatch(facts, assumed)
-
-
-def _size_mismatch(facts: Mapping[str, VariableSignature], assumed: FileSignature) -> str | None:
-    """Describe a variable whose size differs from that of the coordinates read from the file."""
+    # All sizes are those of the coordinates that are read from the file.
     sizes = {d: n for name in assumed.read for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True)}
-    for name in assumed.facts:
-        own = facts.get(name)
-        for d, n in zip(own.dimensions, own.shape, strict=True) if own is not None else ():
+    for name in [n for n in assumed.facts if n in facts]:
+        for d, n in zip(facts[name].dimensions, facts[name].shape, strict=True):
             if sizes.get(d, n) != n:
                 return f"{name!r}: dimension {d!r} has size {n}, its coordinate {sizes[d]}, unlike"
     return None
@@ -183,11 +178,6 @@ def _variable_mismatch(own: VariableSignature, fact: VariableSignature, read: bo
     own_values = read or not along.isdisjoint(fact.dimensions)
     if not own_values and own.digest != fact.digest:
         return "values differ from those"
-    return _role_mismatch(own, fact)
-
-
-def _role_mismatch(own: VariableSignature, fact: VariableSignature) -> str | None:
-    """Describe how the role of a variable differs from its signature."""
     if own.hung != fact.hung:
         here, there = (", ".join(dict.fromkeys(n for _, n in f.hung)) or "nothing" for f in (own, fact))
         return f"its coordinates are {here}, not {there} as"

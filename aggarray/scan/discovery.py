@@ -4,7 +4,7 @@ import functools
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -59,14 +59,12 @@ def _is_included(path: str) -> bool:
 
 def named_files(items: Sequence[Any]) -> list[str]:
     """Return the absolute paths of the files that a source names individually, not by a folder or pattern."""
-    return [absolute(p) for p in map(given_path, items) if _is_named(p)]
-
-
-def _is_named(path: str) -> bool:
-    try:
-        return not (is_remote(path) and has_magic(path)) and (is_file(path) or is_store(path))
-    except AggarrayError:
-        return False  # the scan raises the error
+    paths = []
+    for path in map(given_path, items):
+        with suppress(AggarrayError):  # the scan raises the error
+            if not (is_remote(path) and has_magic(path)) and (is_file(path) or is_store(path)):
+                paths.append(absolute(path))
+    return paths
 
 
 def listed(source: Source) -> list[Any]:

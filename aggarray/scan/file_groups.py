@@ -210,21 +210,18 @@ def _structure_of(result: Result, group: FileGroup | None) -> Structure | Aggarr
 def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None:
     """Return the assumed structure of a file of a group after a partial scan; None if the scan does not determine it."""
     model, own = group.model, {v.name: v for v in seen.variables}
-    read = [_own(v, own[v.name]) for v in model.variables if v.name in own]
-    sizes = _sizes(read)
+    for v in model.variables:
+        if v.name in own:
+            # Values, units and calendar are those of the file.
+            shared = {name: value for name, value in v.attrs.items() if name not in COORDINATE_ATTRIBUTES}
+            own[v.name] = replace(own[v.name], dimensions=v.dimensions, attrs={**shared, **own[v.name].attrs})
+    sizes = _sizes([own[v.name] for v in model.variables if v.name in own])
     if sizes is None:
         return None
-    by_name = {v.name: v for v in read}
-    variables = tuple(by_name.get(v.name) or _resized(v, sizes, group) for v in model.variables)
+    variables = tuple(own.get(v.name) or _resized(v, sizes, group) for v in model.variables)
     attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
     paths = None if model.sizes is None else {p: sizes.get(p.rpartition("/")[2], n) for p, n in model.sizes.items()}
     return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=group.assumed)
-
-
-def _own(variable: Variable, seen: Variable) -> Variable:
-    """Return a coordinate with the values, units and calendar of its file."""
-    attrs = {k: v for k, v in variable.attrs.items() if k not in COORDINATE_ATTRIBUTES}
-    return replace(seen, dimensions=variable.dimensions, attrs={**attrs, **seen.attrs})
 
 
 def _resized(variable: Variable, sizes: Mapping[str, int], group: FileGroup) -> Variable:

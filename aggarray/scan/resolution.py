@@ -43,6 +43,9 @@ NESTED = "an aggregation variable itself: name the files that it is made of"
 _AGGREGATION_MARKS = ("aggregated_data", "cfa_array", "nca_array")
 
 
+_Comparison = tuple[FileSignature, Mismatch | None, int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Description:
     """The variables of a file: a template each, or why it cannot be used; ``numbered``: the names by number, if certain.
@@ -53,7 +56,7 @@ class _Description:
     state: tuple[int, ...]
     variables: dict[str, Template | str]
     numbered: tuple[str, ...] | None
-    compared: tuple[tuple[FileSignature, Mismatch | None, int], ...] = ()
+    compared: tuple[_Comparison, ...] = ()
 
     def knows(self, assumed: FileSignature | None) -> bool:
         """Return whether the file was compared with an assumed signature; True without one."""
@@ -105,14 +108,13 @@ class _Descriptions:
                 self._store(uri, structure, state, signatures[uri])
 
     def _store(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
-        description = _describe(structure, state)
+        compared: tuple[_Comparison, ...] = ()
         if assumed is not None:
-            description = replace(
-                description, compared=((assumed, difference(structure, assumed), own_number(structure, assumed)),)
-            )
+            compared = ((assumed, difference(structure, assumed), own_number(structure, assumed)),)
         cached = self.recall(uri)
         if cached is not None and cached.state == state:
-            description = replace(description, compared=(*description.compared, *cached.compared)[:_MAX_COMPARED])
+            compared = (*compared, *cached.compared)[:_MAX_COMPARED]
+        description = replace(_describe(structure, state), compared=compared)
         self._cache.keep(uri, description)
         return description
 
@@ -257,30 +259,27 @@ class _Resolver:
     def put(self, row: int, described: _Description) -> None:
         """Replace the declared template of a sub-array by that of its file."""
         try:
-            self._put(row, described)
+            if self._name(row).startswith(NUMBER_MARK) and self._name(row) not in described.variables:
+                name = _numbered(self._name(row), described)
+                if name not in self._variables:
+                    self._variables.append(name)
+                self._variable[row] = self._variables.index(name)
+            real = described.variables.get(self._name(row))
+            if real is None:
+                raise FormatError("no such variable", hint=f"it has {_listed(described)}")
+            if isinstance(real, str):
+                raise (IndexFileError if real is NESTED else FormatError)(real)
+            # Descriptions keep the real templates alive, so that their ids identify them.
+            key = (id(real), int(self._old.template[row]))
+            if key not in self._numbers:
+                self._numbers[key] = len(self._templates)
+                declared = self._old.template_of(row)
+                matched = match(real, declared, self._step) if declared.unresolved else _confirmed(real, declared)
+                self._templates.append(matched)
+            self._template[row] = self._numbers[key]
         except (FormatError, IndexFileError) as error:
             error.path, error.variable = self._old.uri_of(row), self._name(row)
             raise
-
-    def _put(self, row: int, described: _Description) -> None:
-        if self._name(row).startswith(NUMBER_MARK) and self._name(row) not in described.variables:
-            name = _numbered(self._name(row), described)
-            if name not in self._variables:
-                self._variables.append(name)
-            self._variable[row] = self._variables.index(name)
-        real = described.variables.get(self._name(row))
-        if real is None:
-            raise FormatError("no such variable", hint=f"it has {_listed(described)}")
-        if isinstance(real, str):
-            raise (IndexFileError if real is NESTED else FormatError)(real)
-        # Descriptions keep the real templates alive, so that their ids identify them.
-        key = (id(real), int(self._old.template[row]))
-        if key not in self._numbers:
-            self._numbers[key] = len(self._templates)
-            taken = self._old.template_of(row)
-            matched = match(real, taken, self._step) if taken.unresolved else _confirmed(real, taken)
-            self._templates.append(matched)
-        self._template[row] = self._numbers[key]
 
 
 def _confirmed(real: Template, assumed: Template) -> Template:
@@ -334,17 +333,12 @@ def match(real: Template, declared: Template, step: Step) -> Template:
     own = declared.units is None and real.units is not None
     units = (real.units, real.calendar) if own else declared.units_in(step.units, step.calendar)
     steps = declared.steps
-    # The file states the encoding of the master for its own values: no further decoding.
-    if (
-        steps
-        and steps[0].encoding == real.encoding
-        and not real.encoding.packed
-        and (steps[0].units, steps[0].calendar) == units
-    ):
-        steps = steps[1:]
-    return replace(
-        real, dimensions=tuple(dimensions), directions=tuple(directions), units=units[0], calendar=units[1], steps=steps
-    )
+    if steps and not real.encoding.packed:
+        # The file states the encoding of the master for its own values: no further decoding.
+        same = (steps[0].encoding, steps[0].units, steps[0].calendar) == (real.encoding, *units)
+        steps = steps[1:] if same else steps
+    real = replace(real, dimensions=tuple(dimensions), directions=tuple(directions))
+    return replace(real, units=units[0], calendar=units[1], steps=steps)
 
 
 def _pairs(real: Template, declared: Template) -> Iterator[tuple[int, int]]:

@@ -27,19 +27,16 @@ def main() -> None:
         set_options(**receiver.receive())
         while True:
             for task in receiver.receive():
-                _send(sender, scan_one(task))
+                result = scan_one(task)
+                try:
+                    sender.send(result)
+                except BrokenPipeError:
+                    raise
+                except LIBRARY_ERRORS:
+                    # Attributes of plugin formats may not pickle; the parent scans such a file itself.
+                    sender.send(None)
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the parent closed the stream
-
-
-def _send(sender: Sender, result: object) -> None:
-    try:
-        sender.send(result)
-    except BrokenPipeError:
-        raise
-    except LIBRARY_ERRORS:
-        # Attributes of plugin formats may not pickle; the parent scans such a file itself.
-        sender.send(None)
 
 
 if __name__ == "__main__":
