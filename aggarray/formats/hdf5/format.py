@@ -13,7 +13,6 @@ from aggarray.formats.base import Handle, Structure, Variable, full_box
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.formats.hdf5.library import scan_by_library
-from aggarray.formats.hdf5.metadata import partial_scan
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
@@ -67,7 +66,7 @@ class _HDF5:
     def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
         """Return the requested coordinates, None if only the library can read them."""
         try:
-            return partial_scan.scan_partially(path, request)
+            return metadata_scan.scan_partially(path, request)
         except UNREADABLE:
             return None
 

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from aggarray.codecs import Filter
+from aggarray.formats.hdf5.metadata import messages
 from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.data import (
     KEPT_BYTES,
@@ -23,22 +24,7 @@ from aggarray.formats.hdf5.metadata.data import (
     require_supported,
     verify,
 )
-from aggarray.formats.hdf5.metadata.messages import (
-    DataLayout,
-    FillValue,
-    Link,
-    LinkIndex,
-    committed_at,
-    fill_of,
-    filters_of,
-    halves_of,
-    layout_of,
-    link_index_of,
-    link_of,
-    old_fill_of,
-    symbols_of,
-    virtual_at,
-)
+from aggarray.formats.hdf5.metadata.messages import DataLayout, FillValue, Link, LinkIndex
 from aggarray.formats.hdf5.metadata.types import Dataspace, Datatype, dataspace_of, datatype_of
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -57,17 +43,17 @@ _DATATYPE, _LINK, _LAYOUT, _ATTRIBUTE, _CONTINUATION = 0x03, 0x06, 0x08, 0x0C, 0
 #: Attributes of `Header`, and parsers, of messages that a header has once.
 _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
     0x01: ("space", dataspace_of),
-    0x02: ("link_index", partial(link_index_of, width=8)),
+    0x02: ("link_index", partial(messages.link_index_of, width=8)),
     _DATATYPE: ("datatype", datatype_of),
-    0x04: ("old_fill", old_fill_of),
-    0x05: ("fill", fill_of),
+    0x04: ("old_fill", messages.old_fill_of),
+    0x05: ("fill", messages.fill_of),
     # The list of external files: only its presence matters.
     0x07: ("external", bool),
-    _LAYOUT: ("layout", layout_of),
-    0x0B: ("filters", filters_of),
-    0x11: ("symbols", symbols_of),
-    0x13: ("halves", halves_of),
-    0x15: ("attribute_index", partial(link_index_of, width=2)),
+    _LAYOUT: ("layout", messages.layout_of),
+    0x0B: ("filters", messages.filters_of),
+    0x11: ("symbols", messages.symbols_of),
+    0x13: ("halves", messages.halves_of),
+    0x15: ("attribute_index", partial(messages.link_index_of, width=2)),
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
@@ -190,16 +176,16 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
         count += 1
         try:
             if code == _DATATYPE and flags & _SHARED:
-                once.append(("committed", committed_at(body)))
+                once.append(("committed", messages.committed_at(body)))
                 continue
-            if code == _LAYOUT and (sources := virtual_at(body)) is not None:
+            if code == _LAYOUT and (sources := messages.virtual_at(body)) is not None:
                 once.append(("virtual", sources))
                 continue
             require_supported(not flags & _SHARED or code not in _KNOWN, "shared message")
             if code == _ATTRIBUTE:
                 attributes.append((number, attribute_of(body)))
             elif code == _LINK:
-                links.append(link_of(body))
+                links.append(messages.link_of(body))
             elif code == _CONTINUATION:
                 more.append((little_endian(body, 0, 8), little_endian(body, 8, 8)))
             elif code in _ONCE:
