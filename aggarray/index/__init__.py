@@ -43,7 +43,6 @@ class _Ours:
     marks: Sequence[str] = ()
 
     def recognises(self, structure: Structure) -> bool:
-        """Return whether a file has the group of an index of aggarray."""
         return find_convention(structure) is self
 
     def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:

@@ -127,7 +127,6 @@ def _walk(folder: str) -> Iterator[str]:
 
 
 def _inside_store(folder: str) -> bool:
-    """Return whether a folder is a Zarr store or lies inside one."""
     while folder and folder != os.path.dirname(folder):
         if is_store(folder):
             return True

@@ -218,7 +218,6 @@ class _Resolver:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def references(self) -> References:
-        """Return the references with the current columns."""
         templates, variables = tuple(self._templates), tuple(self._variables)
         return replace(self._old, templates=templates, template=self._template, variable=self._variable, variables=variables)
 

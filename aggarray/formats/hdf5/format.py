@@ -46,8 +46,6 @@ class _HDF5:
         return False
 
     def scan(self, path: str) -> Structure:
-        """Return structure, attributes and coordinate values."""
-
         def by_library(variable: Variable) -> np.ndarray:
             """Return the values of a coordinate that only the HDF5 library can decode."""
             with closing(HDF5File(path)) as handle:
@@ -71,7 +69,6 @@ class _HDF5:
             return None
 
     def open(self, path: str) -> Handle:
-        """Open the file to read values from it."""
         return HDF5File(path)
 
 

@@ -98,7 +98,6 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
                 variables += ragged_variables(variable, sizes_of(path, entry.dataset), walk.datasets)
 
     def read_named(variable: Variable) -> np.ndarray | None:
-        """Return the values of a variable; its name is added to errors."""
         with naming_errors(path, variable.name):
             return read(variable)
 

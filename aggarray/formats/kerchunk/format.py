@@ -22,7 +22,6 @@ from aggarray.formats.base import (
     ChunkIndex,
     Handle,
     Structure,
-    Variable,
     naming_errors,
     needs_chunk_index,
     scan_values,
@@ -98,14 +97,6 @@ class _Referenced(ZarrHandle):
             cached = self._tables[variable] = (numbers, table)
         return cached
 
-    def check_shape(self, variable: Variable) -> None:
-        """Raise FormatError for a very long dimension of which hardly any chunk is stored."""
-        if max(variable.shape, default=0) > _LONG:
-            numbers, table = self.table(variable.name)
-            if not needs_chunk_index([max(numbers.grid)], len(table.numbers)):
-                what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
-                raise self.references.error(f"{variable.name}/.zarray", what)
-
     def _check_sizes(self, variable: str, layout: ArrayLayout, table: ReferenceTable) -> None:
         """Raise FormatError for decoded chunks out of proportion to the array, or stored chunks larger than any encoding."""
         itemsize, built = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
@@ -122,7 +113,6 @@ class _Referenced(ZarrHandle):
             raise self.references.error(variable, what)
 
     def _stored(self, within: str, node: Node) -> Any:
-        """Return the store from which zarr-python reads an array."""
         from aggarray.formats.kerchunk.store import ReferenceStore
 
         return ReferenceStore(node, *self.table(within or PurePath(self._path).stem))
@@ -151,7 +141,6 @@ class _Referenced(ZarrHandle):
         return replace(chunks, offsets=offsets, sizes=np.maximum(sizes, 0), names=names, inline=table.inline or None)
 
     def external_files(self, variable: str) -> Sequence[str]:
-        """Return the files that hold the values of a variable."""
         with naming_errors(self._path, variable):
             return self.table(variable)[1].paths
 
@@ -183,7 +172,11 @@ class _Kerchunk:
         store = _Referenced(path)
         structure = structure_of(path, self.name, store.references.nodes)
         for variable in structure.variables:
-            store.check_shape(variable)
+            if max(variable.shape, default=0) > _LONG:
+                numbers, table = store.table(variable.name)
+                if not needs_chunk_index([max(numbers.grid)], len(table.numbers)):
+                    what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
+                    raise store.references.error(f"{variable.name}/.zarray", what)
         inline = {name for name in scan_values(structure.variables) if not store.external_files(name)}
         variables = with_values(structure.variables, store.all_values, inline)
         return replace(structure, variables=variables, has_external_coordinates=True)

@@ -147,17 +147,14 @@ class _NetCDF3:
     name = "netCDF3"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Return whether the first bytes are ``CDF`` and a version of the format."""
         return head[:3] == b"CDF" and head[3:4] in (b"\x01", b"\x02", b"\x05")
 
     def scan(self, path: str) -> Structure:
-        """Read the header and the coordinates."""
         with closing(_NetCDF3File(path)) as file:
             variables = with_values([location.variable for location in file.header.locations], file.all_values)
             return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
 
     def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        """Read the header and the requested coordinates."""
         with closing(_NetCDF3File(path)) as file:
             variables = [location.variable for location in file.header.locations]
             return select_partial(path, file.header.attrs, variables, request, file.all_values)

@@ -93,7 +93,6 @@ class _Cursor:
         return int.from_bytes(self.data[start:stop], "big")
 
     def count(self) -> int:
-        """Return the next count."""
         return self.integer(self.count_width)
 
     def padded(self, count: int) -> bytes:
@@ -115,7 +114,6 @@ class _Cursor:
         return range(number)
 
     def dtype(self) -> np.dtype[Any]:
-        """Return the next type."""
         code = self.integer(4)
         if code not in _TYPES or (code > _CLASSIC_TYPES and self.version != 5):
             raise self.damaged(f"unknown type {code}")
@@ -135,7 +133,6 @@ class _Cursor:
         return attrs
 
     def damaged(self, what: str) -> FormatError:
-        """Return the error of an invalid header."""
         where = f"damaged netCDF-3 header near byte {self.position}"
         return FormatError(f"{where}: {what}", path=self.path, hint="fetch it again")
 

@@ -129,7 +129,6 @@ def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    """Return whether a value of JSON nests deeper than ``most``."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return bool(inner) and (not most or any(_is_deeper(v, most - 1) for v in inner))
 
@@ -351,7 +350,6 @@ class _Zarr:
     name = "Zarr"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Return whether a folder holds Zarr metadata."""
         return not head and bool(store_mark(path, _MARKS))
 
     def scan(self, path: str) -> Structure:

@@ -77,15 +77,10 @@ def conventions() -> tuple[Convention, ...]:
 
 def convention_of(structure: Structure) -> Convention | None:
     """Return the convention of an aggregation file, None for plain data."""
-    marks = _marks()
+    marks = {mark for convention in conventions() for mark in convention.marks}
     if all(marks.isdisjoint(v.attrs) for v in structure.variables):
         return None
     return next((c for c in conventions() if c.recognises(structure)), None)
-
-
-@functools.cache
-def _marks() -> frozenset[str]:
-    return frozenset(mark for convention in conventions() for mark in convention.marks)
 
 
 def array_of_matrix(array: MasterArray, matrix: Matrix) -> MasterArray:

@@ -59,7 +59,6 @@ class _FragmentLayout:
         return tuple(len(s) for s in self.sizes)
 
     def matrix(self, references: References, refs: np.ndarray, parts: Parts | None = None) -> Matrix:
-        """Return the matrix of these fragments."""
         edges = tuple(np.concatenate([[0], np.cumsum(s)]).astype(np.int64) for s in self.sizes)
         return Matrix(self.dimensions, (True,) * len(edges), edges, references, refs, parts or Parts())
 

@@ -36,7 +36,6 @@ def links_of(data: Data, header: Header) -> tuple[Link, ...]:
 
 @lru_cache(maxsize=1024)
 def _sort_links(links: tuple[Link, ...], tracked: bool) -> tuple[Link, ...]:
-    """Return links in creation order if it is tracked, otherwise by name."""
     ordered = tuple(sorted(links, key=attrgetter("order" if tracked else "name")))
     require(len({link.name for link in ordered}) == len(ordered), "duplicate name")
     require(not tracked or len({link.order for link in ordered}) == len(ordered), "duplicate creation order of links")

@@ -3,7 +3,6 @@
 The dataset holds a reference per row: the number of values and an object in the global heap. Only the requested rows are read.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,21 +37,16 @@ class StoredRows:
         first = int(np.searchsorted(self.offsets, start, side="right")) - 1
         last = int(np.searchsorted(self.offsets, stop, side="left"))
         out = np.empty(int(self.offsets[last] - self.offsets[first]) if start < stop else 0, self.dtype)
-        at = 0
-        for elements in self._batches(first, last) if len(out) else ():
-            values = np.frombuffer(_gather(data, elements, self.dtype.itemsize), self.dtype)
+        at, row = 0, first
+        while row < last and len(out):
+            most = self.offsets[row] + max(1, _BATCH // self.dtype.itemsize)
+            following = int(np.searchsorted(self.offsets, most, side="right")) - 1
+            following = min(max(following, row + 1), last)
+            values = np.frombuffer(_gather(data, self.elements[row:following], self.dtype.itemsize), self.dtype)
             out[at : at + len(values)] = values
-            at += len(values)
+            at, row = at + len(values), following
         before = int(self.offsets[first]) if len(out) else start
         return out[start - before : stop - before]
-
-    def _batches(self, first: int, last: int) -> Iterator[np.ndarray]:
-        per_batch = max(1, _BATCH // self.dtype.itemsize)
-        while first < last:
-            following = int(np.searchsorted(self.offsets, self.offsets[first] + per_batch, side="right")) - 1
-            following = min(max(following, first + 1), last)
-            yield self.elements[first:following]
-            first = following
 
 
 def refuse_rows(data: Data, header: Header) -> str | None:

@@ -125,7 +125,6 @@ class _Type(NamedTuple):
         return int.from_bytes(self.bits[:2], "little")
 
     def inner(self, at: int) -> tuple[Datatype, int]:
-        """Return an inner type, and its end."""
         return _parse(self.message, at, self.depth + 1)
 
     def name(self, at: int) -> tuple[bytes, int]:
