@@ -185,18 +185,9 @@ def _encoding(dtype: np.dtype[Any], stated: _Stated, name: str) -> Encoding:
     values = [value for value in declared if value is not None]
     missing = {value.item(): value for value in reversed(values) if value == value}  # reversed: the first of equals stays
     packed = scale is not None or offset is not None
-    valid, valid_unpacked = _valid(attrs, stored, viewed, unpacked if packed else None)
-    return Encoding(
-        stored,
-        viewed,
-        unpacked,
-        scale,
-        offset,
-        tuple(reversed(missing.values())),
-        any(value != value for value in values),
-        valid,
-        valid_unpacked,
-    )
+    bounds = _valid(attrs, stored, viewed, unpacked if packed else None)
+    missing_nan = any(value != value for value in values)
+    return Encoding(stored, viewed, unpacked, scale, offset, tuple(reversed(missing.values())), missing_nan, *bounds)
 
 
 def default_fill(dtype: np.dtype[Any]) -> Any:

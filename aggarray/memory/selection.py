@@ -118,9 +118,8 @@ def _select(part: Any, size: int, name: str | int) -> Selector:
         try:
             positions = range(*part.indices(size))
         except (TypeError, ValueError) as error:
-            hint = (
-                "give a step other than 0" if isinstance(error, ValueError) else "give integers or None as start, stop and step"
-            )
+            is_zero = isinstance(error, ValueError)
+            hint = "give a step other than 0" if is_zero else "give integers or None as start, stop and step"
             raise _misfit(f"{part!r} cannot index", size, name, hint) from error
         return Range(positions.start, len(positions), positions.step)
     if isinstance(part, Range):

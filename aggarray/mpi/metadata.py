@@ -81,9 +81,8 @@ def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
     """Return the axes of dimensions by name or number, all for None; ExchangeError for others."""
     if dimensions is None:
         return tuple(range(len(metadata.dimensions)))
-    requested = (
-        [dimensions] if isinstance(dimensions, str) or as_integer(dimensions) is not None else as_list(dimensions, "dimensions")
-    )
+    is_single = isinstance(dimensions, str) or as_integer(dimensions) is not None
+    requested = [dimensions] if is_single else as_list(dimensions, "dimensions")
     axes = []
     for dimension in requested:
         number = metadata.dimensions.index(dimension) if dimension in metadata.dimensions else as_integer(dimension)

@@ -73,10 +73,7 @@ class Movement:
     def _exchange_offers(
         self, operation: str, x: Any, active: bool, check: Callable[[np.ndarray], None] | None = None
     ) -> tuple[Any, list[Offer], np.dtype[Any]]:
-        """Return the argument as an array, the offers of all processes, and their dtype.
-
-        The array is None on a process that is not ``active``. ``check`` raises ExchangeError for an invalid array. Collective.
-        """
+        """Return the argument as an array (None unless ``active``), the offers of all processes, and their dtype."""
         arrays: list[np.ndarray] = []
 
         def produce() -> Offer:

@@ -83,11 +83,8 @@ def _import_formats() -> None:
 
 
 def _pack(aggregation: Aggregation) -> tuple[Any, ...]:
-    """Return the picklable content of an aggregation.
-
-    A pickled array of an index refers to the index, which the receiver would have to open. Here arrays are sent with their
-    content, and get their origin in the index on arrival.
-    """
+    """Return the picklable content of an aggregation: arrays with their content and, separately, their origin in an index."""
+    # A pickled array of an index refers to the index, which the receiver would have to open.
     provenance = aggregation._provenance
     options = provenance.rules, provenance.variables, provenance.selections, provenance.access
     arrays = tuple(map(_without_origin, aggregation.arrays))

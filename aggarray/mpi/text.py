@@ -21,11 +21,8 @@ def move_texts(link: Link, outgoing: Sequence[Message], incoming: Sequence[Messa
     data = [np.empty(int(counts.sum()), np.uint8) for counts in lengths]
     move(link, _flat(outgoing, [rows.flat for rows in sent]), _flat(incoming, data), np.dtype(np.uint8))
     for message, counts, flat_bytes in zip(incoming, lengths, data, strict=True):
-        texts, start = Ragged(flat_bytes, offsets_of(counts)).to_text(), 0
-        for part in message.parts:
-            end = start + int(np.prod(part.shape, dtype=np.int64))
-            part.put(texts[start:end].reshape(part.shape), add=False)
-            start = end
+        for part, texts in message.split(Ragged(flat_bytes, offsets_of(counts)).to_text()):
+            part.put(texts, add=False)
 
 
 def _flat(messages: Sequence[Message], arrays: Sequence[np.ndarray]) -> list[Message]:

@@ -79,23 +79,17 @@ def _range_rows(progression: Range, edges: np.ndarray, dropped: bool = False, ba
     low, high = np.searchsorted(edges, [progression.start, progression.last], side="right") - 1
     cuts = -((progression.start - edges[low : high + 2]) // progression.step)  # first element at or after each edge (a ceiling)
     cuts[0], cuts[-1] = 0, progression.count
-    count = np.diff(cuts)
-    cells = np.arange(low, high + 1)
+    cells, count, cuts = np.arange(low, high + 1), np.diff(cuts), cuts[:-1]
     if progression.step > 1:
         touched = np.flatnonzero(count)
-        cells, count, cuts = cells[touched], count[touched], cuts[:-1][touched]
-    else:
-        cuts = cuts[:-1]
+        cells, count, cuts = cells[touched], count[touched], cuts[touched]
     first = progression.start + progression.step * cuts - edges[cells]
     step = np.full(len(cells), progression.step)
     return DimensionPlan(progression.count, cells, first, count, step, cuts, dropped=dropped, backwards=backwards)
 
 
 def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
-    """Return the rows of an index array in any order, repeats included.
-
-    Each touched partition has one row.
-    """
+    """Return the rows of an index array in any order, repeats included: one for each touched partition."""
     if (np.diff(indices) > 0).all():
         return runs(indices, edges)
     order = np.argsort(indices, kind="stable")
@@ -156,10 +150,7 @@ class Piece(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One row of a `DimensionPlan` as plain numbers.
-
-    ``offset``: its contribution to the flat number of the cell.
-    """
+    """One row of a `DimensionPlan` as plain numbers; ``offset``: its contribution to the flat number of the cell."""
 
     offset: int
     number: int
@@ -226,11 +217,9 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
 
 def _axes(matrix: Matrix, template: Template) -> list[tuple[int | None, str, bool]]:
     """Return (master axis, name, opposite direction) per dimension of a sub-array."""
-    axes = [matrix.dimensions.index(n) if n in matrix.dimensions else None for n in template.dimensions]
-    return [
-        (d, name, d is not None and direction != matrix.directions[d])
-        for d, name, direction in zip(axes, template.dimensions, template.directions, strict=True)
-    ]
+    named = zip(template.dimensions, template.directions, strict=True)
+    own = ((n, forward, matrix.dimensions.index(n) if n in matrix.dimensions else None) for n, forward in named)
+    return [(d, name, d is not None and forward != matrix.directions[d]) for name, forward, d in own]
 
 
 def _compose(matrix: Matrix, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:

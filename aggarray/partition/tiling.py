@@ -98,18 +98,16 @@ def _cut(cells: Cells, cover: GridCover) -> Parts:
     starts: dict[str, np.ndarray] = {}
     steps: dict[str, np.ndarray] = {}
     picks = list(cells.parts.picks)
-    for d, axis in enumerate(cells.dimensions):
-        box = cells.boxes[cover.box, d]
-        begin, end = cover.edges[d][cover.index[d]], cover.edges[d][cover.index[d] + 1]
-        skipped = np.where(cells.flips(d)[cover.box], box[:, 1] - end, begin - box[:, 0])
+    for axis in dict.fromkeys((*cells.dimensions, *cells.parts.starts, *cells.parts.steps)):
         start, step = _columns(cells.parts, axis, cover.box)
-        uncut = bool((end - begin == box[:, 1] - box[:, 0]).all())
-        if not uncut:
-            step = _cut_picks(step, skipped, end - begin, picks)
-        _store(starts, axis, total, cover.cell, start + np.where(step > 0, skipped * step, 0), 0)
-        _store(steps, axis, total, cover.cell, step, 1)
-    for axis in (cells.parts.starts.keys() | cells.parts.steps.keys()) - set(cells.dimensions):
-        start, step = _columns(cells.parts, axis, cover.box)
+        if axis in cells.dimensions:
+            d = cells.dimensions.index(axis)
+            box = cells.boxes[cover.box, d]
+            begin, end = cover.edges[d][cover.index[d]], cover.edges[d][cover.index[d] + 1]
+            skipped = np.where(cells.flips(d)[cover.box], box[:, 1] - end, begin - box[:, 0])
+            if not (end - begin == box[:, 1] - box[:, 0]).all():
+                step = _cut_picks(step, skipped, end - begin, picks)
+            start = start + np.where(step > 0, skipped * step, 0)
         _store(starts, axis, total, cover.cell, start, 0)
         _store(steps, axis, total, cover.cell, step, 1)
     return Parts(starts, steps, tuple(picks))
@@ -129,10 +127,7 @@ def _store(columns: dict[str, np.ndarray], axis: str, total: int, cells: np.ndar
 
 
 def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks: list[np.ndarray]) -> np.ndarray:
-    """Return the steps of cells with their picked indices cut.
-
-    ``extent`` indices remain, from ``skipped`` on.
-    """
+    """Return the steps of cells with their picked indices cut: ``extent`` indices remain, from ``skipped`` on."""
     step = step.copy()
     for cell in np.flatnonzero(step <= 0):
         picks.append(picks[-step[cell]][skipped[cell] : skipped[cell] + extent[cell]])
@@ -192,16 +187,9 @@ def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _pick(
-    rows: DimensionPlan,
-    row: np.ndarray,
-    columns: tuple[np.ndarray, ...],
-    steps: tuple[np.ndarray, np.ndarray],
-    picks: list[np.ndarray],
+    rows: DimensionPlan, row: np.ndarray, columns: Sequence[np.ndarray], steps: Sequence[np.ndarray], picks: list[np.ndarray]
 ) -> None:
-    """Set the steps of cells whose indices are not a progression.
-
-    Equal picks of equal cells are stored once.
-    """
+    """Set the steps of cells whose indices are not a progression; equal picks of equal cells are stored once."""
     extent, against, local = columns
     step, new_step = steps
     stored: dict[tuple[int, int, bool, int], int] = {}
@@ -237,12 +225,8 @@ def transpose(matrix: Matrix, order: Sequence[int]) -> Matrix:
     """Return the matrix with its dimensions in another order."""
     if list(order) == list(range(len(matrix.dimensions))):
         return matrix
-    turned = replace(
-        matrix,
-        dimensions=tuple(matrix.dimensions[i] for i in order),
-        directions=tuple(matrix.directions[i] for i in order),
-        edges=tuple(matrix.edges[i] for i in order),
-    )
+    dimensions, edges = tuple(matrix.dimensions[i] for i in order), tuple(matrix.edges[i] for i in order)
+    turned = replace(matrix, dimensions=dimensions, directions=tuple(matrix.directions[i] for i in order), edges=edges)
     if len(matrix.refs) == 1:
         return turned
     cells = np.arange(len(matrix.refs)).reshape(matrix.cells).transpose(order).ravel()

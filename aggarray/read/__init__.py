@@ -31,7 +31,7 @@ from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
 from aggarray.read.cache import chunk_tables
 from aggarray.read.chunk_blocks import read_chunk_blocks
-from aggarray.read.chunk_index import Found, find_chunk_index
+from aggarray.read.chunk_index import LocatedIndex, find_chunk_index
 from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
 from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
@@ -181,38 +181,38 @@ class _ReadJob(NamedTuple):
         batch: SmallChunkBatch | None = None
         for group in groups:
             piece = group[0]
-            found = self.chunk_index(piece) if len(group) == 1 else None
-            if found is None:
+            located = self.chunk_index(piece) if len(group) == 1 else None
+            if located is None:
                 total += run_all(self.tasks(group))
                 continue
             if batch is not None:
-                if batch.add(piece, found):
+                if batch.add(piece, located):
                     total += batch.size
                     continue
                 batch.read(self.outputs, self.read_piece)
-            batch = small_chunk_batch(self.matrix, self.target, piece, found)
-            total += self.read_piece(piece, found) if batch is None else batch.size
+            batch = small_chunk_batch(self.matrix, self.target, piece, located)
+            total += self.read_piece(piece, located) if batch is None else batch.size
         if batch is not None:
             batch.read(self.outputs, self.read_piece)
         return total
 
-    def read_piece(self, piece: Piece, found: Found) -> int:
+    def read_piece(self, piece: Piece, located: LocatedIndex) -> int:
         """Read one piece; return the bytes that this needed."""
-        return run_all(chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection))
+        return run_all(chunk_tasks(stored_piece(self.matrix, piece, located, self.outputs, self.target), piece.selection))
 
     def tasks(self, group: Sequence[Piece]) -> Iterator[ReadTask]:
         """Yield the tasks for the pieces of one file, those without a chunk index through the library of their format."""
         others = []
         for piece in group:
-            found = self.chunk_index(piece)
-            if found is None:
+            located = self.chunk_index(piece)
+            if located is None:
                 others.append(piece)
             else:
-                yield from chunk_tasks(stored_piece(self.matrix, piece, found, self.outputs, self.target), piece.selection)
+                yield from chunk_tasks(stored_piece(self.matrix, piece, located, self.outputs, self.target), piece.selection)
         if others:
             yield ReadTask(partial(read_through_library, self.matrix, others, self.outputs, self.target), 0)
 
-    def chunk_index(self, piece: Piece) -> Found | None:
+    def chunk_index(self, piece: Piece) -> LocatedIndex | None:
         """Return the chunk index of a piece; None on errors, which the format's library reports better."""
         if piece.ref < 0:
             return None

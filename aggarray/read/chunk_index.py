@@ -20,7 +20,8 @@ from aggarray.storage.files import is_folder
 from aggarray.storage.remote import is_remote, prefetch_states
 from aggarray.storage.state import FileState
 
-Found = tuple[ChunkIndex, str, FileState | None]
+#: Chunk index, path, and state of the file (None for a store).
+LocatedIndex = tuple[ChunkIndex, str, FileState | None]
 #: NumPy's limit on dimensions allows this many: an array of chunks has twice as many, and one more.
 _RANK = 31
 
@@ -34,7 +35,7 @@ class CachedChunkIndex(NamedTuple):
     chunks: ChunkIndex
 
 
-def find_chunk_index(references: References, row: int, access: Access) -> Found | None:
+def find_chunk_index(references: References, row: int, access: Access) -> LocatedIndex | None:
     """Return (chunk index, path, state of the file; None for a store) of a sub-array; None to read through the library.
 
     MissingFileError, FormatError or IndexFileError if the file is missing, has changed or must not be read.
@@ -109,10 +110,10 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
             elif not is_known:
                 unknown.setdefault(uri, []).append(variable)
     with WorkerPool() as pool:
-        for found in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
-            if isinstance(found, ScannedChunkIndexes):
-                for variable, table in found.tables.items():
-                    yield CachedChunkIndex(found.uri, variable, found.state, table)
+        for scanned in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
+            if isinstance(scanned, ScannedChunkIndexes):
+                for variable, table in scanned.tables.items():
+                    yield CachedChunkIndex(scanned.uri, variable, scanned.state, table)
 
 
 def _rows(references: References) -> list[int]:

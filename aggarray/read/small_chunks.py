@@ -16,7 +16,7 @@ from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_blocks import decode_block, stored_ranges
-from aggarray.read.chunk_index import Found
+from aggarray.read.chunk_index import LocatedIndex
 from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
 from aggarray.storage.byte_source import read_ranges
@@ -28,47 +28,47 @@ SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
 class SmallChunkBatch:
     """Pieces that differ only in file and position."""
 
-    def __init__(self, matrix: Matrix, target: Target, piece: Piece, found: Found, block: ChunkBlock) -> None:
+    def __init__(self, matrix: Matrix, target: Target, piece: Piece, located: LocatedIndex, block: ChunkBlock) -> None:
         self._matrix, self._target, self._block = matrix, target, block
-        self._piece, self._table = piece, found[0]
+        self._piece, self._table = piece, located[0]
         self._code = matrix.references.template[piece.ref]
-        self._members = [(piece, found)]
+        self._members = [(piece, located)]
         #: Decoded bytes of a member.
         self.size = len(block.numbers) * prod(block.chunk) * self._table.dtype.itemsize
 
-    def add(self, piece: Piece, found: Found) -> bool:
+    def add(self, piece: Piece, located: LocatedIndex) -> bool:
         """Add a piece if it matches and there is room; return whether it was added."""
-        first, table, other = self._piece, self._table, found[0]
+        first, table, other = self._piece, self._table, located[0]
         # `is_plain` first: index arrays do not compare as slices do.
         matches = (
-            is_plain(piece, found)
+            is_plain(piece, located)
             and piece.selection == first.selection
             and self._matrix.references.template[piece.ref] == self._code
             and piece.flip == first.flip
             and (other.shape, other.chunk, other.filters, other.dtype) == (table.shape, table.chunk, table.filters, table.dtype)
         )
         if matches and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
-            self._members.append((piece, found))
+            self._members.append((piece, located))
             return True
         return False
 
-    def read(self, outputs: Outputs, alone: Callable[[Piece, Found], Any]) -> None:
+    def read(self, outputs: Outputs, alone: Callable[[Piece, LocatedIndex], Any]) -> None:
         """Read all pieces into the outputs; ``alone`` reads one individually."""
         parts, there = [], []
-        for piece, found in self._members:
+        for piece, located in self._members:
             try:
-                parts += read_ranges(found[1], stored_ranges(found[0], self._block.numbers), found[2])
+                parts += read_ranges(located[1], stored_ranges(located[0], self._block.numbers), located[2])
             except (AggarrayError, OSError):
-                alone(piece, found)
+                alone(piece, located)
                 continue
-            there.append((piece, found))
+            there.append((piece, located))
         if not there:
             return
         try:
             values, mask = self._conformed(parts, len(there))
         except ValueError:  # most errors of aggarray are ValueErrors
-            for piece, found in there:
-                alone(piece, found)
+            for piece, located in there:
+                alone(piece, located)
             return
         self._put(outputs, [piece for piece, _ in there], values, mask)
 
@@ -90,21 +90,21 @@ class SmallChunkBatch:
                     see(outputs[1][(*piece.out, ...)])[...] = mask[number]
 
 
-def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, found: Found) -> SmallChunkBatch | None:
+def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: LocatedIndex) -> SmallChunkBatch | None:
     """Return a batch that starts with a piece; None for a piece that is better read individually."""
-    table = found[0]
+    table = located[0]
     most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
-    if not most or not is_plain(piece, found) or get_options().cache_bytes:
+    if not most or not is_plain(piece, located) or get_options().cache_bytes:
         return None
     blocks = chunk_blocks_of(table, piece.selection, most)
     if not isinstance(blocks, tuple) or len(blocks) != 1:
         return None
-    return SmallChunkBatch(matrix, target, piece, found, blocks[0])
+    return SmallChunkBatch(matrix, target, piece, located, blocks[0])
 
 
-def is_plain(piece: Piece, found: Found) -> bool:
+def is_plain(piece: Piece, located: LocatedIndex) -> bool:
     """Return whether a piece fills a rectangle of the output, and its chunks lie in the file itself with all filters."""
-    table = found[0]
-    if table.names is not None or table.masks is not None or found[2] is None or any(t is not None for t in piece.take):
+    table = located[0]
+    if table.names is not None or table.masks is not None or located[2] is None or any(t is not None for t in piece.take):
         return False
     return all(type(o) is slice for o in (*piece.out, *piece.selection))

@@ -16,7 +16,7 @@ from aggarray.formats.base import ChunkIndex
 from aggarray.partition.conform import arrange, conform
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import Piece
-from aggarray.read.chunk_index import Found
+from aggarray.read.chunk_index import LocatedIndex
 from aggarray.read.chunk_selection import outer
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.remote import below
@@ -64,19 +64,19 @@ def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
     return (name if outside else below(stored.path, name)), outside
 
 
-def stored_piece(matrix: Matrix, piece: Piece, found: Found, outputs: Outputs, target: Target) -> StoredPiece:
+def stored_piece(matrix: Matrix, piece: Piece, located: LocatedIndex, outputs: Outputs, target: Target) -> StoredPiece:
     """Return a piece with the function that places its values into the outputs (values and mask, in master dimensions)."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     put, view = putter(matrix, piece, outputs, target.fill_value)
-    table = found[0]
+    table = located[0]
     versions = None if table.names is None else Versions() if table.versions is None else table.versions.copy()
     step, encoding = target.step, template.encoding
     same_units = (template.units, template.calendar, template.temperature) == (step.units, step.calendar, step.temperature)
     same_dtype = encoding.stored == encoding.viewed == encoding.dtype == step.dtype
     unpacked = encoding.scale_factor is None and encoding.add_offset is None
     is_plain = same_units and same_dtype and unpacked and not template.steps
-    return StoredPiece(*found, variable, template, put, view, target, is_plain, versions)
+    return StoredPiece(*located, variable, template, put, view, target, is_plain, versions)
 
 
 @lru_cache

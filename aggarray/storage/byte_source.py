@@ -172,13 +172,13 @@ def stat_file(path: str, descriptor: int | None = None, regular: bool = False) -
     if descriptor is None and is_remote(path):
         return status(path).state
     try:
-        found = os.stat(path if descriptor is None else descriptor)
+        info = os.stat(path if descriptor is None else descriptor)
     except (OSError, ValueError) as error:
         # promise: file-vanishes
         raise cannot_open(path, error) from error
-    if regular and not stat.S_ISREG(found.st_mode):
+    if regular and not stat.S_ISREG(info.st_mode):
         raise FormatError("not a file", path=path, hint="check the path")
-    return FileState(found.st_mtime_ns, found.st_size, found.st_ino, stat.S_ISDIR(found.st_mode))
+    return FileState(info.st_mtime_ns, info.st_size, info.st_ino, stat.S_ISDIR(info.st_mode))
 
 
 def cannot_open(path: str, error: OSError | ValueError) -> FormatError:
@@ -234,28 +234,23 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
         yield remote
         remote.check(state)
         return
-    source, thread = _cached_source(path, state), threading.get_ident()
+    try:
+        now = state or stat_file(path, regular=True)
+        source: LocalSource | None = _sources.get(path)
+        if source is None or source.state != now:
+            # The file may have been replaced since: the state of the open one counts.
+            source = LocalSource(path, regular=True)
+            _sources.keep(path, source)
+    except MissingFileError as error:
+        error.hint = "restore it, or open with missing='fill'"
+        raise
+    thread = threading.get_ident()
     source.readers.add(thread)
     try:
         yield source
         source.check(state)
     finally:
         source.readers.discard(thread)
-
-
-def _cached_source(path: str, state: FileState | None) -> LocalSource:
-    """Return a local file as it is now, from the cache if it has not changed; ``state``: its state just before, if known."""
-    try:
-        state = state or stat_file(path, regular=True)
-        source: LocalSource | None = _sources.get(path)
-        if source is None or source.state != state:
-            # The file may have been replaced since: the state of the open one counts.
-            source = LocalSource(path, regular=True)
-            _sources.keep(path, source)
-        return source
-    except MissingFileError as error:
-        error.hint = "restore it, or open with missing='fill'"
-        raise
 
 
 @contextmanager

@@ -81,8 +81,7 @@ def contents(paths: Sequence[str]) -> list[bytes | None]:
     """Return all bytes of small files, None for those that do not exist."""
     if paths and remote.is_remote(paths[0]):
         return remote.fetch_objects(paths)
-    found = map(read_file, paths)
-    return [None if data is None else bytes(data) for data in found]
+    return [None if data is None else bytes(data) for data in map(read_file, paths)]
 
 
 def folders_in(path: str) -> list[str]:

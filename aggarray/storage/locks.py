@@ -173,10 +173,7 @@ def finish_uninterrupted(undo: Callable[[], None]) -> None:
 
 
 class _Exclusive:
-    """A lock file that exists while it is held, and names its owner.
-
-    ``target``: the locked path; ``depth``: 0, or 1 for the lock held during a takeover, and so on.
-    """
+    """A lock file that exists while it is held, and names its owner; ``depth``: 1 for the lock held during a takeover, etc."""
 
     def __init__(self, target: str, depth: int = 0) -> None:
         self._target, self._depth = target, depth

@@ -220,13 +220,13 @@ def test_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(([(2 * i, 2 * i + 2)], SubArray.from_file(tmp_path / f"{i}.nc", "v")))
     a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     seen = set()
-    take = byte_source._cached_source
+    check = byte_source.LocalSource.check
 
     def noted(*args: Any) -> Any:
         seen.add(threading.get_ident())
-        return take(*args)
+        return check(*args)
 
-    monkeypatch.setattr(byte_source, "_cached_source", noted)
+    monkeypatch.setattr(byte_source.LocalSource, "check", noted)
     # So little is no work for threads.
     monkeypatch.setattr(executor, "_PIECES", 1)
     same(a.read(threads=1), np.arange(0, 6, 0.5))

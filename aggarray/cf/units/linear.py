@@ -93,19 +93,14 @@ class Conversion:
             if offset == 0 and abs(slope.numerator) <= small and slope.denominator < 2**53:
                 product = np.multiply(values, float(slope.numerator), dtype=np.float64)  # exact
                 return np.divide(product, float(slope.denominator))
-        return _affine(values, slope, offset)
+        source, result = values.reshape(-1), np.empty(values.size)
+        for start in range(0, source.size, _BLOCK):
+            result[start : start + _BLOCK] = _affine(source[start : start + _BLOCK], slope, offset)
+        return result.reshape(values.shape)
 
 
 def _affine(values: np.ndarray, slope: Fraction, offset: Fraction) -> np.ndarray:
-    """Compute slope * values + offset in twice the precision of float64 (Dekker), rounded once, in blocks."""
-    source = values.reshape(-1)
-    result = np.empty(source.shape)
-    for start in range(0, source.size, _BLOCK):
-        result[start : start + _BLOCK] = _affine_block(source[start : start + _BLOCK], slope, offset)
-    return result.reshape(values.shape)
-
-
-def _affine_block(values: np.ndarray, slope: Fraction, offset: Fraction) -> np.ndarray:
+    """Compute slope * values + offset in twice the precision of float64 (Dekker), rounded once."""
     divisor = math.lcm(slope.denominator, offset.denominator)
     if float(divisor) != divisor:
         divisor = 1

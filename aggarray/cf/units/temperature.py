@@ -19,12 +19,14 @@ MIXED = "mixed"
 #: Methods whose result is always a difference (CF appendix E).
 _DIFFERENCES = frozenset(("standard_deviation", "range", "variance", "anomaly_wrt"))
 #: Methods whose result depends on the zero of the scale and does not convert by an offset.
-_ABSOLUTE = frozenset(
-    (
-        *("sum", "sum_of_squares", "root_mean_square", "mean_absolute_value"),
-        *("maximum_absolute_value", "minimum_absolute_value"),
-    )
-)
+_ABSOLUTE = {
+    "sum",
+    "sum_of_squares",
+    "root_mean_square",
+    "mean_absolute_value",
+    "maximum_absolute_value",
+    "minimum_absolute_value",
+}
 _DIFFERENT = re.compile(
     r"(?:^|_)(?:anomaly|difference|depression|bias|increment|uncertainty|error|excess|deficit)(?:_|$)"
     r"|^change_(?:over_time_)?in_|^tendency_of_"
@@ -74,12 +76,9 @@ def combined(first: str | None, second: str | None) -> str | None:
 
 
 def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
-    metadata, name, methods = attrs.get("units_metadata"), attrs.get("standard_name"), attrs.get("cell_methods")
-    return (
-        metadata if isinstance(metadata, str) else None,
-        name if isinstance(name, str) else None,
-        methods if isinstance(methods, str) else None,
-    )
+    values = (attrs.get(name) for name in ("units_metadata", "standard_name", "cell_methods"))
+    metadata, name, methods = (value if isinstance(value, str) else None for value in values)
+    return metadata, name, methods
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ from operator import index
 from typing import NamedTuple
 
 from aggarray.errors import ExchangeError
-from aggarray.maps import Block, Distribution, Map
+from aggarray.maps import Block, Distribution
 from aggarray.mpi.schedule.groups import rank_at
 from aggarray.mpi.schedule.overlap import Box, PlannedMessage
 
@@ -61,7 +61,8 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
     extents = distribution.local_shape(rank)
     steps = []
     for d, (map_, coordinate) in enumerate(zip(distribution.maps, coords, strict=True)):
-        widths = [_widths(map_, p) for p in range(map_.nprocs)]
+        ends = ((map_.owned_slice(p), map_.extent(p)) for p in range(map_.nprocs))
+        widths = [(own.start, extent - own.stop) for own, extent in ends]  # of the communication padding
         if not any(map(any, widths)):
             continue
 
@@ -78,9 +79,3 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
         filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
         steps.append(HaloStep(*(tuple(m for m in slabs if all(m.boxes[0].shape)) for slabs in (sent, filled))))
     return steps
-
-
-def _widths(map_: Map, coordinate: int) -> tuple[int, int]:
-    """Return the communication padding of a process along a dimension."""
-    owned = map_.owned_slice(coordinate)
-    return owned.start, map_.extent(coordinate) - owned.stop

@@ -5,7 +5,7 @@ of arrival. Messages of a process to itself are copied. A contiguous box is sent
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -63,6 +63,14 @@ class Message(NamedTuple):
     def size(self) -> int:
         """Number of elements."""
         return sum(prod(part.shape) for part in self.parts)
+
+    def split(self, values: np.ndarray) -> Iterator[tuple[Part, np.ndarray]]:
+        """Yield each part with its elements of the values of all, laid end to end."""
+        start = 0
+        for part in self.parts:
+            end = start + prod(part.shape)
+            yield part, values[start:end].reshape(part.shape)
+            start = end
 
 
 def bind_messages(
@@ -181,11 +189,8 @@ class _Exchange:
             return
         size = message.size * self._dtype.itemsize
         buffer = self._buffers.acquire(size)
-        packed, start = buffer[:size].view(self._dtype), 0
-        for part in message.parts:
-            end = start + prod(part.shape)
-            packed[start:end].reshape(part.shape)[...] = part.get()
-            start = end
+        for part, packed in message.split(buffer[:size].view(self._dtype)):
+            packed[...] = part.get()
         self.packed += size
         self._start(_Transfer(buffer[:size], buffer), self._link.send, message)
 
@@ -211,10 +216,7 @@ class _Exchange:
         if transfer.message is None:
             self.packed -= 0 if transfer.buffer is None else len(transfer.data)
         else:
-            values, start = transfer.data.view(self._dtype), 0
-            for part in transfer.message.parts:
-                end = start + prod(part.shape)
-                part.put(values[start:end].reshape(part.shape), self._add)
-                start = end
+            for part, values in transfer.message.split(transfer.data.view(self._dtype)):
+                part.put(values, self._add)
         if transfer.buffer is not None:
             self._buffers.release(transfer.buffer)

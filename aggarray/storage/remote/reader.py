@@ -119,8 +119,19 @@ class RemoteSource:
             check_range(self.path, offset, size, self.size)
         out = [memoryview(b"")] * len(ranges)
         spans = merge_ranges(ranges, GAP, SPAN)
-        for span, data in zip(spans, self._fetched([(s.offset, s.size) for s in spans]), strict=True):
-            cut_span(span, data, ranges, out)
+        requests, owners = list[RangeRequest](), list[int]()
+        cached = [self._cached(span.offset, span.size) for span in spans]
+        for number, span in enumerate(spans):
+            # Spans that are not cached come by requests of limited length, all at once.
+            for start in range(span.offset, span.offset + span.size if cached[number] is None else 0, SPAN):
+                requests.append(RangeRequest(self.path, start, min(SPAN, span.offset + span.size - start), self._expected))
+                owners.append(number)
+        parts: dict[int, list[bytes]] = {}
+        for owner, request, data in zip(owners, requests, fetch(requests), strict=True):
+            parts.setdefault(owner, []).append(checked_bytes(self.path, request, data, self.size))
+        for number, span in enumerate(spans):
+            content = cached[number]
+            cut_span(span, memoryview(b"".join(parts[number]) if content is None else content), ranges, out)
         return out
 
     def read_into(self, offset: int, buffer: Any) -> None:
@@ -141,19 +152,6 @@ class RemoteSource:
 
     def __exit__(self, *error: Any) -> None:
         self.close()
-
-    def _fetched(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of spans: cached ones, the others by requests of limited length, all at once."""
-        cached, requests, owners = [self._cached(*r) for r in ranges], list[RangeRequest](), list[int]()
-        for number, (offset, size) in enumerate(ranges):
-            if cached[number] is None:
-                for start in range(offset, offset + size, SPAN):
-                    requests.append(RangeRequest(self.path, start, min(SPAN, offset + size - start), self._expected))
-                    owners.append(number)
-        parts: dict[int, list[bytes]] = {}
-        for owner, request, data in zip(owners, requests, fetch(requests), strict=True):
-            parts.setdefault(owner, []).append(checked_bytes(self.path, request, data, self.size))
-        return [memoryview(b"".join(parts[n]) if data is None else data) for n, data in enumerate(cached)]
 
     def _cached(self, offset: int, count: int) -> bytes | None:
         """Return bytes if all their blocks are cached."""
