@@ -25,7 +25,7 @@ from aggarray import mpi
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi import ProcessGroup
 from aggarray.mpi.transport.agreement import call_on_root
-from aggarray.read import chunk_blocks, small_chunks
+from aggarray.read import chunk_blocks
 from tests.mpi.checks import factors, raises_on_all, random_map, section
 
 SHAPE = (24, 30, 40)
@@ -92,7 +92,6 @@ def decoded() -> Iterator[list[int]]:
     with (
         mock.patch.object(chunk_blocks, "decode", counting(chunk_blocks.decode, lambda part: 1)),
         mock.patch.object(chunk_blocks, "decode_all", counting(chunk_blocks.decode_all, len)),
-        mock.patch.object(small_chunks, "decode_all", counting(small_chunks.decode_all, len)),
     ):
         yield count
 
