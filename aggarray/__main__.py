@@ -1,4 +1,4 @@
-"""What does ``python -m aggarray`` do? The same as the command ``aggarray``."""
+"""Entry point of ``python -m aggarray``, equal to the command ``aggarray``."""
 
 from aggarray.cli import main
 

@@ -74,7 +74,7 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
     # The preset for ERA5 also accepts files of final data alone, which have no version.
     if rules.versions not in (None, ERA5_VERSIONS) and not any(rules.versions in array.coords for array in arrays):
         known = ", ".join(sorted({name for array in arrays for name in array.coords})) or "none"
-        raise AggregationError(f"versions={rules.versions!r}: no array has such a coordinate; the arrays have {known}")
+        raise AggregationError(f"versions={rules.versions!r}: no array has such a coordinate", hint=f"the arrays have {known}")
     for name, how in rules.order.items():
         spanning = [array for array in arrays if name in array.dimensions]
         if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
@@ -97,7 +97,7 @@ def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Seq
         unknown = [name for name in names if name not in available]
         if unknown:
             listed = ", ".join(sorted(available - {""})) or "none"
-            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has; the arrays have {listed}")
+            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has", hint=f"the arrays have {listed}")
 
 
 def _parses(units: str) -> bool:

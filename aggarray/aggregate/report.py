@@ -252,7 +252,7 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
     """Yield the files that could not be read at all."""
     for item in skipped:
         if item.variable is None:
-            yield Problem("unreadable", item.file, f"{item.file}: {item.reason}")
+            yield Problem("unreadable", item.file, f"{item.reason} ({item.file})")
 
 
 def file_problems(

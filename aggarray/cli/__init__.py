@@ -72,7 +72,8 @@ def _run(arguments: Sequence[str] | None) -> None:
     try:
         status = commands.main(args=[*options, *line[end:]], prog_name="aggarray", standalone_mode=False)
     except click.ClickException as error:
-        vars(error)["message"] = printable(error.message)
+        if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help, of many lines
+            vars(error)["message"] = printable(error.message)
         error.show()
         raise SystemExit(error.exit_code) from None
     except (AggarrayError, MemoryError, OSError) as error:

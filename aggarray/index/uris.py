@@ -203,16 +203,20 @@ class Files(Sequence[str]):
         return tuple, (list(self),)
 
 
-def check_roots(files: Sequence[str], roots: Sequence[str], index: str) -> None:
-    """Raise IndexFileError for the first file outside the roots. Links and ``..`` are resolved."""
+def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = None) -> None:
+    """Raise ForbiddenPathError for the first file outside the roots. Links and ``..`` are resolved.
+
+    ``index``: the file that refers to them, None if the caller named them.
+    """
     below = functools.cache(lambda path: is_below(path, roots))
     for path in files:
         head, _, tail = path.rpartition("/")
         # The files of one folder are checked together.
         single = "://" in path or tail in ("", ".", "..") or os.path.islink(path)
         if not (is_below(path, roots) if single else below(f"{head}/-")):
-            what = f"refers to {path}, which is outside roots={list(roots)}"
-            raise ForbiddenPathError(what, path=index, hint="name its folder in roots= if you trust it")
+            outside = f"outside the roots ({', '.join(roots) or 'none'})"
+            what, where = (outside, path) if index is None else (f"refers to {path}, which is {outside}", index)
+            raise ForbiddenPathError(what, path=where, hint="name its folder in roots= if you trust it")
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:

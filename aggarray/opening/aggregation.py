@@ -71,7 +71,7 @@ class Aggregation:
         if len(named) == 1:
             return named[0]
         if not named:
-            raise NotFoundError(f"no array {name!r}; there is {', '.join(self.names) or 'none'}")
+            raise NotFoundError(f"no array {name!r}", hint=f"the arrays are: {', '.join(self.names) or 'none'}")
         distinction = distinguishing_text(named)
         raise NotFoundError(
             f"{len(named)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {distinction}"
@@ -158,7 +158,7 @@ class Aggregation:
         known = {s.uri: s for s in structures}
         named = find_files(items)
         if before.access.roots is not None:
-            check_roots(named, before.access.roots, "the source")
+            check_roots(named, before.access.roots)
         there = {str(uri) for a in others for uri in a._matrix.references.uris}
         paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
         new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), (None, progress))

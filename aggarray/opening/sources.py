@@ -78,10 +78,10 @@ def _opened(
     paths, roots = find_files(items), how.access.roots
     if roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
-        check_roots([p for p in paths if p not in named], roots, "the source")
+        check_roots([p for p in paths if p not in named], roots)
     sources = scan_sources(paths, named, rules, how, scan)
     if roots is not None:
-        check_roots([s.uri for s in sources.structures], roots, "the source")
+        check_roots([s.uri for s in sources.structures], roots)
     arrays, skipped = arrays_in(sources, how.access)
     if len(sources.errors) == len(paths):
         raise sources.errors[0]
@@ -129,5 +129,5 @@ def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variab
     if absent:
         names = sorted({a.name or "" for a in arrays})
         path, files = (paths[0], "") if len(paths) == 1 else (None, f" in {len(paths)} files")
-        what = f"no data variable {', '.join(map(repr, absent))}{files}; there is {', '.join(names) or 'none'}"
-        raise NotFoundError(what, path=path)
+        hint = f"the variables are: {', '.join(names) or 'none'}"
+        raise NotFoundError(f"no data variable {', '.join(map(repr, absent))}{files}", path=path, hint=hint)

@@ -321,7 +321,7 @@ class Matrix:
             return self.dimensions.index(dimension)
         except ValueError:
             names = ", ".join(self.dimensions) or "none"
-            raise AggregationError(f"no dimension {dimension!r}; the array has {names}") from None
+            raise AggregationError(f"no dimension {dimension!r}", hint=f"the array has {names}") from None
 
     def flips(self, axis: int, cells: np.ndarray | None = None) -> np.ndarray:
         """Return, per cell (None: all), whether its sub-array runs against it."""

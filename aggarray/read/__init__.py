@@ -128,7 +128,8 @@ def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any])
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
         what = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         read_only = ", read-only" if isinstance(out, np.ndarray) and not out.flags.writeable else ""
-        raise SelectionError(f"out is {what}{read_only}: give a writable array of {dtype} and shape {shape}")
+        hint = f"give a writable array of {dtype} and shape {shape}"
+        raise SelectionError(f"out does not fit: {what}{read_only}", hint=hint)
     return out
 
 

@@ -35,7 +35,7 @@ class BoundedExecutor:
 
     def __init__(self, threads: int) -> None:
         if threads < 1:
-            raise SelectionError(f"threads={threads}: give a whole number of at least 1, or None for the option")
+            raise SelectionError(f"invalid threads={threads}", hint="give an integer of at least 1, or None to use the option")
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[tuple[Future[int], int]] = deque()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aggarray.errors import ForbiddenPathError, IndexFileError
+from aggarray.errors import ForbiddenPathError
 from aggarray.storage import remote
 from aggarray.storage.remote import RemoteAccess, StorageOptions, access_in_force, carrier
 
@@ -57,9 +57,8 @@ class Access:
         if self.roots is not None:
             self.check(uri)
         elif "://" in uri and (uri.split("/")[:3] != by.split("/")[:3] if self.near is None else not is_below(uri, self.near)):
-            raise IndexFileError(
-                f"{by}: names {uri}, elsewhere than where it came from; add its address to roots= if you trust it"
-            )
+            hint = "name its address in roots= if you trust it"
+            raise ForbiddenPathError(f"refers to {uri}, which lies on another host or in another bucket", path=by, hint=hint)
         else:
             self.check(uri)
 

@@ -153,7 +153,7 @@ def test_files_that_were_skipped_are_unreadable(tmp_path: Path) -> None:
     (tmp_path / "b.nc").write_bytes(b"no data")
     (problem,) = aa.open(tmp_path).check().problems
     assert (problem.kind, problem.file) == ("unreadable", str(tmp_path / "b.nc"))
-    assert problem.message.startswith(f"{tmp_path}/b.nc: ") and problem.message.count("b.nc") == 1
+    assert problem.message.endswith(f"({tmp_path}/b.nc)") and problem.message.count("b.nc") == 1
 
 
 def test_files_of_one_name_around_a_gap(tmp_path: Path) -> None:

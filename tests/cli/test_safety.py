@@ -56,13 +56,13 @@ def folder(tmp_path: Path) -> Path:
     [
         ("s.zarr/grp", "s.zarr", "which is read"),
         ("in.zarr/0.nc", "in.zarr", "which is read"),
-        ("tas.nc", "tas.nc", "is read itself"),
-        ("tas.nc", "data/1.nc", "is read itself"),
-        ("data/*.nc", "data/1.nc", "is read itself"),
-        ("data/0.nc", "hard.nc", "is read itself"),
-        ("data/*.nc", "hard.nc", "is read itself"),
-        ("data/0.nc", "link.nc", "is read itself"),
-        ("link.nc", "link.nc", "is read itself"),
+        ("tas.nc", "tas.nc", "the output is also an input"),
+        ("tas.nc", "data/1.nc", "the output is also an input"),
+        ("data/*.nc", "data/1.nc", "the output is also an input"),
+        ("data/0.nc", "hard.nc", "the output is also an input"),
+        ("data/*.nc", "hard.nc", "the output is also an input"),
+        ("data/0.nc", "link.nc", "the output is also an input"),
+        ("link.nc", "link.nc", "the output is also an input"),
         ("s.zarr/grp", "s.zarr/grp/x.nc", "which is read"),
     ],
 )
@@ -92,7 +92,7 @@ def test_an_output_that_is_an_input_is_wrong_usage(
     before = everything(folder)
     for command, *options in (("aggregate",), ("view",), ("extract", "--overwrite")):
         status, _, err = run(capsys, command, folder / source, "-o", folder / output, *options)
-        assert status == 2 and "is read itself" in err and everything(folder) == before
+        assert status == 2 and "the output is also an input" in err and everything(folder) == before
     job = folder.parent / f"{folder.name}.toml"
     for table in ("[[extract]]", "[index]", "[[page]]"):
         job.write_text(f"[input]\nsource = '{folder / source}'\n{table}\npath = '{folder / output}'\n")

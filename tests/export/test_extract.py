@@ -193,7 +193,7 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) 
             extract(value, tmp_path / name, exists=exists)
         assert files_below(tmp_path) == before
     for exists in ("overwrite", "update"):
-        with pytest.raises(aa.AggregationError, match=r"is read itself.*data\.nc"):
+        with pytest.raises(aa.AggregationError, match=r"the output is also an input.*data\.nc"):
             extract(aa.open(tmp_path / "data.nc"), tmp_path / "data.nc", exists=exists)
     with pytest.raises(aa.AggregationError, match="no arrays"):
         extract([], tmp_path / "out.nc")

@@ -169,14 +169,14 @@ def check_not_source(path: str, sources: Iterable[str]) -> None:
             continue
         # promise: extract-hard-link-source
         if state is not None and os.path.exists(source) and os.path.samestat(os.stat(source), state):
-            raise AggregationError("is read itself", path=path, hint=_OTHER_NAME)
+            raise AggregationError("the output is also an input", path=path, hint=_OTHER_NAME)
         for origin, target in product({os.path.abspath(source), os.path.realpath(source)}, targets):
             if origin == target:
-                raise AggregationError("is read itself", path=path, hint=_OTHER_NAME)
+                raise AggregationError("the output is also an input", path=path, hint=_OTHER_NAME)
             if origin.startswith(f"{target}/"):
-                raise AggregationError(f"contains {source}, which is read", path=path, hint=_OTHER_NAME)
+                raise AggregationError(f"the output contains {source}, which is read", path=path, hint=_OTHER_NAME)
             if target.startswith(f"{origin}/"):
-                raise AggregationError(f"lies in {source}, which is read", path=path, hint=_OTHER_NAME)
+                raise AggregationError(f"the output lies in {source}, which is read", path=path, hint=_OTHER_NAME)
 
 
 def _is_begun(path: str, begin: bytes) -> bool:

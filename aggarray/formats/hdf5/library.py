@@ -52,7 +52,8 @@ class H5pyFile:
         if dataset is None and (rows := rows_of(variable)):
             return self.dataset(rows)
         if dataset is None:
-            raise NotFoundError(f"no variable {variable!r}; the root group holds {', '.join(self._file)}", path=self._path)
+            hint = f"the root group holds {', '.join(self._file)}"
+            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=hint)
         dtype = samples_dtype(dataset) or plain_dtype(dataset)
         if isinstance(dtype, str):
             raise FormatError(dtype, path=self._path, variable=variable)

@@ -35,7 +35,8 @@ class StorageOptions:
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
-            raise AggregationError("storage_options=...: give a dictionary of options for fsspec, or one of these per protocol")
+            hint = "give a dictionary of options for fsspec, or one of these per protocol"
+            raise AggregationError("storage_options=... is not a dictionary with text as keys", hint=hint)
         self._options = dict(options or {})
         try:
             self._key = hashlib.blake2b(pickle.dumps(self._options), digest_size=16).digest()

@@ -65,31 +65,31 @@ def canonical(text: str) -> str | None:
     if scheme in ("file", "local"):
         return None
     if any(ord(c) < 32 for c in text):
-        raise FormatError(f"{text!r}: no address has control characters in it; correct it")
+        raise FormatError("the address contains control characters", path=text, hint="correct the address")
     if scheme in ARCHIVES:
         return _member(scheme, rest)
     host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     if "@" in host:
         place = f"{scheme}://{host.rpartition('@')[2]}"
-        raise FormatError(
-            f"{place}: a user's name or password in the address, which indices and messages repeat; give it in storage_options="
-        )
+        what = "the address contains a user's name or password, which indexes and messages would repeat"
+        raise FormatError(what, path=place, hint="give it in storage_options=")
     return f"{scheme}://{rest}"
 
 
 def _member(scheme: str, rest: str) -> str:
     member, _, archive = rest.partition("::")
     if not archive:
-        raise FormatError(f"{scheme}://{rest}: name the archive too, as in {scheme}://a.nc::/data/archive.{scheme}")
+        hint = f"name the archive too, as in {scheme}://a.nc::/data/archive.{scheme}"
+        raise FormatError("the address names no archive", path=f"{scheme}://{rest}", hint=hint)
     where = canonical(archive)
     if where is not None and split(where)[1]:
-        raise FormatError(f"{scheme}://{rest}: an archive within an archive; unpack the outer one")
+        raise FormatError("an archive within an archive", path=f"{scheme}://{rest}", hint="unpack the outer one")
     if where is None:
         path = archive[7:] if archive.lower().startswith("file://") else archive
         where = f"file://{os.path.abspath(os.path.expanduser(path))}"
     member = member.strip("/")
     if ".." in member.split("/"):
-        raise FormatError(f"{scheme}://{rest}: leads out of the archive; name a member of it")
+        raise FormatError("the address leads out of the archive", path=f"{scheme}://{rest}", hint="name a member of it")
     return f"{scheme}://{member}::{where}"
 
 
