@@ -79,7 +79,11 @@ def _run(arguments: Sequence[str] | None) -> None:
     except (AggarrayError, MemoryError, OSError) as error:
         text = "out of memory; select a smaller part" if isinstance(error, MemoryError) else str(error)
         if isinstance(error, OSError) and not isinstance(error, AggarrayError):
-            _discard_output()
+            # Otherwise the interpreter writes the rest again at exit, and fails.
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
             # Data files that do not open are AggarrayErrors: an error without a file name is one of the output.
             text = text if error.filename else f"the output cannot be written: {error.strerror or error}"
         if debug:
@@ -106,11 +110,3 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-
-
-def _discard_output() -> None:
-    """Redirect standard output to the null device: otherwise the interpreter writes the rest again at exit, and fails."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

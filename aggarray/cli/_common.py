@@ -101,22 +101,17 @@ _RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap",
 def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     """Open the source of a command with its options."""
     variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
-    rules = _rules(arguments) if "preset" in arguments else None
-    return open_source(arguments["source"], variables, _opening(arguments), rules)
-
-
-def _opening(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    rules: dict[str, Any] = {}
+    if "preset" in arguments:
+        fields = {name: arguments[name] for name in _RULES}
+        for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
+            fields[name] = pairs(fields[name], f"--{name}", form)
+        rules = {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v or v == 0}
     prefixes = pairs(arguments["relocate"], "--relocate", "OLD=NEW")
     storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
-    options = {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
-    return {**options, "missing": "fill" if arguments["fill_missing"] else "raise"}
-
-
-def _rules(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {name: arguments[name] for name in _RULES}
-    for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
-        fields[name] = pairs(fields[name], f"--{name}", form)
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v or v == 0}
+    opening: dict[str, Any] = {"missing": "fill" if arguments["fill_missing"] else "raise"}
+    opening |= {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
+    return open_source(arguments["source"], variables, opening, rules)
 
 
 def _value(text: str) -> Any:

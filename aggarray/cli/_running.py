@@ -103,7 +103,9 @@ class Run:
             self.note("index", path, "unchanged")
             return before
         after.save(path, **options)
-        self.note("index", path, f"saved, {_describe_changes(before, after)}")
+        old, now = _stamps(before) if before is not None else {}, _stamps(after)
+        changes = f"{len(now.keys() - old.keys())} new, {sum(old[uri] != now[uri] for uri in old.keys() & now.keys())} changed"
+        self.note("index", path, f"saved, {counted(len(after), 'array')} of {counted(len(now), 'file')}: {changes}")
         # The following steps are then the same as in a run with an up-to-date index.
         return open_source([path], (), _opening(job))
 
@@ -176,26 +178,22 @@ def _append(path: str, line: bytes) -> None:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         with locked_file(descriptor, path, wait=True):
-            _append_to(descriptor, line)
+            size = os.fstat(descriptor).st_size
+            # promise: log-partial-line
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                # End the partial line of a killed run, or remove it if it is the only one.
+                size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
+                os.ftruncate(descriptor, size)
+                line = b"\n" * bool(size) + line
+            try:
+                while line:
+                    line = line[os.write(descriptor, line) :]
+            except OSError:
+                # promise: log-line-atomic
+                os.ftruncate(descriptor, size)
+                raise
     finally:
         os.close(descriptor)
-
-
-def _append_to(descriptor: int, line: bytes) -> None:
-    size = os.fstat(descriptor).st_size
-    # promise: log-partial-line
-    if size and os.pread(descriptor, 1, size - 1) != b"\n":
-        # End the partial line of a killed run, or remove it if it is the only one.
-        size = size if b"\n" in os.pread(descriptor, 200, 0) else 0
-        os.ftruncate(descriptor, size)
-        line = b"\n" * bool(size) + line
-    try:
-        while line:
-            line = line[os.write(descriptor, line) :]
-    except OSError:
-        # promise: log-line-atomic
-        os.ftruncate(descriptor, size)
-        raise
 
 
 def _opening(job: Job) -> dict[str, Any]:
@@ -217,11 +215,3 @@ def _is_same(before: Aggregation, after: Aggregation) -> bool:
         files = {str(uri) for a in agg for uri in a._matrix.references.uris}
         facts.append((_stamps(agg), agg.skipped, agg.duplicates, len(agg), files, agg._provenance.rules))
     return facts[0] == facts[1]
-
-
-def _describe_changes(before: Aggregation | None, after: Aggregation) -> str:
-    old, now = _stamps(before) if before is not None else {}, _stamps(after)
-    changed = sum(old[uri] != now[uri] for uri in old.keys() & now.keys())
-    return (
-        f"{counted(len(after), 'array')} of {counted(len(now), 'file')}: {len(now.keys() - old.keys())} new, {changed} changed"
-    )

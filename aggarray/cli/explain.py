@@ -1,6 +1,5 @@
 """Command ``aggarray explain``: show how files were joined, and why others were not."""
 
-import json
 import os
 from typing import Any
 
@@ -25,28 +24,19 @@ def command(as_json: bool, **arguments: Any) -> None:
     from aggarray.display import facts
 
     explanation = facts.explanation(common.open_arguments(arguments))
-    click.echo(json.dumps(explanation, indent=2) if as_json else _format_explanation(explanation))
+    if as_json:
+        common.echo_json(explanation)
+    else:
+        refusals = [f"{' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in explanation["refusals"]]
+        variables = [f": variable {s['variable']!r}" if s["variable"] else "" for s in explanation["skipped"]]
+        skipped = [f"{s['file']}{v}: {s['reason']}" for s, v in zip(explanation["skipped"], variables, strict=True)]
+        problems = [f"[{p['kind']}] {p['message']}" for p in explanation["problems"]]
+        lines = [line for array in explanation["arrays"] for line in [*_array_lines(array), ""]]
+        for title, texts in (("not joined", refusals), ("skipped", skipped), ("problems", problems)):
+            lines += [title, *(facts.printable(f"  {text}") for text in texts), ""] if texts else []
+        click.echo("\n".join(lines).rstrip())
     if explanation["problems"]:
         raise SystemExit(1)
-
-
-def _format_explanation(explanation: dict[str, Any]) -> str:
-    from aggarray.display.facts import printable
-
-    sections = {
-        "not joined": [
-            f"{' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in explanation["refusals"]
-        ],
-        "skipped": [
-            f"{s['file']}{': variable ' + repr(s['variable']) if s['variable'] else ''}: {s['reason']}"
-            for s in explanation["skipped"]
-        ],
-        "problems": [f"[{p['kind']}] {p['message']}" for p in explanation["problems"]],
-    }
-    lines = [line for array in explanation["arrays"] for line in [*_array_lines(array), ""]]
-    for title, texts in sections.items():
-        lines += [title, *(printable(f"  {text}") for text in texts), ""] if texts else []
-    return "\n".join(lines).rstrip()
 
 
 def _array_lines(array: dict[str, Any]) -> list[str]:

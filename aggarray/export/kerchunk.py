@@ -85,20 +85,16 @@ def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
     if in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE):
         return _inline_refs(array)
     try:
-        return _stored_refs(array)
+        layout = find_chunk_grid(array)
+        _check_filters(array, layout)
+        refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, _packing(layout.encoding))
+        for piece in layout.pieces:
+            refs.update(_piece_refs(array, layout, piece))
+        return refs
     except AggregationError:
         if coordinate:
             return _inline_refs(array)
         raise
-
-
-def _stored_refs(array: MasterArray) -> Refs:
-    layout = find_chunk_grid(array)
-    _check_filters(array, layout)
-    refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, _packing(layout.encoding))
-    for piece in layout.pieces:
-        refs.update(_piece_refs(array, layout, piece))
-    return refs
 
 
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:

@@ -72,14 +72,11 @@ class Aggregation:
             return named[0]
         if not named:
             raise NotFoundError(f"no array {name!r}", hint=f"the arrays are: {', '.join(self.names) or 'none'}")
-        distinction = distinguishing_text(named)
-        raise NotFoundError(
-            f"{len(named)} arrays are named {name!r}", hint=f"select one with agg.select({name!r}, ...); {distinction}"
-        )
+        hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
+        raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays that have a name and the given attributes, looked up in `attrs`, then in `file_attrs`."""
-
         selection = Selection(None if name is None else (name,), attributes)
         duplicates = self.duplicates
         if duplicates:
@@ -183,18 +180,15 @@ class Aggregation:
         of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature, including additional
         and absent variables. Reads no values.
         """
-        with self._provenance.access.reach():
-            return self._checked(checksum)
-
-    def _checked(self, checksum: bool) -> Report:
         problems: list[Problem] = []
-        for array in self.arrays:
-            problems += gap_problems(array)
-            problems += hole_problems(array)
-        problems += duplicate_problems(self.duplicates, self.arrays)
-        problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
-        problems += assumption_problems(self._provenance.structures())
-        problems += skipped_problems(self.skipped)
+        with self._provenance.access.reach():
+            for array in self.arrays:
+                problems += gap_problems(array)
+                problems += hole_problems(array)
+            problems += duplicate_problems(self.duplicates, self.arrays)
+            problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
+            problems += assumption_problems(self._provenance.structures())
+            problems += skipped_problems(self.skipped)
         return Report(not problems, tuple(problems))
 
     def to_xarray(self, chunks: Any = None) -> Any:

@@ -119,7 +119,7 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
         what = f"{wrong[0] if wrong else 'no arrays'} to write"
         raise AggregationError(what, path=path, hint="give arrays of an aggregation")
     layout = lay_out([resolve_array(a) for a in items], _KINDS[suffix], path)
-    check_not_source(path, _files_of(layout))
+    check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
     mark = _fingerprint(layout, suffix)
     layout.attributes[ATTRIBUTE] = mark
     return layout, ExtractTarget(path, mark)
@@ -164,11 +164,6 @@ def _parts(item: Any) -> Iterator[bytes]:
             yield from _parts(element)
     else:
         yield repr(item).encode("utf-8", "surrogatepass")
-
-
-def _files_of(layout: ExtractLayout) -> set[str]:
-    """Return the files from which the values are read."""
-    return {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None}
 
 
 def _used(variable: Variable) -> Sequence[str]:

@@ -16,7 +16,6 @@ from aggarray.arrays import MasterArray
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like
-from aggarray.partition.matrix import Template
 from aggarray.read.chunk_index import find_chunk_index
 
 #: Arrays of fewer bytes than this are stored in one piece, uncompressed.
@@ -116,16 +115,15 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLay
     return layout
 
 
-def _may_miss(template: Template) -> bool:
-    """Return whether values can be missing; an unresolved template is assumed to allow it."""
-    encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
-    return template.unresolved or any(e.may_miss for e in encodings)
-
-
 def _fill(array: MasterArray) -> Any:
     """Return the missing value of all files if they agree, else NaN; None if no element can be missing."""
     references = array._matrix.compact().references
-    missing = [t for t in map(references.templates.__getitem__, set(references.template.tolist())) if _may_miss(t)]
+    missing = []
+    for template in map(references.templates.__getitem__, set(references.template.tolist())):
+        encodings = (template.encoding, *(s.encoding for s in template.steps if s.encoding))
+        # An unresolved template is assumed to allow missing values.
+        if template.unresolved or any(e.may_miss for e in encodings):
+            missing.append(template)
     if not missing and not (array._matrix.refs < 0).any():
         return None
     if array.dtype.kind in "iu":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError
-from aggarray.export.extract.layout import ExtractLayout, Variable
+from aggarray.export.extract.layout import ExtractLayout
 from aggarray.export.extract.pieces import Pieces, chunk_positions
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.index.netcdf import created, updated
@@ -57,7 +57,16 @@ def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], pa
         for name, size in layout.dimensions.items():
             dataset.createDimension(name, size)
         # Values last: a later declaration would move them.
-        targets = [_create_variable(dataset, v) for v in layout.variables]
+        targets = []
+        for variable in layout.variables:
+            options: dict[str, Any] = {} if variable.fill is None else {"fill_value": variable.fill}
+            if variable.chunks is not None:
+                options.update(chunksizes=variable.chunks, compression="zlib", complevel=_LEVEL, shuffle=True)
+            dtype = str if variable.dtype.kind == "T" else variable.dtype.newbyteorder("=")
+            target = dataset.createVariable(variable.name, dtype, variable.dimensions, **options)
+            target.set_auto_maskandscale(False)
+            target.setncatts({name: value for name, value in variable.attributes.items() if name != "_FillValue"})
+            targets.append(target)
         for variable, target in zip(layout.variables, targets, strict=True):
             if variable.name in unchunked:
                 values = unchunked[variable.name]
@@ -120,14 +129,3 @@ def _optional_filters(block: bytes, size: int) -> bytes:
 def _filter_message(shuffle: int, deflate: int, size: int) -> bytes:
     """Return the header message of the filters with these flags (version 2)."""
     return struct.pack("<BBHHHIHHHI", 2, 2, _SHUFFLE, shuffle, 1, size, _DEFLATE, deflate, 1, _LEVEL)
-
-
-def _create_variable(dataset: Any, variable: Variable) -> Any:
-    options: dict[str, Any] = {} if variable.fill is None else {"fill_value": variable.fill}
-    if variable.chunks is not None:
-        options.update(chunksizes=variable.chunks, compression="zlib", complevel=_LEVEL, shuffle=True)
-    dtype = str if variable.dtype.kind == "T" else variable.dtype.newbyteorder("=")
-    created = dataset.createVariable(variable.name, dtype, variable.dimensions, **options)
-    created.set_auto_maskandscale(False)
-    created.setncatts({name: value for name, value in variable.attributes.items() if name != "_FillValue"})
-    return created

@@ -40,8 +40,7 @@ class Pieces:
 
     def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
         """Write all missing chunks. ``advance`` receives bytes of values, and whether they existed."""
-        threads = get_options().threads
-        with ThreadPoolExecutor(threads, thread_name_prefix="aggarray-extract") as pool:
+        with ThreadPoolExecutor(get_options().threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:
                 if variable.chunks is not None:
                     for box in in_blocks(variable.shape, variable.chunks, BLOCK // variable.dtype.itemsize):
@@ -54,7 +53,10 @@ class Pieces:
         missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
         if missing:
             values = variable.values(box)
-            chunks = (_chunk(values, variable, box, position) for position in missing)
+            chunks = []
+            for position in missing:
+                starts = [n * side - s.start for n, side, s in zip(position, variable.chunks or (), box, strict=True)]
+                chunks.append(values[tuple(slice(a, a + side) for a, side in zip(starts, variable.chunks or (), strict=True))])
             list(pool.map(self._store, [variable] * len(missing), missing, chunks))
         advance(size, not missing)
 
@@ -73,13 +75,6 @@ def chunk_positions(variable: Variable, box: Sequence[slice] | None = None) -> I
     sides = variable.chunks or ()
     ends = [(0, n) if box is None else (box[d].start, box[d].stop) for d, n in enumerate(variable.shape)]
     return product(*(range(a // side, -(-b // side)) for (a, b), side in zip(ends, sides, strict=True)))
-
-
-def _chunk(values: np.ndarray, variable: Variable, box: Sequence[slice], position: Position) -> np.ndarray:
-    """Return the values of a chunk within a block."""
-    sides = variable.chunks or ()
-    starts = (n * side - s.start for n, side, s in zip(position, sides, box, strict=True))
-    return values[tuple(slice(a, a + side) for a, side in zip(starts, sides, strict=True))]
 
 
 def write_complete(path: str, content: bytes, spare: str) -> None:

@@ -42,21 +42,18 @@ def finish(layout: ExtractLayout, folder: str, spare: str) -> None:
         if variable.chunks is None and variable.source.size:
             path = os.path.join(folder_of_variable, "c", *["0"] * len(variable.shape))
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_complete(path, _encode_array(variable), spare)
+            values = variable.values(...)
+            if variable.dtype.kind == "T":
+                content = bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel()))
+            else:
+                content = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+            write_complete(path, _checked(content), spare)
         os.makedirs(folder_of_variable, exist_ok=True)
         write_complete(os.path.join(folder_of_variable, "zarr.json"), _json(metadata[variable.name]), spare)
     # Consolidated metadata: xarray then opens the store with one read.
     inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
     group = {**_head("group"), "attributes": _plain(layout.attributes), "consolidated_metadata": inline}
     write_complete(os.path.join(folder, "zarr.json"), _json(group), spare)
-
-
-def _encode_array(variable: Variable) -> bytes:
-    """Return all values of a variable, uncompressed, with their checksum."""
-    values = variable.values(...)
-    if variable.dtype.kind == "T":
-        return _checked(bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel())))
-    return _checked(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
 def _metadata(variable: Variable) -> dict[str, Any]:
