@@ -62,20 +62,14 @@ def _close_nowhere(dataset: Any, path: str) -> None:
             # HDF5 identifies files by inode: this descriptor keeps the inode from being reused.
             kept, nowhere = os.open(path, os.O_RDONLY | os.O_CLOEXEC), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             later.callback(os.close, nowhere)
-            for number in _descriptors(path, kept):
-                os.dup2(nowhere, number, inheritable=False)
+            state = os.stat(path)
+            for number in map(int, os.listdir("/dev/fd")):
+                with contextlib.suppress(OSError):
+                    if number != kept and os.path.samestat(os.fstat(number), state):
+                        os.dup2(nowhere, number, inheritable=False)
         with contextlib.suppress(RuntimeError, OSError):
             dataset.close()
             os.close(kept)
-
-
-def _descriptors(path: str, excluded: int) -> list[int]:
-    state, descriptors = os.stat(path), []
-    for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):
-            if int(name) != excluded and os.path.samestat(os.fstat(int(name)), state):
-                descriptors.append(int(name))
-    return descriptors
 
 
 @contextmanager

@@ -218,18 +218,18 @@ def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None
     sizes = _sizes([own[v.name] for v in model.variables if v.name in own])
     if sizes is None:
         return None
-    variables = tuple(own.get(v.name) or _resized(v, sizes, group) for v in model.variables)
+    variables = []
+    for v in model.variables:
+        if v.name in own or sizes.keys().isdisjoint(v.dimensions):
+            variables.append(own.get(v.name, v))
+            continue
+        # Values along the dimensions of the file itself are read on access.
+        key = v.name, tuple(sizes.get(d, n) for d, n in zip(v.dimensions, v.shape, strict=True))
+        if key not in group.resized:
+            group.resized[key] = replace(v, shape=key[1], values=None)
+        variables.append(group.resized[key])
     attrs = model.attrs if not seen.attrs else frozen({**model.attrs, **seen.attrs})
     paths = None if model.sizes is None else {p: sizes.get(p.rpartition("/")[2], n) for p, n in model.sizes.items()}
-    return replace(model, uri=seen.uri, attrs=attrs, variables=variables, sizes=paths, stamp=seen.stamp, assumed=group.assumed)
-
-
-def _resized(variable: Variable, sizes: Mapping[str, int], group: FileGroup) -> Variable:
-    """Return a variable with the sizes of a file; values along its own dimensions are read on access."""
-    if sizes.keys().isdisjoint(variable.dimensions):
-        return variable
-    shape = tuple(sizes.get(d, n) for d, n in zip(variable.dimensions, variable.shape, strict=True))
-    resized = group.resized.get((variable.name, shape))
-    if resized is None:
-        resized = group.resized[variable.name, shape] = replace(variable, shape=shape, values=None)
-    return resized
+    return replace(
+        model, uri=seen.uri, attrs=attrs, variables=tuple(variables), sizes=paths, stamp=seen.stamp, assumed=group.assumed
+    )

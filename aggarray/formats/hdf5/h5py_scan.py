@@ -170,12 +170,11 @@ def _axes(file: Any, dataset: Any, walk: _Walk) -> tuple[int | None, ...]:
         return (*addresses, *(None,) * (rank - len(addresses)))
     if not is_scale(dataset):
         return (None,) * rank
-    own = _address(dataset)
     # A coordinate variable of several dimensions lists them by number; the scale itself is its first dimension.
     numbers = [int(n) for n in np.ravel(dataset.attrs.get("_Netcdf4Coordinates", ()))]
     if len(numbers) == rank:
         return tuple(walk.dimids.get(n) for n in numbers)
-    return (own, *((None,) * (rank - 1))) if rank else ()
+    return (_address(dataset), *((None,) * (rank - 1))) if rank else ()
 
 
 def _referenced(file: Any, dataset: Any, reference: Any, walk: _Walk) -> int | None:

@@ -108,21 +108,17 @@ def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ..
     if not names or names[-1] != "sharding_indexed":
         return Bounds(tuple(filters), most, count, text)
     for name, settings in before[:-1]:
-        chunk = _transposed(chunk, settings) if name == "transpose" else chunk
+        if name == "transpose":
+            order = settings.get("order")
+            if not isinstance(order, list) or sorted(map(str, order)) != sorted(map(str, range(len(chunk)))):
+                raise ValueError(f"damaged metadata: order {order!r:.60} of {len(chunk)} dimensions")
+            chunk = tuple(chunk[int(axis)] for axis in order)
     settings = before[-1][1]
     inner_chunk = check_chunk_shape(settings.get("chunk_shape"), chunk)
     inner = _bounds([parse_named_configuration(step) for step in settings.get("codecs") or ()], inner_chunk, dtype)
     # Each chunk has at most the bytes of its limits, and an entry in the index.
     most = math.prod(grid_of(chunk, inner_chunk)) * (inner.most + inner.most // 8 + _SLACK)
     return Bounds(tuple(filters), most, count, False, inner, shard_index(settings, chunk))
-
-
-def _transposed(chunk: tuple[int, ...], settings: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of a chunk after the codec ``transpose``."""
-    order = settings.get("order")
-    if not isinstance(order, list) or sorted(map(str, order)) != sorted(map(str, range(len(chunk)))):
-        raise ValueError(f"damaged metadata: order {order!r:.60} of {len(chunk)} dimensions")
-    return tuple(chunk[int(axis)] for axis in order)
 
 
 def _state(path: str | None) -> Any:

@@ -170,12 +170,15 @@ def _inner_chunks(shards: ChunkIndex, index: ShardIndex, paths: Paths, versions:
     positions = zip(*np.unravel_index(numbers, shards.grid), strict=True)
     columns = (shards.offsets[numbers].tolist(), shards.sizes[numbers].tolist())
     stored = list(zip(map(paths, numbers.tolist()), *columns, strict=True))
-    indexes = _read_indexes(stored, index, versions)
+    starts = [start + index.start(path, length) for path, start, length in stored]
+    indexes = read_pieces([path for path, _, _ in stored], starts, [index.size] * len(stored), versions)
     for position, (path, start, length), data in zip(positions, stored, indexes, strict=True):
+        if data is None:
+            raise MissingFileError("no such file", path=path, hint=_HINT)
         ends = [(i * n, min((i + 1) * n, most)) for i, n, most in zip(position, index.grid, grid, strict=True)]
         box: Box = tuple(slice(first, last) for first, last in ends)
         part: Box = tuple(slice(0, last - first) for first, last in ends)
-        entries = index.entries(path, length, data)
+        entries = index.entries(path, length, bytes(data))
         own = entries[0][part]
         offsets[box], sizes[box] = np.where(own < 0, -1, own + start), entries[1][part]
     return replace(shards, chunk=index.chunk, offsets=offsets.ravel(), sizes=sizes.ravel())
@@ -192,14 +195,3 @@ def _versions(paths: Sequence[str]) -> Versions:
             if is_remote(path) and (tag := remote.status(path).tag):
                 versions.tags[path] = tag
     return versions
-
-
-def _read_indexes(shards: Sequence[tuple[str, int, int]], index: ShardIndex, versions: Versions) -> Sequence[bytes]:
-    """Return the bytes of the index of each shard. ``shards``: path, offset in the file and size of each."""
-    ranges = [(path, offset + index.start(path, length), index.size) for path, offset, length in shards]
-    paths, starts, sizes = [r[0] for r in ranges], [r[1] for r in ranges], [r[2] for r in ranges]
-    indexes = read_pieces(paths, starts, sizes, versions)
-    for path, data in zip(paths, indexes, strict=True):
-        if data is None:
-            raise MissingFileError("no such file", path=path, hint=_HINT)
-    return [bytes(data) for data in indexes if data is not None]
