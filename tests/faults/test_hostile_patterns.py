@@ -25,11 +25,11 @@ udunits.signature("0" * n + "x")
 udunits.signature("0." + "0" * n + "x")
 udunits.signature("0 " * n)
 udunits.signature("m." * 10_000)
-cfa04_parts.parse_part("[" * n)
-cfa04_parts.parse_part("[" + "1," * n)
-cfa04_parts.parse_part("[[" + "1" * n + "]]")
-cfa04_parts.parse_part("[[" + "1, " * n + "x]]")
-cfa04_parts.parse_part("(1)" * n)
+cfa04.parse_part("[" * n)
+cfa04.parse_part("[" + "1," * n)
+cfa04.parse_part("[[" + "1" * n + "]]")
+cfa04.parse_part("[[" + "1, " * n + "x]]")
+cfa04.parse_part("(1)" * n)
 templates.render("{{" * n, {}, {})
 templates.render("{{'" + "%" * 100 + "' % 1}}", {}, {})
 kerchunk_format._KEYS.search(b'"refs"' + b" " * n)
@@ -64,7 +64,7 @@ from aggarray.cf.units import calendars, udunits
 from aggarray.formats import flattened
 from aggarray.formats.kerchunk import format as kerchunk_format, references, templates
 from aggarray.index import uris
-from aggarray.index.conventions import cfa04_parts
+from aggarray.index.conventions import cfa04
 from aggarray.memory import types
 from aggarray.storage import remote
 from aggarray.storage.remote import filesystems, urls, web

@@ -16,7 +16,7 @@ import numpy as np
 import aggarray as aa
 from aggarray import index
 from aggarray.formats.base import Structure, Variable
-from aggarray.index.conventions.cfa04_parts import parse_part
+from aggarray.index.conventions.cfa04 import parse_part
 from aggarray.index.conventions.foreign import convention_of
 from aggarray.index.validation import check_partitions
 from aggarray.opening.joining import foreign_arrays

@@ -5,6 +5,7 @@ part of a sub-array. The geometry follows from the locations. Some writers use h
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -16,7 +17,6 @@ from aggarray.cf.units import normal_calendar
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.templates import text_attribute
-from aggarray.index.conventions.cfa04_parts import PartError, parse_part
 from aggarray.index.conventions.foreign import (
     ForeignArrays,
     ForeignFile,
@@ -39,6 +39,10 @@ _ROLES, _PRIVATE = ("cfa_variable", "nca_variable"), ("cfa_private", "nca_privat
 _CORRECT, _OBJECT, _LIST, _TEXT = "correct the index", "write a JSON object", "write a JSON list", "write text"
 #: Largest integer in an index.
 _MAX_NUMBER = 2**62
+# Blanks are removed before: a pattern that allows them anywhere takes exponential time.
+_NUMBERS = r"-?\d{1,18}(?:,-?\d{1,18})*,?"
+_ITEM = re.compile(rf"\[({_NUMBERS})\]|\(({_NUMBERS})\)")
+_SYNTAX = "write text such as '[[0, 9, 1], (2, 5)]'"
 
 
 class _CFA04:
@@ -314,6 +318,58 @@ def _parts(listed: list[dict[str, slice | np.ndarray]]) -> Parts:
                 steps[axis][number] = -len(picks)
                 picks.append(indices)
     return Parts(starts, steps, tuple(picks))
+
+
+class PartError(ValueError):
+    """An invalid part. The message does not include the part itself; ``hint``: what to do."""
+
+    def __init__(self, what: str, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+def parse_part(written: Any) -> list[slice | np.ndarray]:
+    """Return the part by dimension: slices, or increasing positions.
+
+    A part lists one item per dimension: ``[start, stop, step]`` with an inclusive stop, or ``(i, j, k)`` for single positions.
+    [] is all of the sub-array.
+
+    >>> parse_part("[[2, 6, 2], (0, 3)]")
+    [slice(2, 7, 2), array([0, 3])]
+    >>> parse_part("[0, 4, 1]"), parse_part("[]")
+    ([slice(0, 5, 1)], [])
+    """
+    if written is None or (isinstance(written, str | list) and not written):
+        return []
+    if isinstance(written, list):
+        written = str(written)
+    if not isinstance(written, str):
+        raise PartError("is not a part", _SYNTAX)
+    text = "".join(written.split())
+    if text in ("[]", "()"):
+        return []
+    if not _ITEM.fullmatch(text):
+        if text[:1] + text[-1:] not in ("[]", "()"):
+            raise PartError("is not a part", _SYNTAX)
+        text = text[1:-1]
+    if _ITEM.sub("", text).strip(","):
+        raise PartError("is not a part", _SYNTAX)
+    return [_indices(match) for match in _ITEM.finditer(text)]
+
+
+def _indices(match: "re.Match[str]") -> slice | np.ndarray:
+    numbers = [int(n) for n in (match[1] or match[2]).split(",") if n.strip()]
+    if match[1]:
+        start, stop, step = [*numbers, 1][:3] if len(numbers) in (2, 3) else (-1, -1, 0)
+        if start < 0 or stop < start - 1 or step < 1:
+            hint = "give [start, stop, step], the stop inclusive, the step at least 1"
+            raise PartError(f"has the invalid item [{match[1]}]", hint)
+        last = start + (stop - start) // step * step
+        return slice(start, last + 1 if stop >= start else start, step)
+    picked = np.array(numbers, np.int64)
+    if (picked < 0).any() or (np.diff(picked) <= 0).any():
+        raise PartError(f"has the invalid item ({match[2]})", "give increasing positions from 0 on")
+    return picked
 
 
 CONVENTION = _CFA04()

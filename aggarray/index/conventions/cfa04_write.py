@@ -15,7 +15,6 @@ import numpy as np
 from aggarray.arrays import MasterArray
 from aggarray.cf.encoding import default_fill
 from aggarray.index.container import Container, ReferencesOf
-from aggarray.index.conventions.cfa04_parts import part_text
 from aggarray.index.uris import is_url
 from aggarray.partition.matrix import Matrix, Template
 from aggarray.partition.plan import part_of
@@ -68,6 +67,16 @@ def _partitions(matrix: Matrix, folder: str | None) -> Iterator[dict[str, Any]]:
         if any(not isinstance(p, slice) or p != slice(0, n, 1) for p, n in zip(part, template.shape, strict=True)):
             partition["part"] = part_text(part)
         yield {**partition, **texts[number][0], "subarray": sub}
+
+
+def part_text(part: Sequence[slice | np.ndarray]) -> str:
+    """Return a part as CFA-0.4 writes it.
+
+    >>> part_text([slice(2, 7, 2), np.array([0, 3])])
+    '[[2, 6, 2], (0, 3)]'
+    """
+    items = ([int(p.start), int(p.stop) - 1, int(p.step)] if isinstance(p, slice) else tuple(p.tolist()) for p in part)
+    return f"[{', '.join(map(str, items))}]"
 
 
 def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
