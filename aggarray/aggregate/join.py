@@ -72,7 +72,11 @@ def assemble(
     name = Counter(p.name for p in pieces).most_common(1)[0][0]
     step = _step(pieces, rules, (name, first.name, identity_of(first)))
     shape = tuple(int(n) for n in boxes[:, :, 1].max(axis=0))
-    matrices = [_stepped(p, step)._matrix for p in pieces]
+    matrices = []
+    for p in pieces:
+        own = p._step
+        has_step = own == step or all(t.last_step == own and not t.unresolved for t in p._matrix.references.templates)
+        matrices.append(p._matrix if has_step else with_step(p, step)._matrix)
     cells, origin = _cells(matrices, boxes)
     matrix = tile(cells, shape, overlap=rules.overlap, name=lambda cell: files[origin[cell]])
     declared = any(t.encoding.fill_value is not None for t in first._matrix.references.templates)
@@ -115,14 +119,6 @@ def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | Non
         if valid.size and not limits.min <= valid.min() <= valid.max() <= limits.max:
             return wide
     return step
-
-
-def _stepped(piece: MasterArray, step: Step) -> MasterArray:
-    """Add the conversion of an array to the steps of its sub-arrays."""
-    own = piece._step
-    if own == step or all(t.last_step == own and not t.unresolved for t in piece._matrix.references.templates):
-        return piece
-    return with_step(piece, step)
 
 
 def _known_values(

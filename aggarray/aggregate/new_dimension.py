@@ -82,7 +82,11 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
             raise AggregationError(what, hint="omit it")
     used = {item.units for array in arrays for item in (array, *array.coords.values())} if rules.units else ()
     for name, units in rules.units.items():
-        if units not in used and not _parses(units):
+        if is_reference_time(units):  # standard and 360-day calendar together have every possible date
+            parses = any(canonical_units(units, each).startswith("reference time") for each in ("standard", "360_day"))
+        else:
+            parses = not units.strip() or signature(units.strip()) is not None
+        if units not in used and not parses:
             raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
 
 
@@ -98,10 +102,3 @@ def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Seq
         if unknown:
             listed = ", ".join(sorted(available - {""})) or "none"
             raise AggregationError(f"{field} names {unknown[0]!r}, which no array has", hint=f"the arrays have {listed}")
-
-
-def _parses(units: str) -> bool:
-    """Return whether units are valid; standard and 360-day calendar together have every possible date."""
-    if is_reference_time(units):
-        return any(canonical_units(units, calendar).startswith("reference time") for calendar in ("standard", "360_day"))
-    return not units.strip() or signature(units.strip()) is not None

@@ -54,22 +54,18 @@ def oriented(
 
 
 def _is_oriented(
-    candidate: Candidate,
-    item: MasterArray,
-    names: Mapping[str, str],
-    order: Sequence[str],
-    directions_wanted: Mapping[str, bool],
+    candidate: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], increasing: Mapping[str, bool]
 ) -> bool:
     """Return whether an array is oriented already, as most are."""
     dimensions, directions = item._matrix.dimensions, item._matrix.directions
     if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False
     for axis in candidate.axes.values():
-        increasing = directions_wanted.get(axis.name) if axis.name in dimensions else None
-        if increasing is None:
+        expected = increasing.get(axis.name) if axis.name in dimensions else None
+        if expected is None:
             continue
-        opposite = directions[dimensions.index(axis.name)] != increasing
-        if opposite or (axis.coordinate is not None and axis.size > 1 and increasing == axis.flipped):
+        opposite = directions[dimensions.index(axis.name)] != expected
+        if opposite or (axis.coordinate is not None and axis.size > 1 and expected == axis.flipped):
             return False
     return True
 

@@ -71,7 +71,12 @@ def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
         hint = "join the arrays first, then select"
         raise AggregationError("a selection of rows cannot be joined", variable=first.name, hint=hint)
     along = partial(_along, rules=rules)
-    geometry = _geometry(geometries, along)
+    # Adjacent parts of one representation become one part.
+    groups = groupby(
+        (part for geometry in geometries for part in geometry.parts),
+        lambda p: (p.counts is None, p.index is None, [basename(a.name or "") for a in p.present]),
+    )
+    geometry = Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in groups))
     coords: dict[str, MasterArray] = {}
     runs: Geometry | None = None
     for name, coordinate in first.coords.items():
@@ -135,13 +140,6 @@ def _equal(one: MasterArray, other: MasterArray) -> bool:
     elif not same_values(one.read(), other.read()):
         return False
     return all(_equal(c, other.coords[name]) for name, c in one.coords.items())
-
-
-def _geometry(geometries: Sequence[Geometry], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Geometry:
-    """Return the rows of all, one part per adjacent representation."""
-    parts = [part for geometry in geometries for part in geometry.parts]
-    groups = groupby(parts, lambda p: (p.counts is None, p.index is None, [basename(a.name or "") for a in p.present]))
-    return Geometry(geometries[0].dimension, tuple(_part(list(group), along) for _, group in groups))
 
 
 def _part(parts: Sequence[Part], along: Callable[[Sequence[MasterArray]], MasterArray]) -> Part:

@@ -93,7 +93,11 @@ def gaps(times: np.ndarray) -> list[Gap]:
         days = np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
     else:
         days = np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
-    for step in _frequent(days[days > 0]):
+    ordered = np.sort(days[days > 0])
+    cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
+    # Of many steps, only those that are a third of all can be the usual one.
+    least = 1 if len(ordered) < _FEW else len(ordered) / 3
+    for step in (float(np.median(ordered[i:j])) for i, j in pairwise(cuts) if j - i >= least):
         if _fits(days / step):
             return _missing(days / step)
     return []
@@ -118,14 +122,6 @@ def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array([t.year * 12 + t.month for t in times], np.int64), np.array([t.day for t in times], np.int64)
 
 
-def _frequent(days: np.ndarray) -> list[float]:
-    """Return the distinct steps, smallest first. Of many steps, only those that are a third of all are returned."""
-    ordered = np.sort(days)
-    cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
-    least = 1 if len(ordered) < _FEW else len(ordered) / 3
-    return [float(np.median(ordered[i:j])) for i, j in pairwise(cuts) if j - i >= least]
-
-
 def _fits(multiple: np.ndarray) -> bool:
     """Return whether nearly all steps are whole multiples."""
     nearest = np.rint(multiple)
@@ -144,7 +140,9 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
     if isinstance(array, RaggedMasterArray):
         return
     for axis, dimension in enumerate(array.dimensions):
-        for coordinate in _times_along(array, dimension):
+        own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
+        named = [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
+        for coordinate in ([c for c in own if c.name == dimension] or named)[:1]:
             try:
                 times = coordinate.datetimes()
             except AggarrayError:
@@ -160,13 +158,6 @@ def gap_problems(array: MasterArray) -> Iterator[Problem]:
                 files = [file_at(array, axis, position) for position in (before, behind)]
                 names = ", ".join(short_paths([file for file in dict.fromkeys(files) if file]))
                 yield Problem("gap", files[0], f"{array.name}: {text}{f': {names}' if names else ''}")
-
-
-def _times_along(array: MasterArray, dimension: str) -> Iterator[MasterArray]:
-    """Yield the coordinate that gives the time along a dimension, if any."""
-    own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
-    best = [c for c in own if c.name == dimension] or [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
-    yield from best[:1]
 
 
 def file_at(array: MasterArray, axis: int, position: int) -> str | None:

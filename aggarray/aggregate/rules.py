@@ -103,7 +103,11 @@ class Rules:
             ("units", str, "{name: units}"),
             ("directions", bool, "{dimension: True for increasing, False for decreasing}"),
         ):
-            object.__setattr__(self, name, _frozen(name, getattr(self, name), kind, text))
+            value = {} if getattr(self, name) is None else getattr(self, name)
+            kinds = (bool, np.bool) if kind is bool else (kind,)
+            if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, kinds) for k, v in value.items()):
+                raise AggregationError(f"{name}={value!r} is invalid", hint=f"give {text}")
+            object.__setattr__(self, name, FrozenDict({k: kind(v) for k, v in value.items()}))
         for dimension, order in self.order.items():
             _one_of(f"order[{dimension!r}]", order, ("given", "name"))
         for name, maximum in (("tolerance", 0.5), ("coverage", 1.0)):
@@ -158,15 +162,6 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     if not all(isinstance(item, str) for item in items):
         raise AggregationError(f"{name}={value!r} is invalid", hint="give a list of names")
     return items
-
-
-def _frozen(name: str, value: Any, kind: type, text: str) -> FrozenDict[Any]:
-    """Return a mapping of names to text or booleans, empty for None."""
-    value = {} if value is None else value
-    kinds = (bool, np.bool) if kind is bool else (kind,)
-    if not isinstance(value, Mapping) or not all(isinstance(k, str) and isinstance(v, kinds) for k, v in value.items()):
-        raise AggregationError(f"{name}={value!r} is invalid", hint=f"give {text}")
-    return FrozenDict({k: kind(v) for k, v in value.items()})
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

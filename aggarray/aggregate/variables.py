@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -189,9 +190,8 @@ class _FileVariables:
         if not group:
             return self._attrs
         attrs = dict(self.structure.attrs)
-        parts = group.split("/")
-        for depth in range(len(parts)):
-            attrs.update(self.structure.groups.get("/".join(parts[: depth + 1]), {}))
+        for path in accumulate(group.split("/"), "{}/{}".format):
+            attrs.update(self.structure.groups.get(path, {}))
         return attrs
 
     def _directions(self, variable: Variable) -> list[bool]:

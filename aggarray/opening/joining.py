@@ -109,26 +109,23 @@ def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = (
     """Return the arrays of each file, without known duplicates ``repeats``, and everything that cannot be used."""
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(sources.others), list(sources.skipped)
+
+    def with_tables(a: MasterArray) -> MasterArray:
+        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=sources.tables)))
+
     for structure in sources.structures:
         made, odd = arrays_of(structure, access)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
-        arrays += made if sources.tables is None else [_with_tables(a, sources.tables) for a in made]
+        if sources.tables is not None:
+            made = [replace(with_tables(a), coords={name: with_tables(c) for name, c in a.coords.items()}) for a in made]
+        arrays += made
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
 def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
     """Return the joined chunk indexes that arrays carry; None if they carry none."""
     return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
-
-
-def _with_tables(array: MasterArray, tables: ChunkIndexes) -> MasterArray:
-    """Attach chunk indexes to an array of one file and to its coordinates."""
-
-    def noted(a: MasterArray) -> MasterArray:
-        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=tables)))
-
-    return replace(noted(array), coords={name: noted(c) for name, c in array.coords.items()})
 
 
 class Outcome(NamedTuple):

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from aggarray import index
@@ -26,30 +26,25 @@ def details_to_save(path: str, result: Outcome, provenance: Provenance, how: Map
         hint = "save the index under another name, or remove the file"
         raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
-    details = _details(result, replace(provenance, how=how), files)
+
+    def code(uri: str) -> int:
+        return files.setdefault(uri, len(files))
+
+    details = {
+        "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
+        "variables": provenance.variables,
+        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections],
+        "how": dict(how),
+        "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
+        "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
+        "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
+    }
     contents = index.IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"])
     expected = provenance.saved.get(target)
     left_out, generation = index.save(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
     return Report(not problems, tuple(problems))
-
-
-def _details(result: Outcome, provenance: Provenance, files: dict[str, int]) -> dict[str, Any]:
-    """Return rules, refusals and the like as JSON values; files become numbers, which are added to ``files``."""
-
-    def code(uri: str) -> int:
-        return files.setdefault(uri, len(files))
-
-    return {
-        "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
-        "variables": provenance.variables,
-        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections],
-        "how": dict(provenance.how),
-        "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
-        "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
-        "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
-    }
 
 
 def restore(path: str, how: index.Opening) -> tuple[Outcome, Provenance]:

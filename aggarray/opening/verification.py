@@ -1,5 +1,6 @@
 """Verification of assumed files."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,29 +21,24 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
     Raises the error of a scan, and FormatError for a file that differs from its assumed signature or lacks a variable of
     ``arrays``.
     """
-    results, used = {}, _used(arrays)
-    for assumed, real in _scanned_again(structures):
-        if isinstance(real, AggarrayError):
-            raise real
-        results[assumed.uri] = real
-        lost = sorted(used.get(assumed.uri, frozenset()) - {v.name for v in real.variables})
-        # promise: trusted-index-complete
-        if lost and assumed.assumed is not None:
-            mismatch = Mismatch(f"not as assumed: no such variable, unlike in {assumed.assumed.model}")
-            raise FormatError(mismatch.what, path=assumed.uri, variable=lost[0], hint=mismatch.hint)
-    return [results.get(s.uri, s) for s in structures]
-
-
-def _used(arrays: Sequence[MasterArray]) -> dict[str, frozenset[str]]:
-    """Return, per file, the variables that arrays and their coordinates read."""
-    used: dict[str, set[str]] = {}
+    used: dict[str, set[str]] = defaultdict(set)  # the variables that arrays and their coordinates read, by file
     for array in (one for a in arrays for one in (a, *a.coords.values())):
         references, rows = array._matrix.references, array._matrix.refs
         rows = used_rows(rows[rows >= 0], len(references))
         rows = rows[references.uri[rows] >= 0]
         for code, name in zip(references.uri[rows].tolist(), references.variable[rows].tolist(), strict=True):
-            used.setdefault(str(references.uris[code]), set()).add(references.variables[name])
-    return {uri: frozenset(names) for uri, names in used.items()}
+            used[str(references.uris[code])].add(references.variables[name])
+    results = {}
+    for assumed, real in _scanned_again(structures):
+        if isinstance(real, AggarrayError):
+            raise real
+        results[assumed.uri] = real
+        lost = sorted(used[assumed.uri] - {v.name for v in real.variables})
+        # promise: trusted-index-complete
+        if lost and assumed.assumed is not None:
+            mismatch = Mismatch(f"not as assumed: no such variable, unlike in {assumed.assumed.model}")
+            raise FormatError(mismatch.what, path=assumed.uri, variable=lost[0], hint=mismatch.hint)
+    return [results.get(s.uri, s) for s in structures]
 
 
 def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:

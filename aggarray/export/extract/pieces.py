@@ -42,23 +42,16 @@ class Pieces:
         """Write all missing chunks. ``advance`` receives bytes of values, and whether they existed."""
         with ThreadPoolExecutor(get_options().threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:
-                if variable.chunks is not None:
-                    for box in in_blocks(variable.shape, variable.chunks, BLOCK // variable.dtype.itemsize):
-                        self._write_block(pool, variable, box, advance)
-
-    def _write_block(
-        self, pool: ThreadPoolExecutor, variable: Variable, box: tuple[slice, ...], advance: Callable[[int, bool], None]
-    ) -> None:
-        size = prod(s.stop - s.start for s in box) * variable.dtype.itemsize
-        missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
-        if missing:
-            values = variable.values(box)
-            chunks = []
-            for position in missing:
-                starts = [n * side - s.start for n, side, s in zip(position, variable.chunks or (), box, strict=True)]
-                chunks.append(values[tuple(slice(a, a + side) for a, side in zip(starts, variable.chunks or (), strict=True))])
-            list(pool.map(self._store, [variable] * len(missing), missing, chunks))
-        advance(size, not missing)
+                sides, itemsize = variable.chunks or (), variable.dtype.itemsize
+                for box in in_blocks(variable.shape, sides, BLOCK // itemsize) if variable.chunks is not None else ():
+                    missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
+                    values = variable.values(box) if missing else np.array(())
+                    chunks = []
+                    for position in missing:
+                        starts = [n * side - s.start for n, side, s in zip(position, sides, box, strict=True)]
+                        chunks.append(values[tuple(slice(a, a + side) for a, side in zip(starts, sides, strict=True))])
+                    list(pool.map(self._store, [variable] * len(missing), missing, chunks))
+                    advance(prod(s.stop - s.start for s in box) * itemsize, not missing)
 
     def _store(self, variable: Variable, position: Position, values: np.ndarray) -> None:
         path, shape = self.path(variable, position), variable.chunks or ()

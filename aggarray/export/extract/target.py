@@ -94,7 +94,6 @@ class ExtractTarget:
         try:
             with self._locked() as lock:
                 self._take_over()
-                self._prepare()
                 yield lock
         except OSError as error:
             if error.strerror is None or isinstance(error, AggregationError):
@@ -104,6 +103,7 @@ class ExtractTarget:
             raise AggregationError(f"cannot be written: {error.strerror}", path=where, hint=hint) from error
 
     def _take_over(self) -> None:
+        """Make or clear the folder; keep chunks of the same fingerprint. Raises AggregationError for other content."""
         # promise: extract-symlink
         if os.path.islink(self.part):
             raise AggregationError("is a symbolic link", path=self.part, hint="remove it, or give another name")
@@ -116,6 +116,16 @@ class ExtractTarget:
         begun = {n for n in names & {"lock", _MARK} if _is_begun(os.path.join(self.part, n), _BEGIN if n == _MARK else b"")}
         if linked or not names <= ({"lock", _MARK, "store", "spare", "file.nc"} if marked else begun):
             raise AggregationError("is a folder with other content", path=self.part, hint="remove it, or give another name")
+        shutil.rmtree(self.spare, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.file)
+        if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self.store)  # chunks of another extract must not stay
+            with open(os.path.join(self.part, _MARK), "w") as mark:
+                json.dump({"fingerprint": self.fingerprint}, mark)
+        os.makedirs(self.store, exist_ok=True)
+        os.makedirs(self.spare)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Lock]:
@@ -127,19 +137,6 @@ class ExtractTarget:
             except LockError as error:
                 raise AggregationError(f"cannot be written: {error.what}", path=self.path, hint=error.hint) from error
             yield lock
-
-    def _prepare(self) -> None:
-        """Keep chunks of the same fingerprint, and remove all others."""
-        shutil.rmtree(self.spare, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.file)
-        if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint:
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(self.store)  # chunks of another extract must not stay
-            with open(os.path.join(self.part, _MARK), "w") as mark:
-                json.dump({"fingerprint": self.fingerprint}, mark)
-        os.makedirs(self.store, exist_ok=True)
-        os.makedirs(self.spare)
 
     def finish(self, made: str, lock: Lock) -> None:
         """Move the result into place and remove its folder. ``lock``: that of `held`."""
