@@ -76,7 +76,7 @@ class SubArray(Viewable):
         UnitsError for an unknown calendar of a reference time.
         """
         values, fill_value = _plain(array, fill_value)
-        parameters = (values.shape, values.dtype, *_axes(values.shape, dimensions, directions), units, calendar, fill_value)
+        parameters = (values.shape, values.dtype, _axes(values.shape, dimensions, directions), units, calendar, fill_value)
         try:
             template = _template(*parameters)
         except TypeError:  # a fill value that does not hash, such as an array of size 1
@@ -188,7 +188,11 @@ class SubArray(Viewable):
         return printable(f"<aggarray.SubArray {where} ({sizes}) {self.dtype} {self.units or ''}>".replace(" >", ">"))
 
 
-def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+#: Names and directions of the dimensions.
+_Axes = tuple[tuple[str, ...], tuple[bool, ...]]
+
+
+def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> _Axes:
     """Return names and directions of the dimensions, by default "dim_0" etc. and increasing; checked."""
     dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
     try:
@@ -206,18 +210,12 @@ def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> tuple[tup
 
 @lru_cache(maxsize=4096, typed=True)
 def _template(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    names: tuple[str, ...],
-    forward: tuple[bool, ...],
-    units: str | None,
-    calendar: str | None,
-    fill_value: Any,
+    shape: tuple[int, ...], dtype: np.dtype[Any], axes: _Axes, units: str | None, calendar: str | None, fill_value: Any
 ) -> Template:
     """Return the template of an array in memory: the same object for equal parameters, which is fast to collect."""
     if units is not None and calendar is not None and is_reference_time(units):
         epoch(units, calendar)  # raises the error of an unknown calendar before the first read
-    return Template(shape, names, forward, units, normal_calendar(units, calendar), _encoding(dtype, fill_value))
+    return Template(shape, *axes, units, normal_calendar(units, calendar), _encoding(dtype, fill_value))
 
 
 def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> SubArray:
@@ -299,6 +297,5 @@ def _encoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
         value = np.asarray(fill_value, native)[()]
     except (ValueError, TypeError) as error:
         raise AggregationError(f"{what}: {error}", hint="give a value of the dtype") from error
-    if value != value:
-        return Encoding(native, native, native, missing_nan=True)
-    return Encoding(native, native, native, missing=(value,))
+    is_nan = bool(value != value)
+    return Encoding(native, native, native, missing=() if is_nan else (value,), missing_nan=is_nan)

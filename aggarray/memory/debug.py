@@ -87,7 +87,10 @@ def _lines(obj: Any, count: int) -> Iterator[str]:
         # Whether values may be missing, only the object knows.
         datashape = replace(array.type, option=isinstance(obj, SupportsDatashape) and obj.__datashape__().option)
         address, count = (id(array.block), references) if array.embedded else (address, count)
-        metadata, data = [*_metadata(array)], [*_data(array, references)]
+        axes = enumerate(zip(array.strides, array.shape, strict=True), 3)
+        metadata = [line for depth, axis in axes for line in _dimension(" " * depth, *axis)]
+        metadata += _element(array, " " * (3 + array.ndim))
+        data = [*_data(array, references)]
     yield from ("------ array", f" address: {address:016X}", f" refcount: {count}", " type:")
     yield from (f"  pointer: {id(datashape.dtype):016X}", f"  type: {datashape.strided()}", " arrmeta:")
     names = {Access.READ: "read_access ", Access.WRITE: "write_access ", Access.IMMUTABLE: "immutable "}
@@ -103,13 +106,6 @@ def _memory(obj: Any) -> tuple[Array | str, int]:
         return obj, obj.block.references
     memory = obj.__memory__() if hasattr(obj, "__memory__") else view(obj)
     return memory, 1 if isinstance(memory, str) else max(1, memory.block.references - 1)
-
-
-def _metadata(array: Array) -> Iterator[str]:
-    """Yield stride and size of every dimension, nested, and the metadata of the elements."""
-    for depth, (stride, size) in enumerate(zip(array.strides, array.shape, strict=True), 3):
-        yield from _dimension(" " * depth, stride, size)
-    yield from _element(array, " " * (3 + array.ndim))
 
 
 def _dimension(indent: str, stride: int, size: int) -> Iterator[str]:

@@ -72,7 +72,6 @@ def plan_dimension(selector: Selector, edges: np.ndarray) -> DimensionPlan:
 
 
 def _range_rows(progression: Range, edges: np.ndarray, dropped: bool = False, backwards: bool = False) -> DimensionPlan:
-    """Return the rows of an increasing progression."""
     if progression.count == 0:
         empty = np.zeros(0, np.int64)
         return DimensionPlan(0, empty, empty, empty, empty, empty)

@@ -32,6 +32,8 @@ _FILLED = 1 << 21
 
 #: The stored bytes of a chunk; None if it is not stored.
 Part = memoryview | None
+#: Takes decoded chunks as rows of bytes.
+Keep = Callable[[np.ndarray], None]
 
 
 def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None:
@@ -135,11 +137,7 @@ def _mask(table: ChunkIndex, number: int) -> int:
 
 
 def decode_block(
-    table: ChunkIndex,
-    block: ChunkBlock,
-    parts: Sequence[Part],
-    members: int = 1,
-    keep: Callable[[np.ndarray], None] | None = None,
+    table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part], members: int = 1, keep: Keep | None = None
 ) -> np.ndarray:
     """Return the selected values of equal blocks of several files as stored: (members, ...).
 
@@ -171,7 +169,6 @@ def decode_block(
 
 
 def _keep(stored: StoredPiece, block: ChunkBlock, rows: np.ndarray) -> None:
-    """Cache decoded chunks."""
     for row, number in zip(native(rows.view(stored.table.dtype)), block.numbers, strict=True):
         decoded_chunks.keep(_key(stored, number), row.reshape(stored.table.chunk).copy())
 

@@ -122,6 +122,5 @@ def _is_old(path: str) -> bool:
 
 
 def _short(name: str) -> str:
-    """Return the beginning of a name."""
     # promise: long-file-names
     return os.fsdecode(os.fsencode(name)[:_NAME])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.encoding import items_of
 from aggarray.cf.labels.comparison import rescale, tick
 from aggarray.errors import SelectionError
 
@@ -77,10 +78,7 @@ def as_timedeltas(values: Any) -> np.ndarray:
     ``values``: one or several of text, timedelta64, ``datetime.timedelta`` and ``pandas.Timedelta``, with its nanoseconds.
     Raises SelectionError for text that is not a duration.
     """
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.asarray(values, object)
+    array = items_of(values)
     if array.dtype.kind not in "OUT":
         return array
     flat = [_timedelta(item) for item in array.ravel().tolist()]

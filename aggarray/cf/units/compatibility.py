@@ -116,7 +116,6 @@ def zeros(units: str) -> tuple[float, ...]:
 def _compare(
     units_a: str | None, calendar_a: str | None, units_b: str | None, calendar_b: str | None, temperature: str | None = None
 ) -> Conversion | str:
-    """Return the conversion, or the reason why there is none."""
     a, b = stripped_text(units_a), stripped_text(units_b)
     times = is_reference_time(a), is_reference_time(b)
     if a == b and not (times[0] and not same_calendar(calendar_a, calendar_b)):

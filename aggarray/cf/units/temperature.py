@@ -83,7 +83,6 @@ def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None
 
 @lru_cache(maxsize=4096)
 def _kind(units: str | None, metadata: str | None, name: str | None, methods: str | None) -> tuple[str | None, str]:
-    """Return the kind of a temperature, and the reason."""
     # Case-insensitive: "Difference" must not get an offset.
     stated = _STATED.search((metadata or "").lower())
     implied = _implied(name, methods)

@@ -57,25 +57,23 @@ def filesystem_of(uri: str) -> FileSystem:
     if access.allowed is not None and "://" in there and not is_below(there, access.allowed):
         raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
     archive, scheme = split(uri)[1], scheme_of(uri)
-    file, state = _opened_archive(archive) if archive else (None, None)
+    file, state = None, None
+    if archive.startswith("file://"):
+        file = archive
+        try:
+            info = os.stat(archive[7:])
+        except OSError as error:
+            raise MissingFileError("no such archive", path=archive[7:], hint="check the path") from error
+        state = FileState(info.st_mtime_ns, info.st_size, info.st_ino)
+    elif archive:
+        file = open_archive(archive)
+        state = file.state
     key = scheme, archive, state, access
     system: FileSystem | None = systems.get(key)
     if system is None:
         system = _made(uri, scheme, archive, file)
         systems.keep(key, system)
     return system
-
-
-def _opened_archive(archive: str) -> tuple[Any, FileState]:
-    """Return an archive as its file system opens it, and its state."""
-    if archive.startswith("file://"):
-        try:
-            status = os.stat(archive[7:])
-        except OSError as error:
-            raise MissingFileError("no such archive", path=archive[7:], hint="check the path") from error
-        return archive, FileState(status.st_mtime_ns, status.st_size, status.st_ino)
-    file = open_archive(archive)
-    return file, file.state
 
 
 def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:

@@ -68,10 +68,10 @@ def _matches(uri: str) -> Iterator[str]:
     root = f"{scheme_of(uri)}://{head}::{archive}" if archive else head
     fits = re.compile(_expression(text)).fullmatch
     depth = _DEEPEST if "**" in text else text[len(head) :].strip("/").count("/")
-    for found in _walk([root], 0, depth):
-        own = split(found)[0] if archive else found
+    for path in _walk([root], 0, depth):
+        own = split(path)[0] if archive else path
         if fits(own) or (scheme_of(uri) not in ARCHIVES and fits(unquote(own))):
-            yield found
+            yield path
 
 
 def _expression(pattern: str) -> str:
@@ -80,22 +80,22 @@ def _expression(pattern: str) -> str:
     >>> _expression("a/**/b*.nc"), _expression("[!ab]?c")
     ('a/(?:.*/)?b[^/]*\\\\.nc', '[^ab]\\\\?c')
     """
-    found, at = "", 0
+    expression, at = "", 0
     while at < len(pattern):
         rest = pattern[at:]
         group = re.match(r"\[!?\]?[^\]/]*\]", rest)
         if rest.startswith("**/"):
-            found, at = f"{found}(?:.*/)?", at + 3
+            expression, at = f"{expression}(?:.*/)?", at + 3
         elif rest.startswith("**"):
-            found, at = f"{found}.*", at + 2
+            expression, at = f"{expression}.*", at + 2
         elif rest[0] == "*":
-            found, at = f"{found}[^/]*", at + 1
+            expression, at = f"{expression}[^/]*", at + 1
         elif group:
             inner = group[0][1:-1].replace("\\", "\\\\")
-            found, at = f"{found}[{'^' + inner[1:] if inner.startswith('!') else inner}]", at + len(group[0])
+            expression, at = f"{expression}[{'^' + inner[1:] if inner.startswith('!') else inner}]", at + len(group[0])
         else:
-            found, at = found + re.escape(rest[0]), at + 1
-    return found
+            expression, at = expression + re.escape(rest[0]), at + 1
+    return expression
 
 
 def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[str]:
@@ -138,12 +138,12 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
     def now(system: FileSystem) -> Any:
         return system.fs.ls(system.path(place), detail=True)
 
-    found = run_concurrently([(place, later, now)])[0]
-    if isinstance(found, AggarrayError):
-        raise found
+    listed = run_concurrently([(place, later, now)])[0]
+    if isinstance(listed, AggarrayError):
+        raise listed
     on_web = scheme_of(place) in WEB
     own, entries = _bare(place if on_web else filesystem_of(place).path(place)), {}
-    for entry in found:
+    for entry in listed:
         head, _, tail = _bare(str(entry["name"])).rpartition("/")
         if tail and head == own:
             name = unquote(tail) if on_web else tail

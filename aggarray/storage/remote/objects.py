@@ -69,10 +69,10 @@ def forget() -> None:
 
 def status(uri: str) -> ObjectState:
     """Return the state of an object or folder. MissingFileError, FormatError, or ForbiddenPathError."""
-    found = request_states([uri])[0]
-    if isinstance(found, AggarrayError):
-        raise found
-    return found
+    state = request_states([uri])[0]
+    if isinstance(state, AggarrayError):
+        raise state
+    return state
 
 
 def prefetch_states(uris: Iterable[str]) -> None:

@@ -6,7 +6,8 @@ be truncated. Temporary failures are retried.
 
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urljoin
 
 from aggarray.errors import FormatError
@@ -14,6 +15,7 @@ from aggarray.storage.remote.conditional import ANY, ExpectedVersion, if_match, 
 from aggarray.storage.state import changed
 
 _T = TypeVar("_T")
+_Arguments = ParamSpec("_Arguments")
 
 #: Attempts after temporary failures, and seconds between the first two.
 _TRIES, _PAUSE = 3, 0.25
@@ -37,12 +39,33 @@ class WebState(NamedTuple):
     page: bool
 
 
+def _retried(request: Callable[_Arguments, Coroutine[Any, Any, _T]]) -> Callable[_Arguments, Coroutine[Any, Any, _T]]:
+    """Retry a request after temporary failures; a server that is unreachable or silent gets one attempt."""
+
+    @wraps(request)
+    async def attempt(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _T:
+        import asyncio
+
+        import aiohttp
+
+        pause = _PAUSE
+        for _ in range(_TRIES - 1):
+            try:
+                return await request(*arguments, **named)
+            except aiohttp.ClientError as error:
+                lasting = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
+                if lasting or getattr(error, "status", None) not in (None, *_PASSING):
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        return await request(*arguments, **named)
+
+    return attempt
+
+
+@_retried
 async def head(fs: Any, url: str) -> WebState:
     """Request the state of a file, by its first byte if the server rejects HEAD."""
-    return await _with_retries(lambda: _head(fs, url))
-
-
-async def _head(fs: Any, url: str) -> WebState:
     session = await fs.set_session()
     address, options = fs.encode_url(url), _options(fs)
     async with session.head(address, allow_redirects=True, **options) as response:
@@ -61,11 +84,7 @@ async def _head(fs: Any, url: str) -> WebState:
         return answer if response.status == 200 else answer._replace(size=None)
 
 
-async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
-    """Return a range of a file, or all of it. ChangedFileError if its version is not ``expected``."""
-    return await _with_retries(lambda: _get(fs, url, offset, size, expected))
-
-
+@_retried
 async def _page(fs: Any, url: str) -> bytes:
     async with (await fs.set_session()).get(fs.encode_url(url), allow_redirects=True, **_options(fs)) as response:
         response.raise_for_status()
@@ -73,26 +92,9 @@ async def _page(fs: Any, url: str) -> bytes:
         return await _body(response, url, 0, None, MOST_PAGE)
 
 
-async def _with_retries(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run an action, and retry it after temporary failures; a server that is unreachable or silent gets one attempt."""
-    import asyncio
-
-    import aiohttp
-
-    pause = _PAUSE
-    for _ in range(_TRIES - 1):
-        try:
-            return await make()
-        except aiohttp.ClientError as error:
-            lasting = isinstance(error, aiohttp.ClientConnectorError | TimeoutError)
-            if lasting or getattr(error, "status", None) not in (None, *_PASSING):
-                raise
-        await asyncio.sleep(pause)
-        pause *= 2
-    return await make()
-
-
-async def _get(fs: Any, url: str, offset: int, size: int | None, expected: ExpectedVersion) -> bytes:
+@_retried
+async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
+    """Return a range of a file, or all of it. ChangedFileError if its version is not ``expected``."""
     session, options = await fs.set_session(), _options(fs)
     if size is not None:
         options["headers"] = {**options["headers"], "Range": f"bytes={offset}-{offset + size - 1}"}
@@ -136,7 +138,7 @@ async def links(fs: Any, url: str) -> list[str]:
     """Return the addresses that a page links to."""
     from html import unescape
 
-    page = (await _with_retries(lambda: _page(fs, url))).decode("utf-8", "replace")
+    page = (await _page(fs, url)).decode("utf-8", "replace")
     return [urljoin(url, unescape(found)) for found in _LINK.findall(page)]
 
 
