@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aggarray.errors import ForbiddenPathError
 from aggarray.storage import remote
-from aggarray.storage.remote import RemoteAccess, StorageOptions, carrier, with_access
+from aggarray.storage.remote import RemoteAccess, StorageOptions, access_in_force, carrier
 
 #: Access without options for remote files.
 _PLAIN = StorageOptions()
@@ -42,8 +42,11 @@ class Access:
     def reach(self) -> Iterator[None]:
         """Give access to remote files by these rules for the length of a block."""
         allowed = self.near if self.roots is None else self.roots
-        with with_access(RemoteAccess(self.storage, allowed)):
+        token = access_in_force.set(RemoteAccess(self.storage, allowed))
+        try:
             yield
+        finally:
+            access_in_force.reset(token)
 
     def check_named(self, uri: str, by: str) -> None:
         """Raise ForbiddenPathError for a file that another file names and that must not be read.
