@@ -67,11 +67,11 @@ class AggarrayError(Exception):
 
 
 class FormatError(AggarrayError, OSError):
-    """A data file that cannot be read: not a data file, truncated, damaged or of an unknown kind."""
+    """A file that cannot be read: not a data file, truncated, damaged or of an unknown format."""
 
 
 class MissingFileError(FormatError, FileNotFoundError):
-    """A data file that is not there."""
+    """A data file that does not exist."""
 
 
 class IndexFileError(AggarrayError, OSError):
@@ -95,7 +95,7 @@ class AggregationError(AggarrayError, ValueError):
 
 
 class ProtocolError(AggarrayError, ValueError):
-    """A distribution or an export that breaks the Distributed Array Protocol; ``faults``: what is wrong, a line each."""
+    """A distribution or export that violates the Distributed Array Protocol; ``faults``: one line per fault."""
 
     def __init__(self, message: str = "", faults: Iterable[str] = (), **where: str | None) -> None:
         super().__init__(message, **where)
@@ -119,4 +119,4 @@ class SelectionError(AggarrayError, IndexError):
 
 
 class NotFoundError(AggarrayError, KeyError):
-    """A name or label that is not there; the message lists what is."""
+    """A name or label that does not exist; the message lists those that do."""

@@ -49,7 +49,7 @@ class set_options:  # noqa: N801 - used as a function; a class for the `with` st
     """Set options for the process, or for a block when used as a context manager.
 
     Parameters are integers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0. Raises AggregationError (a
-    ValueError) for others.
+    ValueError) for other values.
 
     >>> with set_options(threads=1):
     ...     get_options().threads

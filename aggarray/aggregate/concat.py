@@ -25,8 +25,8 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
 
     A dimension that no array has becomes a new leading dimension. Everything else is conformed to the first array: units,
     calendar, dimension order, direction, dtype, missing value. Coordinates that span the dimension, or differ, are joined
-    along it; coordinates of other dimensions must be equal. Raises AggregationError for arrays that do not fit, also where
-    their units do not convert.
+    along it; coordinates of other dimensions must be equal. Raises AggregationError for arrays that do not fit together,
+    including arrays whose units do not convert.
 
     >>> from aggarray.arrays import SubArray
     >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))

@@ -58,7 +58,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A file left out because it repeats another exactly, for one array."""
+    """A file left out of one array because it is an exact copy of another."""
 
     array: str
     file: str

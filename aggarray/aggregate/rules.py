@@ -31,7 +31,7 @@ class Rules:
     "last". ``holes``: "fill" where more than ``coverage`` of the matrix is covered, or "refuse". ``units``, ``directions``: of
     the master, by name and by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or
     ``"name=regex"`` with one group, searched in the file's path. ``versions``: a coordinate that distinguishes versions of the
-    same data; the lowest serves. ``trust``: "verify" reads and compares the structure and the coordinates of every file;
+    same data; the lowest is used. ``trust``: "verify" reads and compares the structure and the coordinates of every file;
     "assume" reads a few files of each group completely and, of the others, only the coordinates in which the files differ. Such
     a file is verified before its first read, and when an index is saved.
     Raises AggregationError for invalid or contradictory values.
@@ -58,7 +58,7 @@ class Rules:
     def cmip(cls) -> "Rules":
         """Return rules for CMIP5, CMIP6 and CORDEX: matrices without holes.
 
-        Datasets of these archives are never tiled, so that a hole means separate datasets.
+        Datasets of these archives are never tiled, so a hole means separate datasets.
 
         >>> Rules.cmip().holes
         'refuse'
@@ -69,7 +69,7 @@ class Rules:
     def era5(cls) -> "Rules":
         """Return rules for ERA5 and ERA5T: final data where available.
 
-        Preliminary data, according to ``expver``, serve the rest.
+        The rest is preliminary data, identified by ``expver``.
 
         >>> Rules.era5().versions
         'expver'
@@ -88,7 +88,7 @@ class Rules:
 
     @property
     def identifying(self) -> tuple[str, ...]:
-        """The attributes that identify the dataset of a file, and its member."""
+        """The attributes that identify the dataset and the member of a file."""
         name = self.member_dimension
         return tuple(dict.fromkeys((*self.separate_by, *(() if name is None else (name,)))))
 
@@ -171,7 +171,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an array stays separate from another of its identity: names, URIs, a short key of the rule, and the reason."""
+    """Why two arrays of one identity stay separate: names, URIs, a short key of the rule, and the reason."""
 
     arrays: tuple[str, ...]
     files: tuple[str, ...]
@@ -181,7 +181,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that could not be used, or one variable of it. ``variable``: None for a complete file."""
+    """A file, or one variable of a file, that could not be used. ``variable``: None for a complete file."""
 
     file: str
     variable: str | None

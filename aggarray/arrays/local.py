@@ -29,7 +29,7 @@ class LocalArray(Interchange):
 
     ``a.local(distribution, rank)`` and `from_distarray` make sections. A section is pickled as array, distribution and rank,
     and read again after unpickling: changes of the buffer are not pickled, except those of imported sections. The buffer is
-    exported to NumPy, by PEP 3118 and by DLPack without a copy.
+    exported to NumPy, through PEP 3118 and through DLPack, without a copy.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_copy", "_lock", "distribution", "rank", "source")
@@ -49,7 +49,7 @@ class LocalArray(Interchange):
             raise AggregationError(f"invalid copy={copy!r}", hint=COPY_HINT)
         distribution.coords(rank)
         if len(distribution.maps) != len(source.shape):
-            raise ProtocolError(f"a distribution of shape {distribution.shape} for an array of shape {source.shape}")
+            raise ProtocolError(f"the distribution has shape {distribution.shape}, but the array has shape {source.shape}")
         for d, (m, size) in enumerate(zip(distribution.maps, source.shape, strict=True)):
             if not m.fits(size):
                 what = f"dimension {d}: a map of {m.size} elements for a dimension of size {size}"
@@ -63,17 +63,17 @@ class LocalArray(Interchange):
 
     @classmethod
     def holding(cls, buffer: np.ndarray, distribution: Distribution, rank: int, source: Any = None) -> Self:
-        """Return a section with its values; ``source``: the array that they were read from."""
+        """Return a section with its values; ``source``: the array from which they were read."""
         section = cls.__new__(cls)
         section._set(source, distribution, rank, True, buffer)
         return section
 
     @classmethod
     def from_distarray(cls, obj: Any) -> "LocalArray":
-        """Import an object with ``__distarray__``, or the dictionary that this returns.
+        """Import an object with ``__distarray__``, or the dictionary that this method returns.
 
-        Nothing is copied: the buffer is the memory of the exporter, and writable only if that is. The section knows of other
-        processes only the contents of this dictionary. Raises ProtocolError with every fault of the export.
+        Nothing is copied: the buffer is the memory of the exporter, and is writable only if that is. The section knows only
+        what this dictionary states about other processes. Raises ProtocolError with every fault of the export.
 
         >>> export = {"__version__": "0.10.0", "buffer": bytearray(b"abc"), "dim_data": ({},)}
         >>> local = LocalArray.from_distarray(export)
@@ -96,7 +96,7 @@ class LocalArray(Interchange):
 
     @property
     def buffer(self) -> np.ndarray:
-        """The values, padding included; read once, on first use, thread-safe. Errors as in reading."""
+        """The values, padding included; read once, on first use; thread-safe. Errors as in `MasterArray.read`."""
         if self._buffer is None:
             with self._lock:
                 if self._buffer is None:

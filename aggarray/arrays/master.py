@@ -40,7 +40,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MasterArray(Viewable):
-    """One array out of many files, with the parameters of the aggregation specification (section 1).
+    """One array made out of many files, with the parameters of the aggregation specification (section 1).
 
     ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces
     (units, packing and missing values are parameters, not attributes); ``file_attrs``: global attributes equal in all
@@ -108,7 +108,7 @@ class MasterArray(Viewable):
         fill_value: Any = None,
         name: str | None = None,
     ) -> "MasterArray":
-        """Make an array of sub-arrays at given locations. Edges need not align; uncovered regions are missing.
+        """Make an array from sub-arrays at given locations. Edges need not align; uncovered regions are missing.
 
         ``pieces``: (location, sub-array), location = one (start, stop) per dimension. ``shape`` None: the extent of the
         pieces. ``dtype`` None: the common type; ``units`` None: those of the first piece; ``directions`` None: all increasing.
@@ -126,10 +126,10 @@ class MasterArray(Viewable):
     def from_locals(
         cls, exports: Sequence[Any], *, dimensions: Sequence[str] | None = None, name: str | None = None
     ) -> "MasterArray":
-        """Make an array of the sections of all processes, in order of rank, for any distribution; nothing is copied.
+        """Make an array from the sections of all processes, in order of rank, for any distribution; nothing is copied.
 
-        ``exports``: LocalArrays, or objects with ``__distarray__``. Elements that several processes have come from the lowest
-        rank. Raises ProtocolError if the sections do not fit together.
+        ``exports``: LocalArrays, or objects with ``__distarray__``. Elements that several processes have are taken from the
+        lowest rank. Raises ProtocolError if the sections do not fit together.
         """
         parts = sections(exports, dimensions)
         shape, forward = parts.shape, parts.directions
@@ -145,12 +145,12 @@ class MasterArray(Viewable):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Size per dimension."""
+        """Size along each dimension."""
         return self._matrix.shape
 
     @property
     def directions(self) -> tuple[bool, ...]:
-        """Sense of each dimension, True = increasing."""
+        """Direction of each dimension; True means increasing."""
         return self._matrix.directions
 
     @property
@@ -165,7 +165,7 @@ class MasterArray(Viewable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole array in memory."""
+        """Size of the array in memory, in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -197,7 +197,7 @@ class MasterArray(Viewable):
         copy: bool | None = True,
         threads: int | None = None,
     ) -> np.ndarray:
-        """Read a selection.
+        """Read a selection of the array.
 
         ``masked``: return a masked array with the mask of the files. ``out``: an array of the right shape and dtype to fill.
         ``copy``: None returns a read-only view (in the byte order of the file) if one piece holds the selection unconverted,
@@ -347,7 +347,8 @@ class MasterArray(Viewable):
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily (dask: the extra ``xarray``).
 
-        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions. Raises SelectionError for others.
+        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions. Raises SelectionError for other
+        values.
         """
         from aggarray.interop.dask import to_dask
 
@@ -367,9 +368,9 @@ class MasterArray(Viewable):
     def plot_coverage(self, ax: Any = None) -> Any:
         """Draw the partition matrix, one colour per file, hatched where missing; return the axes of matplotlib.
 
-        The x axis is a time dimension, to scale, as dates; otherwise the last partitioned dimension. Up to 40 files along
-        one dimension have a row each; otherwise the y axis is the next dimension, and further ones are shown at their first
-        partition. No file is read. Raises AggregationError without matplotlib (the extra ``plot``).
+        The x axis is a time dimension, drawn to scale as dates, or otherwise the last partitioned dimension. Up to 40 files
+        along one dimension have a row each; otherwise the y axis is the next dimension, and further ones are shown at their
+        first partition. No file is read. Raises AggregationError without matplotlib (the extra ``plot``).
         """
         from aggarray.display.coverage import plot_coverage
 

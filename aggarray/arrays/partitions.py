@@ -41,7 +41,7 @@ class Partition:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Size per dimension of the master."""
+        """Size along each dimension of the master array."""
         return tuple(stop - start for start, stop in self.location)
 
 
@@ -83,8 +83,8 @@ class PartitionMatrix:
     def costs(self) -> tuple[np.ndarray, ...]:
         """Return the cost to read each slab of partitions, per master dimension: bytes, int64; no file is opened.
 
-        The cost is the stored bytes if an index has them, else the bytes of the values; missing partitions cost nothing. A
-        partition that shows a part of its sub-array costs that part. All processes get equal costs of the same array.
+        The cost is the number of stored bytes if an index has it, else that of the values; missing partitions cost nothing. A
+        partition that shows a part of its sub-array costs that part. All processes compute equal costs for the same array.
         """
         matrix = self._matrix
         references = matrix.references

@@ -128,7 +128,7 @@ class RaggedMasterArray(MasterArray):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         hint = "read a[i], a[:].flat, or a[:].to_awkward()"
-        raise SelectionError("rows of different lengths are not a NumPy array", variable=self.name, hint=hint)
+        raise SelectionError("rows of different lengths cannot form a NumPy array", variable=self.name, hint=hint)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Yield the samples of each instance, read in blocks of a few megabytes."""
@@ -183,7 +183,7 @@ class RaggedMasterArray(MasterArray):
         return self
 
     def flip(self, *dimensions: str) -> MasterArray:
-        """Return the instances in the opposite order; samples keep theirs."""
+        """Return the instances in the opposite order; samples keep their order."""
         MasterArray.transpose(self, *dimensions)  # raises the error of other names
         return self.lazy[::-1]
 
@@ -193,14 +193,14 @@ class RaggedMasterArray(MasterArray):
     # Conversion
 
     def to_dask(self, chunks: Any = None) -> NoReturn:
-        """Raise AggregationError: dask has no ragged arrays, but takes ``flat``."""
+        """Raise AggregationError: dask has no ragged arrays, but accepts ``flat``."""
         hint = "use a.flat.to_dask() and a.offsets"
-        raise AggregationError("rows of different lengths are not a dask array", variable=self.name, hint=hint)
+        raise AggregationError("rows of different lengths cannot form a dask array", variable=self.name, hint=hint)
 
     def to_xarray(self, chunks: Any = None) -> NoReturn:
-        """Raise AggregationError: xarray has no ragged arrays, but takes ``flat``."""
+        """Raise AggregationError: xarray has no ragged arrays, but accepts ``flat``."""
         hint = "use a.flat.to_xarray() and a.offsets"
-        raise AggregationError("rows of different lengths are not a DataArray", variable=self.name, hint=hint)
+        raise AggregationError("rows of different lengths cannot form a DataArray", variable=self.name, hint=hint)
 
     def plot_coverage(self, ax: Any = None) -> Any:
         """Draw the samples of each file (matplotlib, an optional extra); return the axes."""

@@ -61,7 +61,7 @@ class LocalRagged:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         hint = "use section.samples.buffer, or section.ragged"
-        raise SelectionError("rows of different lengths are not a NumPy array", hint=hint)
+        raise SelectionError("rows of different lengths cannot form a NumPy array", hint=hint)
 
     def __repr__(self) -> str:
         return f"<aggarray.LocalRagged {len(self.counts.buffer)} rows, samples {self.samples!r}>"

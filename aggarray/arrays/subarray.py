@@ -45,7 +45,7 @@ class SubArray(Viewable):
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
-        """Return a variable of a file.
+        """Make a sub-array from a variable of a file.
 
         Raises FormatError if the file does not open, AggregationError if the path is not one, NotFoundError with the names of
         the variables if there is no such variable.
@@ -70,7 +70,7 @@ class SubArray(Viewable):
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
     ) -> "SubArray":
-        """Return values in memory as a read-only view, text as a copy; ``fill_value`` marks missing values.
+        """Make a sub-array of values in memory: a read-only view, or a copy if they are text; ``fill_value`` marks missing values.
 
         Masked arrays keep their mask. Raises AggregationError if dimensions, directions or the fill value do not fit the array,
         UnitsError for an unknown calendar of a reference time.
@@ -106,7 +106,7 @@ class SubArray(Viewable):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Size per dimension."""
+        """Size along each dimension."""
         return self.template.shape
 
     @property
@@ -116,7 +116,7 @@ class SubArray(Viewable):
 
     @property
     def fill_value(self) -> Any:
-        """The value of missing elements in `read`: NaN in floating arrays; None for integers that declare none."""
+        """The value of missing elements in `read`: NaN in floating arrays; None for integers without one."""
         encoding = self.template.encoding
         declared = encoding.fill_value
         return default_fill(encoding.dtype) if declared is None and encoding.may_miss else declared
@@ -128,7 +128,7 @@ class SubArray(Viewable):
 
     @property
     def directions(self) -> tuple[bool, ...]:
-        """Sense of each dimension, True = increasing."""
+        """Direction of each dimension; True means increasing."""
         return self.template.directions
 
     @property
@@ -148,7 +148,7 @@ class SubArray(Viewable):
 
     @property
     def add_offset(self) -> Any:
-        """Packing: summand after the factor, or None."""
+        """Packing: value added after scaling, or None."""
         return self.template.encoding.add_offset
 
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
@@ -170,14 +170,14 @@ class SubArray(Viewable):
         return Type(self.shape, self.dtype, self.template.encoding.may_miss)
 
     def resolved(self) -> "SubArray":
-        """Return the sub-array with the template of its file, if only an index has declared it; errors as in `read`."""
+        """Return the sub-array with the template of its file, if so far only an index declares one; errors as in `read`."""
         if not self.template.declared:
             return self
         matrix = resolve_references(self.matrix(), None, self.template.last_step, self._access)
         return subarray_at(matrix.references, 0, self._access)
 
     def matrix(self) -> Matrix:
-        """Return the matrix of one partition with all of the sub-array."""
+        """Return a matrix of one partition that shows the complete sub-array."""
         seen, stamp = (None if n is None else np.array([n], np.int64) for n in self._noted)
         return single(self.template, self.uri, self.source, stamp, seen)
 

@@ -213,7 +213,7 @@ def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterAr
 def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     """Return the array of a name, or the only one; raises UsageError if there are several."""
     if variable is None and len(agg) != 1:
-        raise click.UsageError(f"there are several variables ({', '.join(agg.names)}); choose one by -v")
+        raise click.UsageError(f"the source has several variables ({', '.join(agg.names)}); choose one with -v")
     return agg[variable or agg.names[0]]
 
 

@@ -144,7 +144,7 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise
         hint = f"wait until the download ends, or leave the file out ({error.reason})"
-        raise FormatError("an unfinished download by its name", path=path, hint=hint) from error
+        raise FormatError("an unfinished download, as its name shows", path=path, hint=hint) from error
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | Structure:

@@ -70,7 +70,7 @@ class Map(ABC):
 
     @abstractmethod
     def segments(self, rank: int) -> list[Range | np.ndarray]:
-        """Return the elements of the local buffer as consecutive selectors."""
+        """Return selectors that cover the local buffer in order."""
 
     @abstractmethod
     def owner(self, g: Any) -> Any:
@@ -81,11 +81,11 @@ class Map(ABC):
 
     @abstractmethod
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the owner of each global index and the position in its buffer; errors as `owner`."""
+        """Return the owner of each global index and the position in its buffer; errors as in `owner`."""
 
     @abstractmethod
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return the global index at positions of buffers; SelectionError if out of range."""
+        """Return the global index at each buffer position; SelectionError if out of range."""
 
     @abstractmethod
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
@@ -122,11 +122,11 @@ class Map(ABC):
         return self.size == size
 
     def owned_slice(self, rank: int) -> slice:
-        """Return the slice of its buffer that a process owns."""
+        """Return the slice of a process's buffer that the process owns."""
         return slice(0, self.extent(rank))
 
     def num_owned(self, rank: int) -> int:
-        """Return the number of elements a process owns."""
+        """Return the number of elements that a process owns."""
         owned = self.owned_slice(rank)
         return int(owned.stop - owned.start)
 
@@ -135,7 +135,7 @@ class Map(ABC):
         return np.asarray(self.owner(self.indices(rank)) == rank)
 
     def owned(self, rank: int) -> np.ndarray:
-        """Return the global indices of a process without communication padding."""
+        """Return the global indices of a process's buffer without communication padding."""
         return self.indices(rank)[self.owned_slice(rank)]
 
     def holders(self, g: Any) -> Any:

@@ -62,9 +62,9 @@ class Block(MapType):
     """One contiguous block per process (DAP 0.10.0, section 1.6.2, 'b').
 
     ``bounds``: the cuts between the owned blocks, from 0 to the size, one more than processes. ``padding``: one (left, right)
-    for all processes, or a list with one per process, outer edges included; None means no padding and writes no key. ``outer``:
+    for all processes, or a list with one per process, outer edges included; None means no padding and no key. ``outer``:
     "boundary", or "wrap" (periodic dimensions and 0.9.0 only): the outer padding repeats the other end. Raises ProtocolError
-    for invalid arguments: padding is at most as wide as the block of the neighbour.
+    for invalid arguments. Padding must not be wider than the block of the neighbour.
 
     >>> m = Block.even(18, 2, padding=(1, 1))
     >>> m.indices(1)[:3].tolist(), m.owned(1)[:3].tolist(), m.holders(9).tolist()
@@ -191,8 +191,8 @@ class Block(MapType):
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
         """Return the dictionary of a process; in 0.9.0 one process is 'n'.
 
-        0.10.0 cannot express padding that wraps or that differs at both sides of a cut. 0.9.0 cannot express boundary padding
-        on periodic dimensions. These raise ProtocolError.
+        0.10.0 cannot express padding that wraps or that differs on the two sides of a cut. 0.9.0 cannot express boundary
+        padding on periodic dimensions. These raise ProtocolError.
         """
         version, rank = version_of(version), self._check_rank(rank)
         self._check_expressible(version)
@@ -282,7 +282,7 @@ class Block(MapType):
 
     @classmethod
     def conflicts(cls, parts: Sequence[BlockPart | None], version: str) -> Iterator[Conflict]:
-        """Yield gaps, overlaps and padding that does not fit the neighbour."""
+        """Yield gaps, overlaps, and padding that does not fit the neighbour."""
         for left, right in pairwise(parts):
             if left is None or right is None:
                 continue
@@ -314,7 +314,7 @@ class Block(MapType):
 
     @classmethod
     def from_part(cls, part: BlockPart) -> Self:
-        """Return blocks of which one is as described, next to its neighbours."""
+        """Return blocks that include the described one and its neighbours."""
         rank, nprocs, (left, right) = part.rank, part.nprocs, part.halo
         edges = np.zeros(nprocs + 1, np.int64)
         # Padding that wraps repeats elements of the other end.

@@ -110,7 +110,7 @@ class Cyclic(MapType):
         return self._owner(g)[()], ((g // block // self.nprocs) * block + g % block)[()]
 
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return the global indices at positions."""
+        """Return the global indices at the given positions."""
         block = self._block
         sizes = partial(cyclic_count, self.size, self.nprocs, block)
         ranks, locals_ = self._check_positions(rank, local, sizes)

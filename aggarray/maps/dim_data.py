@@ -205,7 +205,7 @@ def num_owned_indices(dim_dict: Any, version: str = NEWEST) -> int:
     """Return the number of indices that a process owns along a dimension.
 
     Communication padding does not count (0.10.0, appendix). The appendix is wrong about the partial block of a cyclic
-    dimension: here it belongs to the rank whose turn it is.
+    dimension: here it belongs to the next rank in turn.
 
     >>> num_owned_indices({"dist_type": "c", "size": 7, "proc_grid_size": 2, "proc_grid_rank": 1, "start": 2, "block_size": 2})
     3
@@ -222,8 +222,8 @@ def convert(
     """Return the dim_data of one process in another version of the protocol.
 
     ``source``: the version of ``dim_data``, None for the other version than ``target``; ``shape``: that of the buffer, required
-    for {}. Raises ProtocolError for invalid dim_data, and for what the target cannot express: padding that wraps, padding that
-    differs at both sides of a cut as far as one process shows.
+    for {}. Raises ProtocolError for invalid dim_data, and for what the target cannot express: padding that wraps, and padding
+    that differs on the two sides of a cut, as far as one process can tell.
 
     >>> convert(({"dist_type": "n", "size": 10},), "0.10.0")[0]["stop"]
     10

@@ -21,7 +21,7 @@ from aggarray.memory.selection import Range, normalise
 class Distribution:
     """Distribution of an array over processes: one map per dimension.
 
-    Raises ProtocolError for anything other than maps.
+    Raises ProtocolError if an argument is not a map.
 
     >>> d = Distribution.regular((5, 9), "bc", (2, 2))
     >>> d.nprocs, d.coords(3), d.local_shape(3), [i.tolist() for i in d.indices(3)]
@@ -113,7 +113,8 @@ class Distribution:
     ) -> "Distribution":
         """Return the distribution that the dim_data of all ranks describe.
 
-        ``shapes``: the local shapes, required for {}. ProtocolError lists every fault, including padding of 0.9.0 that wraps.
+        ``shapes``: the local shapes, required for {}. Raises ProtocolError with every fault, including 0.9.0 padding that
+        wraps.
         """
         return cls(maps_of_all(dim_data_of_every_rank, version_of(version), shapes))
 
@@ -144,7 +145,7 @@ class Distribution:
         return list(zip(self.maps, self.coords(rank), strict=True))
 
     def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
-        """Return the dimension dictionaries of a process; errors as `Map.dim_dict`."""
+        """Return the dimension dictionaries of a process; errors as in `Map.dim_dict`."""
         return tuple(m.dim_dict(coordinate, version) for m, coordinate in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
@@ -156,7 +157,7 @@ class Distribution:
         return tuple(m.extent(coordinate) for m, coordinate in self._along(rank))
 
     def owned_slices(self, rank: int) -> tuple[slice, ...]:
-        """Return the slices of its buffer that a process owns."""
+        """Return the slices of a process's buffer that the process owns."""
         return tuple(m.owned_slice(coordinate) for m, coordinate in self._along(rank))
 
     def segments(self, rank: int) -> tuple[list[Range | np.ndarray], ...]:

@@ -28,8 +28,8 @@ class _Axis(NamedTuple):
 def validate(export: Any) -> None:
     """Check the export of one process by itself (DAP, sections 1.5 and 1.6).
 
-    ``export``: an object with ``__distarray__``, or its dictionary. ProtocolError lists every fault (one line each in
-    ``faults``).
+    ``export``: an object with ``__distarray__``, or its dictionary. Raises ProtocolError, which lists every fault (one line
+    each in ``faults``).
 
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": ({},)})
     >>> validate({"__version__": "0.10.0", "buffer": b"abc", "dim_data": {}})
@@ -44,7 +44,7 @@ def validate(export: Any) -> None:
 def validate_all(exports: Sequence[Any]) -> None:
     """Check the exports of all processes, by rank, separately and together.
 
-    ProtocolError lists every fault.
+    Raises ProtocolError, which lists every fault.
     """
     faults = FaultList()
     items = as_list(exports, "exports")

@@ -17,7 +17,7 @@ class Array(Interchange):
     """Elements of one type in the memory of a block; slices of it are views of the same block, never copies.
 
     `view`, `asarray`, `array` and `Array.over` make arrays. ``access``: the permitted operations on the elements; no view of
-    memory that is shared read-only can be made writable. ``numpy.asarray`` takes an array without a copy.
+    memory that is shared read-only can be made writable. ``numpy.asarray`` accepts an array without a copy.
 
     >>> from aggarray.memory import array
     >>> a = array([[1, 2, 3], [4, 5, 6]])
@@ -104,12 +104,12 @@ class Array(Interchange):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Size per dimension."""
+        """Size along each dimension."""
         return self._values.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next along each dimension."""
+        """Number of bytes from one element to the next along each dimension."""
         return self._values.strides
 
     @property
@@ -124,7 +124,7 @@ class Array(Interchange):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, without gaps between them."""
+        """Size of all elements in bytes, without gaps between them."""
         return self._values.nbytes
 
     @property
@@ -160,7 +160,7 @@ class Array(Interchange):
         """Return a view of the same memory with other access.
 
         Writable memory becomes read-only, never the reverse. The result is immutable only if the array is immutable already,
-        or if the caller asserts that the memory is not written any more (``asserted``); `freeze` needs no assertion. Raises
+        or if the caller asserts that the memory is no longer written (``asserted``); `freeze` needs no assertion. Raises
         MemoryAccessError otherwise.
 
         >>> from aggarray.memory import view
@@ -227,7 +227,7 @@ class Array(Interchange):
         return np.asarray(self)
 
     def guarded(self) -> bool:
-        """Return whether no view can be made writable. Text has no array interface, so that its owner has to prevent it."""
+        """Return whether no view can be made writable. Text has no array interface, so its owner must prevent this."""
         return self.dtype.kind != "T" or not restorable(self._values)
 
     def __repr__(self) -> str:

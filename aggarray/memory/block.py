@@ -46,7 +46,7 @@ class Block:
     """Memory of one owner: ``kind`` is one of external, memmap, pod and array; ``nbytes`` its size.
 
     ``owner``: the object that keeps the memory alive, usually one with a buffer (PEP 3118). ``access``: the most that arrays
-    over the block permit. Raises MemoryAccessError for another kind, and for access without reading.
+    over the block permit. Raises MemoryAccessError for an unknown kind, and for access without READ.
 
     >>> block = Block("external", bytearray(8), Access.READ | Access.WRITE, 8)
     >>> block.kind, block.nbytes, block.references
@@ -74,17 +74,17 @@ class Block:
         return self._access
 
     def freeze(self) -> None:
-        """Make the block immutable: arrays over it do not permit writing any more."""
+        """Make the block immutable: arrays over it no longer permit writing."""
         self._access = READ_IMMUTABLE
         if isinstance(self.owner, np.ndarray):
             lock(self.owner)
 
     def retain(self) -> None:
-        """Count one more array that refers to the block."""
+        """Increment the number of arrays that refer to the block."""
         self._handles.append(None)
 
     def release(self) -> None:
-        """Count one array fewer."""
+        """Decrement the number of arrays that refer to the block."""
         self._handles.pop()
 
     @property
@@ -94,7 +94,7 @@ class Block:
 
     @property
     def unshared(self) -> bool:
-        """Whether at most one array can reach the memory, which was never handed out for writing."""
+        """Whether at most one array refers to the memory, and it was never exported for writing."""
         return self.kind in ("pod", "array") and self.references <= 1 and not self.lent
 
     def buffer(self) -> memoryview:

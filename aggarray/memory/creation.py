@@ -32,7 +32,7 @@ def view(obj: Any, access: Access | None = None) -> Array:
 
 
 def asarray(obj: Any, access: Access | None = None) -> Array:
-    """Return an array on the memory of an object where its access permits, else on a copy.
+    """Return an array on the memory of an object if its access permits, otherwise on a copy.
 
     A copy is immutable unless ``access`` says otherwise. Raises MemoryAccessError if the object is not an array.
 
@@ -51,9 +51,10 @@ def asarray(obj: Any, access: Access | None = None) -> Array:
 
 
 def array(obj: Any, access: Access = READ_IMMUTABLE) -> Array:
-    """Return an array of a copy of an object's values, in C order; text in lists becomes strings of any length.
+    """Return an array on a copy of an object's values, in C order; text in lists becomes strings of any length.
 
-    ``access``: the permitted operations on the copy, any of them. Raises MemoryAccessError if the object is not an array.
+    ``access``: the permitted operations on the copy; any combination is allowed. Raises MemoryAccessError if the object is not
+    an array.
 
     >>> print(array(["one", "of these"]).type)
     2 * string
@@ -139,7 +140,7 @@ def _try_view(obj: Any, most: Access = READ_WRITE) -> Array | str:
         memory = obj.memory
         return Array(memory.block, memory._values, memory.access)
     if np.ma.isMaskedArray(obj):
-        raise MemoryAccessError("a masked array is two arrays", hint="give its data and its mask separately")
+        raise MemoryAccessError("a masked array has no single buffer", hint="give its data and its mask separately")
     try:
         values = _buffer(obj)
     except (TypeError, ValueError, BufferError, RuntimeError) as error:

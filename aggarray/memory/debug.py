@@ -20,9 +20,9 @@ from aggarray.memory.types import VAR, SupportsDatashape, Type
 
 
 def type_string(obj: Any) -> str:
-    """Return the type of an array, of files the type that reading returns; sizes included.
+    """Return the type of an array, sizes included; for arrays in files, the type that reading returns.
 
-    ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or any object that `view` takes.
+    ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or any object that `view` accepts.
 
     >>> type_string(np.zeros((2, 3), ">i2")), type_string(np.array(["a"], np.dtypes.StringDType()))
     ('2 * 3 * byteswap[int16]', '1 * string')
@@ -35,7 +35,7 @@ def type_string(obj: Any) -> str:
 
 
 def debug_repr(obj: Any) -> str:
-    """Return the memory of an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
+    """Describe the memory of an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
 
     ``obj``: as for `type_string`. Nothing is read: the text gives the reason if values are not in memory. A block that is
     part of a file shows file, offset and length.

@@ -74,7 +74,7 @@ class Ragged:
     def from_masked(cls, values: Any) -> "Ragged":
         """Return the rows of a 2-d array without missing samples: masked ones, or NaN in an unmasked array.
 
-        This makes an incomplete multidimensional array (CF section 9.3.2), read with ``masked=True``, ragged.
+        This converts an incomplete multidimensional array (CF section 9.3.2) that was read with ``masked=True``.
 
         >>> Ragged.from_masked(np.ma.masked_equal([[1, 2, -1], [3, -1, -1]], -1)).tolist()
         [[1, 2], [3]]
@@ -154,7 +154,8 @@ class Ragged:
     def to_awkward(self) -> Any:
         """Return the rows as an Awkward array on the same memory (the extra ``ragged``).
 
-        Only text and values in another byte order are copied. Raises AggregationError for dtypes that Awkward has no form for.
+        Only text and values in non-native byte order are copied. Raises AggregationError for dtypes that Awkward does not
+        support.
         """
         try:
             from awkward import Array as AwkwardArray
@@ -170,7 +171,7 @@ class Ragged:
                 parameters={"__array__": "string"},
             )
         elif flat.dtype.kind not in "biufcmM":
-            raise AggregationError(f"Awkward has no form for samples of {flat.dtype}", hint="use .flat and .offsets")
+            raise AggregationError(f"Awkward does not support samples of {flat.dtype}", hint="use .flat and .offsets")
         else:
             inner = contents.NumpyArray(flat.astype(flat.dtype.newbyteorder("="), copy=False))
         if np.ma.isMaskedArray(self.flat):
@@ -179,7 +180,7 @@ class Ragged:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         hint = "use .flat and .offsets, r[i], or .to_awkward()"
-        raise SelectionError("rows of different lengths are not a NumPy array", hint=hint)
+        raise SelectionError("rows of different lengths cannot form a NumPy array", hint=hint)
 
     def __datashape__(self) -> Type:
         return Type((len(self), VAR), self.dtype, np.ma.isMaskedArray(self.flat))

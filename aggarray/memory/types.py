@@ -38,7 +38,7 @@ _MOST_NESTED = 32
 class Type:
     """Type of an array: ``dims`` (sizes, ``VAR`` or ``STRIDED``) and ``dtype`` of the elements.
 
-    ``option``: elements may be missing; ``unaligned``: they are not aligned. Raises MemoryAccessError for Python objects.
+    ``option``: elements may be missing; ``unaligned``: elements may be unaligned. Raises MemoryAccessError for Python objects.
 
     >>> print(Type((40, VAR), np.dtype("f8")))
     40 * var * float64
@@ -120,7 +120,7 @@ def plain(dtype: np.dtype[Any]) -> str:
 
 
 def parse_type(text: str) -> Type:
-    """Return the type of a text in datashape notation; ``str`` of it is the text again.
+    """Parse a type in datashape notation; ``str`` of the result is the text again.
 
     Raises MemoryAccessError, with the position, for text that is not a type.
 
@@ -140,7 +140,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise MemoryAccessError(f"a type as {type(text).__name__}, not text", hint="give text such as '12 * 73 * float32'")
+            raise MemoryAccessError(f"a type is text, not {type(text).__name__}", hint="give text such as '12 * 73 * float32'")
         self.text, self.at, self.start, self.stop = text, 0, 0, len(text.rstrip())
         self.kind, self.token = "", ""
         self.advance()

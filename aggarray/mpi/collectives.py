@@ -68,7 +68,7 @@ class Broadcast(Movement):
     def adjoint(self, y: Any) -> np.ndarray:
         """Return the sum of the arrays of the members of this process's group.
 
-        The result has size 0 on a process that is no root. A root that is not one of the members adds nothing.
+        The result has size 0 on a process that is not a root. A root that is not a member of the group adds nothing.
         """
         values, offers, dtype = self._exchange_offers("adds", y, self._leaves.active)
         rank, result = self._link.rank, np.empty(0, dtype)

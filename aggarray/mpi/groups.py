@@ -35,7 +35,7 @@ class ProcessGroup:
 
     ``comm``: a communicator of mpi4py; the group uses a duplicate. A process outside the group has an inactive group, with
     ``rank`` None; it takes part in operations that are collective over a parent group of which it is a member. Raises
-    ExchangeError for anything other than a communicator.
+    ExchangeError if ``comm`` is not a communicator.
 
     >>> with ProcessGroup.serial() as group:
     ...     group.active, group.rank, group.size, group.include([]).active
@@ -118,10 +118,10 @@ class ProcessGroup:
     def union(self, other: "ProcessGroup") -> "ProcessGroup":
         """Return the group of the members of both groups, this one's first.
 
-        ExchangeError unless both have one root group.
+        Raises ExchangeError unless both have the same root group.
         """
         if not isinstance(other, ProcessGroup) or other._root is not self._root:
-            raise ExchangeError("union of groups of two root groups", hint="give groups that descend from one")
+            raise ExchangeError("union of groups of two root groups", hint="give groups of one root group")
         self.link  # noqa: B018
         return ProcessGroup._from_ranks(self, dict.fromkeys((*self.ranks, *other.ranks)))
 
@@ -199,7 +199,7 @@ class ProcessGrid(ProcessGroup):
     def neighbor_ranks(self) -> list[tuple[int | None, int | None]] | None:
         """Return the left and right neighbour's rank in the grid per dimension.
 
-        None stands for a neighbour beyond an edge, and for the result of an inactive process.
+        None stands for a neighbour beyond an edge. An inactive process gets None.
         """
         index = self.index
         return None if index is None else neighbours(self.shape, self.periodic, index)

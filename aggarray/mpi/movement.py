@@ -55,7 +55,7 @@ class Movement:
                 if not isinstance(group, ProcessGroup):
                     raise _not_a_group(group)
                 if group._root is not self._root:
-                    raise ExchangeError("process groups of two root groups", hint="give groups that descend from one")
+                    raise ExchangeError("process groups of two root groups", hint="give groups of one root group")
             plans.append(convert_errors(plan))
             return [g.ranks for g in self._groups if g.active]
 

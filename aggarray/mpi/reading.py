@@ -52,9 +52,9 @@ def group_over(comm: Any) -> Iterator[ProcessGroup]:
 def open(source: Any, comm: Any, **named: Any) -> Aggregation:
     """Open a source on process 0 and send the aggregation to the others.
 
-    ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: the keyword arguments of `aggarray.open`. All processes
-    raise its errors. The other processes open no files and no index. Only process 0, which scanned the files, can save, append
-    or check. Collective over ``comm``.
+    ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: the keyword arguments of `aggarray.open`. Its errors are
+    raised on all processes. The other processes open no files and no index. Only process 0, which scanned the files, can save,
+    append or check. Collective over ``comm``.
     """
     with group_over(comm) as group:
         link = group.section

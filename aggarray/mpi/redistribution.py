@@ -22,9 +22,9 @@ def check_distribution(group: ProcessGroup, distribution: Distribution, what: st
     if not isinstance(distribution, Distribution):
         raise ExchangeError(f"{what}: {type(distribution).__name__} is not a Distribution")
     if distribution.nprocs != group.size:
-        raise ExchangeError(f"{what}: a distribution over {distribution.nprocs} processes, but a group of {group.size}")
+        raise ExchangeError(f"{what}: the distribution has {distribution.nprocs} processes, but the group has {group.size}")
     if isinstance(group, ProcessGrid) and group.dim == len(distribution.maps) and group.shape != distribution.grid:
-        raise ExchangeError(f"{what}: a distribution over a grid {distribution.grid}, but a grid of shape {group.shape}")
+        raise ExchangeError(f"{what}: the distribution has the grid {distribution.grid}, but the group has {group.shape}")
 
 
 def describe_distribution(distribution: Any) -> str:
@@ -46,13 +46,13 @@ def _shape_check(distribution: Distribution, rank: int | None, what: str) -> Cal
 
     def check(values: np.ndarray) -> None:
         if rank is not None and values.shape != (shape := distribution.local_shape(rank)):
-            raise ExchangeError(f"{what}: an array of shape {values.shape}, but the section of this process has shape {shape}")
+            raise ExchangeError(f"{what}: the array has shape {values.shape}, but the section of this process has {shape}")
 
     return check
 
 
 class Repartition(Movement):
-    """Move an array from one distribution to another of any type.
+    """Move an array from one distribution to any other.
 
     ``P_x``, ``P_y``: the processes of ``source`` and ``target``, by rank; they may be equal, overlap or be disjoint. Each pair
     of processes exchanges at most one message. The padding of the source is ignored and that of the target filled. The adjoint

@@ -34,8 +34,8 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
     dim_1, ... ``operation``: sum, mean, min, max, count or std (the population's, as in NumPy). ``dimensions``: a name, names,
-    or None for all. Missing values (NaN; the fill value of integers) are ignored. Without other values the sum is 0, and the
-    other operations return NaN or the fill value. The result is distributed over the remaining dimensions, without padding:
+    or None for all. Missing values (NaN; the fill value of integers) are ignored. If all values are missing, the sum is 0, and
+    the other operations return NaN or the fill value. The result is distributed over the remaining dimensions, without padding:
     each process has the section of its coordinates along these, so that several processes have equal sections. Sums, means and
     deviations are float64 and counts int64; extremes have the dtype of the array. Collective over ``comm``; raises
     ExchangeError on all processes.

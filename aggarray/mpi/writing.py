@@ -24,12 +24,12 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
     """Write a distributed array to a Zarr store (version 3).
 
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. Coordinates and attributes are
-    written too. Each process writes whole chunks, so that no two processes write one chunk; where the distribution is not cut
+    written too. Each process writes whole chunks, so that no two processes write one chunk; where the blocks are not cut
     between chunks, sections are redistributed first. Elements held by several processes come from the lowest rank. ``name``:
     None for the name of the array. An existing store is extended. The array is written beside the store and renamed at the end:
-    a failed write leaves nothing, and a killed one a hidden folder that the next write removes. Collective over ``comm``;
-    raises ExchangeError on all processes where the store has an array of that name or other coordinates of the same names, and
-    for invalid arguments.
+    a failed write leaves nothing, and a killed one leaves a hidden folder that the next write removes. Collective over
+    ``comm``; raises ExchangeError on all processes if the store has an array of that name or different coordinates of the same
+    names, or if an argument is invalid.
     """
     with group_over(comm) as group:
         link = group.section

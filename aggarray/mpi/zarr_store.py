@@ -94,7 +94,9 @@ class Store:
         import zarr
 
         if os.path.lexists(os.path.join(self._real, self._name)):
-            raise ExchangeError("exists", path=self._path, variable=self._name, hint="give another name, or remove the array")
+            raise ExchangeError(
+                "exists already", path=self._path, variable=self._name, hint="give another name, or remove the array"
+            )
         metadata, labels_by_name = self._metadata, dict(zip(self._metadata.dimensions, labels, strict=True))
         coords = {}
         for key, c in metadata.coords.items():

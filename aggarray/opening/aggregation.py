@@ -93,15 +93,15 @@ class Aggregation:
 
         ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative to the folder of the index.
         ``chunk_table``: store where the chunks of each file lie, so that reads from the index open no file through a library;
-        unknown positions are looked up now. Values are copied only of arrays in memory and of coordinates. The report names the
-        arrays that the convention cannot express; only aggarray reads these.
+        unknown positions are looked up now. Only the values of coordinates and of arrays in memory are copied. The report names
+        the arrays that the convention cannot express; only aggarray reads these.
 
         Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
         the index was modified by another process since it was opened, or cannot be written, and FormatError for a file that
         differs from its assumed signature.
         """
         if convention not in CONVENTIONS:
-            raise AggregationError(f"convention={convention!r}", hint=f"give one of {', '.join(CONVENTIONS)}")
+            raise AggregationError(f"convention={convention!r} is invalid", hint=f"give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
             sure = self._verified()
@@ -143,7 +143,8 @@ class Aggregation:
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation extended by a source; equal to opening all files again.
 
-        Opens only new and changed files; lists unusable ones in `skipped`. Raises MissingFileError if the source names no file.
+        Only new and changed files are opened; `skipped` lists unusable ones. Raises MissingFileError if the source names no
+        file.
         """
         items = listed(source)
         before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))

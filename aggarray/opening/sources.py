@@ -114,13 +114,13 @@ def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[s
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
     if not isinstance(rules, Rules):
-        raise AggregationError(f"rules={rules!r}", hint="give aggarray.Rules(...)")
+        raise AggregationError(f"rules={rules!r} is invalid", hint="give aggarray.Rules(...)")
     if isinstance(variables, str):
-        raise AggregationError(f"variables={variables!r}", hint="give a list of names")
+        raise AggregationError(f"variables={variables!r} is invalid", hint="give a list of names")
     if missing not in ("raise", "fill"):
-        raise AggregationError(f"missing={missing!r}", hint="give 'raise' or 'fill'")
+        raise AggregationError(f"missing={missing!r} is invalid", hint="give 'raise' or 'fill'")
     if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
-        raise AggregationError(f"processes={processes!r}", hint="give an integer of at least 1")
+        raise AggregationError(f"processes={processes!r} is invalid", hint="give an integer of at least 1")
 
 
 def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:

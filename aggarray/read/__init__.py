@@ -138,7 +138,7 @@ def _allocate(make: Callable[..., np.ndarray], shape: tuple[int, ...], dtype: np
         return make(shape, dtype)
     except (MemoryError, ValueError) as error:
         size = " x ".join(map(str, shape))
-        raise SelectionError(f"{size} {what} do not fit into memory: read a part of them") from error
+        raise SelectionError(f"{size} {what} do not fit into memory", hint="read a part of them") from error
 
 
 class _ReadJob(NamedTuple):

@@ -21,7 +21,7 @@ def checked_progress(progress: bool | Progress | None, unit: str = "files") -> P
     if progress is None or progress is False:
         return None
     if progress is not True and not callable(progress):
-        raise AggregationError(f"progress={progress!r}", hint="give True, None or a callable (done, total, what)")
+        raise AggregationError(f"progress={progress!r} is invalid", hint="give True, None or a callable (done, total, what)")
     return Bar(unit) if progress is True else progress
 
 

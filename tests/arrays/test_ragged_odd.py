@@ -266,7 +266,7 @@ def test_from_rows() -> None:
 def test_dtypes_without_awkward_form() -> None:
     pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
     for flat in (np.array([1, None], object), np.zeros(2, "i4,f4"), np.zeros(2, "V3")):
-        with pytest.raises(aa.AggregationError, match=r"Awkward has no form for samples of .*; use \.flat"):
+        with pytest.raises(aa.AggregationError, match=r"Awkward does not support samples of .*; use \.flat"):
             Ragged(flat, [0, 2]).to_awkward()
 
 

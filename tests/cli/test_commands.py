@@ -299,7 +299,7 @@ def test_distribute_asks_which_variable(capsys: pytest.CaptureFixture[str], tmp_
     write(tmp_path / "a.nc", [0], name="tas")
     write(tmp_path / "b.nc", [0], name="pr")
     status, _, err = run(capsys, "distribute", tmp_path, "-n", 2)
-    assert status == 2 and "choose one by -v" in err and "tas" in err and "pr" in err
+    assert status == 2 and "choose one with -v" in err and "tas" in err and "pr" in err
 
 
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:

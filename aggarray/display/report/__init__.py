@@ -32,7 +32,7 @@ def page(agg: Aggregation, title: str | None = None, report: Report | None = Non
     """Return an HTML page about an aggregation: its arrays and their partitions, refusals and problems.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
-    opening files. No values of data are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown,
+    opening files. No data values are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown,
     in at most 3 MB: neighbouring cells are merged if needed, and the page says so.
 
     >>> from aggarray import MasterArray, SubArray

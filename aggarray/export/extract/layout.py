@@ -35,7 +35,7 @@ class Variable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Size per dimension."""
+        """Size along each dimension."""
         return self.source.shape
 
     @property

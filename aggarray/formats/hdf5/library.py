@@ -78,7 +78,7 @@ class H5pyFile:
         size = math.prod(counts(box)) * dtype.itemsize
         # promise: hdf5-text-memory
         if dtype.kind == "S" and not is_plausible(size, dataset.id.get_storage_size()):
-            raise ValueError(f"{size} bytes of text are declared, but hardly any are stored; rewrite the file")
+            raise ValueError(f"{size} bytes of text are declared, far more than are stored; rewrite the file")
         if variable not in self._checked:
             check_decoded_sizes(dataset.id)
             self._checked.add(variable)

@@ -92,7 +92,7 @@ class _NetCDF3File:
         # Joined text is stored with its length as the last dimension.
         text = full_box(location.shape[len(box) :])
         if text and text[0].stop > _LONGEST_TEXT:
-            raise ValueError(f"texts of {text[0].stop} characters, more than {_LONGEST_TEXT}; write the file again")
+            raise ValueError(f"texts of {text[0].stop} characters exceed the limit of {_LONGEST_TEXT}; write the file again")
         box = (*box, *text)
         out = np.empty(counts(box), location.stored.newbyteorder("="))
         if out.size:

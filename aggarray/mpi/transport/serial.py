@@ -19,7 +19,7 @@ class SerialLink(Link):
 
     def send(self, data: np.ndarray, rank: int, tag: int) -> NoReturn:
         """Raise RuntimeError."""
-        raise RuntimeError("a single process sends and receives no messages")
+        raise RuntimeError("a single process cannot exchange messages")
 
     def receive(self, into: np.ndarray, rank: int, tag: int) -> NoReturn:
         """Raise RuntimeError."""
@@ -27,7 +27,7 @@ class SerialLink(Link):
 
     def wait_any(self, requests: Sequence[Any]) -> NoReturn:
         """Raise RuntimeError."""
-        raise RuntimeError("a single process waits for no messages")
+        raise RuntimeError("a single process cannot wait for messages")
 
     def close(self) -> None:
         """Do nothing."""

@@ -63,7 +63,7 @@ def refuse_rows(data: Data, header: Header) -> str | None:
 def refused_rows(count: int, stored: int) -> str | None:
     """Return why a declared number of rows is refused, None if the stored bytes justify it."""
     most = FREE_CHUNKS + stored * MOST_INFLATED // ELEMENT
-    return None if count <= most else f"{count} rows are declared, but hardly any are stored; rewrite the file"
+    return None if count <= most else f"{count} rows are declared, far more than are stored; rewrite the file"
 
 
 def stored_rows(data: Data, header: Header) -> StoredRows:
