@@ -70,7 +70,7 @@ class SubArray(Viewable):
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
     ) -> "SubArray":
-        """Make a sub-array of values in memory: a read-only view, or a copy if they are text; ``fill_value`` marks missing values.
+        """Make a sub-array of values in memory: a read-only view, or a copy of text; ``fill_value`` marks missing values.
 
         Masked arrays keep their mask. Raises AggregationError if dimensions, directions or the fill value do not fit the array,
         UnitsError for an unknown calendar of a reference time.
