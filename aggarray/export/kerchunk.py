@@ -219,7 +219,7 @@ def write(references: Mapping[str, Any], path: str) -> None:
         with write_errors(path), replace_atomically(path, folder=True) as temporary:
             _fill_folder(references["refs"], temporary)
     else:
-        raise AggregationError("unknown suffix", path=path, hint="give a name that ends with .json, .parq or .parquet")
+        raise AggregationError("unknown suffix", path=path, hint="give a path that ends in .json, .parq or .parquet")
 
 
 def _fill_folder(refs: Mapping[str, Any], folder: str) -> None:
