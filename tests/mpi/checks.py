@@ -288,8 +288,10 @@ def check_wrong_use(root: ProcessGroup) -> None:
     raises_on_all(root, "give exactly one", lambda: AllSumReduce(everybody))
     raises_on_all(root, "axes_keep .*; give dimensions", lambda: AllSumReduce(everybody, axes_keep=[1]))
     more = Distribution.regular((4 * size,), "b", (size + 1,))
-    raises_on_all(root, f"over {size + 1} processes, but the group has {size}", lambda: Repartition(everybody, everybody, d, more))
-    raises_on_all(root, f"over {size + 1} processes", lambda: HaloExchange(everybody, more))
+    raises_on_all(
+        root, f"has {size + 1} processes, but the group has {size}", lambda: Repartition(everybody, everybody, d, more)
+    )
+    raises_on_all(root, f"has {size + 1} processes", lambda: HaloExchange(everybody, more))
     raises_on_all(
         root,
         "give distributions of one array",

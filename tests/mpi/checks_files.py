@@ -224,9 +224,11 @@ def check_opening(root: ProcessGroup) -> None:
             mpi.open(str(folder), root, variables=["pr"])
         d = Distribution.regular(SHAPE, "bbb", (root.size, 1, 1))
         raises_on_all(
-            root, "but the group has", lambda: mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (root.size, 2, 1)), root)
+            root,
+            "but the group has",
+            lambda: mpi.local(agg["tas"], Distribution.regular(SHAPE, "bbb", (root.size, 2, 1)), root),
         )
-        raises_on_all(root, "a distribution of shape", lambda: mpi.local(agg["tas"].lazy[1], d, root))
+        raises_on_all(root, "the distribution has shape", lambda: mpi.local(agg["tas"].lazy[1], d, root))
         raises_on_all(root, "is not a MasterArray", lambda: mpi.local(full, d, root))
         if root.rank == 0:
             (folder / "part_2.nc").write_bytes(b"gone")
