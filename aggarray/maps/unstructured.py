@@ -68,7 +68,7 @@ class Unstructured(MapType):
         counts = [len(one) for one in lists]
         labels = concatenate_labels(lists)
         if labels.dtype == object:
-            raise ProtocolError("indices below 0 and of 2**63 or more: no 64-bit integer type holds both")
+            raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
         self._lists = tuple(one.astype(labels.dtype, copy=False) for one in lists)
         for one in self._lists:
             one.flags.writeable = False
