@@ -115,7 +115,9 @@ def find_group(scanned: Sequence[Structure], identifying: Sequence[str]) -> File
     read |= {name for name, vs in short.items() if vs[0].dimensions and along.issuperset(vs[0].dimensions)}
     if not all(_is_identifying(vs, name in read, along) for name, vs in columns.items()) or not _measured(scanned, read, along):
         return None
-    if _identifying_differ(scanned, columns, identifying):
+    owners = [[v.attrs for v in column] for column in columns.values()]
+    owners += [[s.groups.get(name, {}) for s in scanned] for name in model.groups]
+    if any(identity_of(attrs, identifying) != identity_of(own[0], identifying) for own in owners for attrs in own):
         return None
     facts = [signatures_of(s, identifying) for s in scanned]
     if any(_parts(s, f) != _parts(model, facts[0]) for s, f in zip(scanned, facts, strict=True)):
@@ -133,13 +135,6 @@ def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> obje
     """Return the role of each variable, and the global attribute that affects roles."""
     stated = as_text(structure.attrs.get("coordinates"))
     return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
-
-
-def _identifying_differ(scanned: Sequence[Structure], columns: Mapping[str, "Column"], names: Sequence[str]) -> bool:
-    """Return whether identifying attributes of variables or groups differ between files."""
-    owners = [[v.attrs for v in column] for column in columns.values()]
-    owners += [[s.groups.get(name, {}) for s in scanned] for name in scanned[0].groups]
-    return any(identity_of(attrs, names) != identity_of(all_attrs[0], names) for all_attrs in owners for attrs in all_attrs)
 
 
 Column = tuple[Variable, ...]

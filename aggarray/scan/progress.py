@@ -50,23 +50,19 @@ class Bar:
         self._drawn = now
         filled = _WIDTH * done // max(1, total)
         counts = f"{amount(done, self.unit)}/{amount(total, self.unit)}"
+        (then, before), speed = self._start, ""
+        if now - then >= _WARMUP and done > before:
+            rate = (done - before) / (now - then)
+            unit = "" if self.unit == "bytes" else f" {self.unit}"
+            left = f", {duration((total - done) / rate)} left" if done < total else f", {duration(now - then)}"
+            speed = f", {amount(round(rate), self.unit)}{unit}/s{left}"
         # promise: escape-progress
-        line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{self._speed(now, done, total)}"
+        line = f"{printable(what)} [{'#' * filled}{'.' * (_WIDTH - filled)}] {counts}{speed}"
         end = "\n" if done >= total else ""
         # Padding overwrites a longer line drawn before.
         print(f"\r{line:<78}{end}", end="", file=sys.stderr, flush=True)
         if end:
             self._start, self._drawn = None, float("-inf")
-
-    def _speed(self, now: float, done: int, total: int) -> str:
-        """Return rate and remaining time, measured from the first call; "" before the rate is meaningful."""
-        then, before = self._start or (now, done)
-        if now - then < _WARMUP or done <= before:
-            return ""
-        rate = (done - before) / (now - then)
-        unit = "" if self.unit == "bytes" else f" {self.unit}"
-        left = f", {duration((total - done) / rate)} left" if done < total else f", {duration(now - then)}"
-        return f", {amount(round(rate), self.unit)}{unit}/s{left}"
 
 
 def amount(number: int, unit: str) -> str:

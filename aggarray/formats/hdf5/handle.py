@@ -103,23 +103,19 @@ class HDF5File:
         heap_values = self._from_heap(variable, box)
         if heap_values is not None:
             return heap_values
-        self._check(variable)
+        if self._metadata is not None and variable not in self._checked:
+            # The library misses stored chunks of an invalid index.
+            try:
+                with self._lock:
+                    check_chunks(self._metadata, variable)
+            except UNREADABLE as error:
+                self._note_error(error, variable)
+            self._checked.add(variable)
         if variable in self._internal and self._by_library("external_files", variable):
             # The caller has not checked whether it may read these files.
             raise FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
         values: np.ndarray = self._by_library("values", variable, box)
         return values
-
-    def _check(self, variable: str) -> None:
-        """Raise FormatError if the library would miss stored chunks."""
-        if self._metadata is None or variable in self._checked:
-            return
-        try:
-            with self._lock:
-                check_chunks(self._metadata, variable)
-        except UNREADABLE as error:
-            self._note_error(error, variable)
-        self._checked.add(variable)
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
         """Return variable-length texts or rows without the library, None for other and unsupported variables."""

@@ -147,7 +147,9 @@ def _describe(
     joined = False
     if is_characters(dtype_of(item.datatype) or np.dtype(object), len(lengths)):
         # An unlimited dimension or one with a coordinate variable is not a string length.
-        joined = not (most[-1] == -1 or (axes[-1] or _NAMELESS).unlimited or has_coordinate(path, spans[path][-1], spans))
+        last = axes[-1]
+        is_unlimited = most[-1] == -1 or (last is not None and last.unlimited)
+        joined = not is_unlimited and not has_coordinate(path, spans[path][-1], spans)
     scopes = tuple("" if d is None else d.prefix[:-1] for d in axes) if hidden else None
     # promise: external-coordinates-roots
     read = not item.is_external and is_scannable(lengths, item.datatype.size)
@@ -165,9 +167,6 @@ def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) ->
             return None
         group = group.rpartition("/")[0]
     return group
-
-
-_NAMELESS = _Dimension("", "", -1, False, 0, False)
 
 
 def dtype_of(datatype: Datatype) -> np.dtype[Any] | None:
