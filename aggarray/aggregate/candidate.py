@@ -37,7 +37,6 @@ MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 #: Attributes that change the meaning of values (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
-
 _quantity = lru_cache(maxsize=4096)(comparable_units)
 
 

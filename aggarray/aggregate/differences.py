@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -93,18 +92,17 @@ def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[
     """Return the other attributes in which arrays differ, short ones only. Units and calendar come first."""
     names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
     keys = [key for key in dict.fromkeys((*DISTINGUISHING, *names)) if key not in FACETS and key not in UNINFORMATIVE]
-    return _differing(keys, lambda key: [_attribute(array, key) for array in arrays])
+
+    def texts(key: str) -> list[str | None]:
+        own = [getattr(a, key) if key in ("units", "calendar") else a.attrs.get(key, a.file_attrs.get(key)) for a in arrays]
+        return [None if value is None else " ".join(str(value).split()) for value in own]
+
+    return _differing(keys, texts)
 
 
 def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]) -> list[tuple[str, list[str | None]]]:
     values = ((key, values_of(key)) for key in keys)
     return [(k, v) for k, v in values if len(set(v)) > 1 and all(text is None or len(text) < MAX_LENGTH for text in v)]
-
-
-def _attribute(array: MasterArray, key: str) -> str | None:
-    """Return an attribute as one line of text."""
-    value: Any = getattr(array, key) if key in ("units", "calendar") else array.attrs.get(key, array.file_attrs.get(key))
-    return None if value is None else " ".join(str(value).split())
 
 
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:

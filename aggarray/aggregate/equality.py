@@ -95,7 +95,17 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
         y = x + (np.mod(y - x + 180.0, 360.0) - 180.0)
     if np.array_equal(x, y, equal_nan=x.dtype.kind == "f" and y.dtype.kind == "f"):
         return None
-    return _first_difference(names[0], x, y, _tolerances(one, names[0], ((a, x), (b, y)), fraction))
+    spacing = allowed = 0.0
+    if x.dtype.kind in "iuf" and y.dtype.kind in "iuf":
+        # Bounds have the spacing of their coordinate.
+        parent = next((n for n, bounds in one.bounds.items() if bounds == names[0]), None)
+        sources = [x, y] if parent is None else [one.array.coords[parent]._values_and_mask()[0]]
+        spacing = min((s for s in map(_spacing, sources) if s > 0), default=0.0)
+        eps = max((float(np.finfo(c.dtype).eps) for c in (a, b) if c.dtype.kind == "f"), default=0.0)
+        eps = eps or (0.0 if (a.units, a.calendar) == (b.units, b.calendar) else EPSILON)
+        finite = np.abs(x[np.isfinite(x)])
+        allowed = tolerance_of(spacing, fraction, eps * float(finite.max(initial=0.0)))
+    return _first_difference(names[0], x, y, (spacing, allowed))
 
 
 def _equal_as_scanned(a: MasterArray, b: MasterArray) -> bool:
@@ -131,23 +141,6 @@ def _blanked(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     if mask is None or not mask.any() or values.dtype.kind not in "iuf":
         return values
     return np.where(mask, np.nan, values)
-
-
-Valued = tuple[MasterArray, np.ndarray]
-
-
-def _tolerances(one: Candidate, name: str, pair: tuple[Valued, Valued], fraction: float) -> tuple[float, float]:
-    """Return (spacing, allowed difference). Bounds have the spacing of their coordinate."""
-    (a, x), (b, y) = pair
-    if x.dtype.kind not in "iuf" or y.dtype.kind not in "iuf":
-        return 0.0, 0.0
-    parent = next((n for n, b in one.bounds.items() if b == name), None)
-    sources = [x, y] if parent is None else [one.array.coords[parent]._values_and_mask()[0]]
-    spacing = min((s for s in map(_spacing, sources) if s > 0), default=0.0)
-    eps = max((float(np.finfo(c.dtype).eps) for c in (a, b) if c.dtype.kind == "f"), default=0.0)
-    eps = eps or (0.0 if (a.units, a.calendar) == (b.units, b.calendar) else EPSILON)
-    finite = np.abs(x[np.isfinite(x)])
-    return spacing, tolerance_of(spacing, fraction, eps * float(finite.max(initial=0.0)))
 
 
 def _spacing(values: np.ndarray) -> float:

@@ -47,16 +47,6 @@ def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterA
     return replace(master, coords=layout.coordinates(rules, master))
 
 
-def _is_increasing(first: Candidate, key: str, dimension: str, rules: Rules) -> bool:
-    requested = rules.directions.get(dimension, rules.directions.get(key))
-    if requested is not None:
-        return bool(requested)
-    axis = first.axes[key]
-    if axis.coordinate is None and not axis.scalar:
-        return first.array.directions[first.array.dimensions.index(axis.name)]
-    return not axis.flipped
-
-
 def assemble(
     pieces: Sequence[MasterArray],
     boxes: np.ndarray,
@@ -224,7 +214,12 @@ class _Layout:
         # Joined scalar coordinates lead.
         leading = {key: p.name for key, p in first.axes.items() if p.scalar and key in frame.sizes}
         self.order = {**leading, **{own[d]: d for d in first.array.dimensions}}
-        self.increasing = {d: _is_increasing(first, key, d, rules) for key, d in self.order.items()}
+        self.increasing = {}
+        for key, d in self.order.items():
+            axis, requested = first.axes[key], rules.directions.get(d, rules.directions.get(key))
+            has_values = axis.coordinate is not None or axis.scalar
+            increases = not axis.flipped if has_values else first.array.directions[first.array.dimensions.index(axis.name)]
+            self.increasing[d] = increases if requested is None else bool(requested)
         self.names = [{p.name: self.order[key] for key, p in c.axes.items() if key in self.order} for c in candidates]
 
     def boxes(self, pieces: Sequence[MasterArray], rows: Sequence[int]) -> np.ndarray:

@@ -69,7 +69,10 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     distinct: list[np.ndarray] = []
     roundings: list[float] = []
     numbers = []
-    for values, own in zip(map(_wide, coordinates), rounding, strict=True):
+    for values, own in zip(coordinates, rounding, strict=True):
+        if values.dtype.kind in "iu":  # differences must fit the dtype
+            is_unsigned = values.dtype.kind == "u" and values.dtype.itemsize == 8
+            values = values.astype(np.float64 if is_unsigned else np.int64, copy=False)
         key = (len(values), values.tobytes() if values.dtype.kind in "iuf" else repr(values.tolist()).encode(), own)
         number = digests.setdefault(key, len(distinct))
         if number == len(distinct):
@@ -84,13 +87,6 @@ def lay_out(coordinates: Sequence[np.ndarray], fraction: float, rounding: Sequen
     kept = {number: p for p, number in zip(positions, class_of, strict=True)}
     ordered = [kept[n] for n in range(len(classes))]
     return PositionLayout([class_of[n] for n in numbers], ordered, size, max(tolerances, default=0.0))
-
-
-def _wide(values: np.ndarray) -> np.ndarray:
-    """Return values whose differences fit their dtype."""
-    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
-        return values.astype(np.float64)
-    return values.astype(np.int64) if values.dtype.kind in "iu" and values.dtype.itemsize < 8 else values
 
 
 def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np.ndarray], int]:

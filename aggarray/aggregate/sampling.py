@@ -23,7 +23,6 @@ _PLACE = re.compile(r"degrees?_?[NE](orth|ast)?", re.IGNORECASE)
 #: The name of a first dimension without a name.
 NAMELESS = "dim_0"
 
-
 #: Returns a variable of a file, with its rows one after the other if flat, as an array; None if it cannot be used.
 ArrayFactory = Callable[[str, bool], MasterArray | None]
 

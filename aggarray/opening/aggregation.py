@@ -148,31 +148,31 @@ class Aggregation:
         """
         items = listed(source)
         before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
+        scan = None, checked_progress(progress)
         with before.access.reach():
-            return self._appended(items, before, checked_progress(progress))
-
-    def _appended(self, items: Sequence[Any], before: Provenance, progress: Progress | None) -> "Aggregation":
-        structures, others = before.sources(self.arrays)
-        known = {s.uri: s for s in structures}
-        named = find_files(items)
-        if before.access.roots is not None:
-            check_roots(named, before.access.roots)
-        there = {str(uri) for a in others for uri in a._matrix.references.uris}
-        paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-        new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), (None, progress))
-        gone = [error for error in new.errors if isinstance(error, MissingFileError)]
-        if gone and len(gone) == len(paths):
-            raise gone[0]
-        fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
-        anew = {*paths, *fresh}
-        kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
-        structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
-        skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
-        repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
-        after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-        tables = join_chunk_indexes(tables_of(self.arrays), new.tables)
-        sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
-        return Aggregation(*join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after)
+            structures, others = before.sources(self.arrays)
+            known = {s.uri: s for s in structures}
+            named = find_files(items)
+            if before.access.roots is not None:
+                check_roots(named, before.access.roots)
+            there = {str(uri) for a in others for uri in a._matrix.references.uris}
+            paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
+            new = scan_sources(
+                paths, named_files(items), before.rules, Opening(before.access), (None, checked_progress(progress))
+            )
+            gone = [error for error in new.errors if isinstance(error, MissingFileError)]
+            if gone and len(gone) == len(paths):
+                raise gone[0]
+            fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
+            anew = {*paths, *fresh}
+            kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
+            structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
+            skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
+            repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
+            after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
+            tables = join_chunk_indexes(tables_of(self.arrays), new.tables)
+            sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
+            return Aggregation(*join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after)
 
     def check(self, checksum: bool = False) -> Report:
         """Report gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable files.
