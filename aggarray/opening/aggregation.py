@@ -157,9 +157,7 @@ class Aggregation:
                 check_roots(named, before.access.roots)
             there = {str(uri) for a in others for uri in a._matrix.references.uris}
             paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-            new = scan_sources(
-                paths, named_files(items), before.rules, Opening(before.access), (None, checked_progress(progress))
-            )
+            new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
             gone = [error for error in new.errors if isinstance(error, MissingFileError)]
             if gone and len(gone) == len(paths):
                 raise gone[0]
