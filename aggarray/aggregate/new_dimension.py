@@ -28,8 +28,8 @@ def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[Ma
     name, pattern = parse_dimension(new_dimension)
     values = [_value(array, name, pattern) for array in arrays]
     if arrays and all(v is None for v in values):
-        where = f"attribute {name!r}" if pattern is None else f"path that {pattern.pattern!r} matches"
-        what = f"new_dimension={new_dimension!r}: no file has a {where}"
+        where = f"an attribute {name!r}" if pattern is None else f"a path that {pattern.pattern!r} matches"
+        what = f"new_dimension={new_dimension!r}: no file has {where}"
         raise AggregationError(what, hint="correct the name or the pattern")
     taken = [a for a, v in zip(arrays, values, strict=True) if v is not None and name in (*a.dimensions, *a.coords)]
     if taken:

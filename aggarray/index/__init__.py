@@ -45,7 +45,7 @@ class _Ours:
     def recognises(self, structure: Structure) -> bool:
         return find_convention(structure) is self
 
-    def read(self, structure: Structure, values: Values, moves: PathMap = NOWHERE) -> ForeignArrays:
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
         """Raise IndexFileError: `load` reads such a file."""
         raise IndexFileError("is an index of aggarray", path=structure.uri, hint="open it on its own")
 

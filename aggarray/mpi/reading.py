@@ -18,7 +18,7 @@ from aggarray.formats import own_formats
 from aggarray.maps import Distribution
 from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
-from aggarray.mpi.groups import ProcessGroup
+from aggarray.mpi.groups import ProcessGroup, convert_errors
 from aggarray.mpi.metadata import metadata_of_array
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
@@ -122,10 +122,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
             if not isinstance(a, MasterArray):
                 raise ExchangeError(f"{type(a).__name__} is not a MasterArray", hint="give an array of an aggregation")
             check_distribution(group, distribution, "local")
-            try:
-                return a.local(distribution, link.rank)
-            except ValueError as error:
-                raise ExchangeError(str(error)) from error
+            return convert_errors(lambda: a.local(distribution, link.rank))
 
         description = (metadata_of_array(a).summary, a.shape, a.dtype.str) if isinstance(a, MasterArray) else ()
         call = "local", *description, describe_distribution(distribution), bool(collective)

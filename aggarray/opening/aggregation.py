@@ -104,9 +104,9 @@ class Aggregation:
             raise AggregationError(f"convention={convention!r} is invalid", hint=f"give one of {', '.join(CONVENTIONS)}")
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
         with self._provenance.access.reach():
-            sure = self._verified()
-            result = Outcome(sure.arrays, sure.refusals, sure.skipped, sure.duplicates)
-            return details_to_save(local_path(path), result, sure._provenance, how)
+            verified = self._verified()
+            result = Outcome(verified.arrays, verified.refusals, verified.skipped, verified.duplicates)
+            return details_to_save(local_path(path), result, verified._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return kerchunk references to all arrays, and write them to ``path``: JSON (.json) or Parquet (.parq, .parquet).

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.breaking import ROOT, broken, main
+from tests.faults.breaking import ROOT, broken, main, table
 from tests.faults.promises import Guard, Promise, guards, promises, without_guard
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -52,6 +52,8 @@ def test_every_promise_is_in_the_documentation_once() -> None:
     counted = Counter(p.says for p in promises())
     assert max(counted.values()) == 1
     assert [says for says in counted if written.count(f"| {says} |") != 1] == []
+    rows = [row for row in table(promises()) if ".py` | " in row]
+    assert len(rows) == len(counted) and [row for row in rows if row not in written.splitlines()] == []
     assert written.count("\n| ") - written.count("\n| ---") >= len(counted)
 
 
