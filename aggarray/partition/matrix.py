@@ -146,18 +146,11 @@ class References:
         names, names_or_memory[~in_memory] = np.unique(variable[~in_memory], return_inverse=True)
         memory, names_or_memory[in_memory] = np.unique(variable[in_memory], return_inverse=True)
         numbers, templates = np.unique(template, return_inverse=True)
-        return References(
-            tuple(str(self.uris[i]) for i in uris.tolist()),
-            tuple(self.variables[i] for i in names.tolist()),
-            tuple(self.templates[i] for i in numbers.tolist()),
-            tuple(self.memory[i] for i in memory.tolist()),
-            codes,
-            names_or_memory,
-            templates.astype(np.int32),
-            None if self.stamps is None else self.stamps[uris],
-            self.tables,
-            None if self.seen is None else self.seen[uris],
-        )
+        files = tuple(str(self.uris[i]) for i in uris.tolist()), tuple(self.variables[i] for i in names.tolist())
+        shared = tuple(self.templates[i] for i in numbers.tolist()), tuple(self.memory[i] for i in memory.tolist())
+        columns = codes, names_or_memory, templates.astype(np.int32)
+        stamps, seen = (None if known is None else known[uris] for known in (self.stamps, self.seen))
+        return References(*files, *shared, *columns, stamps, self.tables, seen)
 
     def with_templates(self, templates: Sequence[Template]) -> "References":
         """Return the same sub-arrays with other templates under the same numbers."""

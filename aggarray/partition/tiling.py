@@ -106,7 +106,10 @@ def _cut(cells: Cells, cover: GridCover) -> Parts:
             begin, end = cover.edges[d][cover.index[d]], cover.edges[d][cover.index[d] + 1]
             skipped = np.where(cells.flips(d)[cover.box], box[:, 1] - end, begin - box[:, 0])
             if not (end - begin == box[:, 1] - box[:, 0]).all():
-                step = _cut_picks(step, skipped, end - begin, picks)
+                step = step.copy()
+                for cell in np.flatnonzero(step <= 0):
+                    picks.append(picks[-step[cell]][skipped[cell] : skipped[cell] + end[cell] - begin[cell]])
+                    step[cell] = 1 - len(picks)
             start = start + np.where(step > 0, skipped * step, 0)
         _store(starts, axis, total, cover.cell, start, 0)
         _store(steps, axis, total, cover.cell, step, 1)
@@ -124,15 +127,6 @@ def _store(columns: dict[str, np.ndarray], axis: str, total: int, cells: np.ndar
     if (values != usual).any():
         columns[axis] = np.full(total, usual, np.int64)
         columns[axis][cells] = values
-
-
-def _cut_picks(step: np.ndarray, skipped: np.ndarray, extent: np.ndarray, picks: list[np.ndarray]) -> np.ndarray:
-    """Return the steps of cells with their picked indices cut: ``extent`` indices remain, from ``skipped`` on."""
-    step = step.copy()
-    for cell in np.flatnonzero(step <= 0):
-        picks.append(picks[-step[cell]][skipped[cell] : skipped[cell] + extent[cell]])
-        step[cell] = 1 - len(picks)
-    return step
 
 
 def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:

@@ -65,17 +65,14 @@ class SmallChunkBatch:
         if not there:
             return
         try:
-            values, mask = self._conformed(parts, len(there))
+            raw = native(decode_block(self._table, self._block, parts, len(there)))
+            template = self._matrix.references.templates[int(self._code)]
+            values, mask = conform(*template.encoding.decode(raw), template, self._target.step)
         except ValueError:  # most errors of aggarray are ValueErrors
             for piece, located in there:
                 alone(piece, located)
             return
         self._put(outputs, [piece for piece, _ in there], values, mask)
-
-    def _conformed(self, parts: list[memoryview], count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        template = self._matrix.references.templates[int(self._code)]
-        raw = native(decode_block(self._table, self._block, parts, count))
-        return conform(*template.encoding.decode(raw), template, self._target.step)
 
     def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:
         fill, template = self._target.fill_value, self._matrix.references.templates[int(self._code)]

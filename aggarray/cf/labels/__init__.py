@@ -72,7 +72,12 @@ def _locate_values(axis: Axis, label: Any, how: str | None, tolerance: Any) -> i
     if not several and how is None and isinstance(label, str) and axis.value_type in ("times", "dates"):
         start, after = period(label, axis)
         if axis.value_type == "dates" or is_coarser(start, axis.keys):
-            return _locate_period(axis, label, start, after)
+            axis, low, high = _ends(axis, start, after)
+            if axis.order == 0:
+                return np.flatnonzero((axis.keys >= low) & (axis.keys <= high)).astype(np.int64)
+            if axis.keys.size and (high[0] < axis.ascending[0] or low[0] > axis.ascending[-1]):
+                raise _not_found(axis, label, low[0], None)
+            return slice(*_span(axis, low, high), 1)
     labels = label_values(label if several else [label], axis)
     if labels.size == 0:
         return np.zeros(0, np.int64)
@@ -119,16 +124,6 @@ def _ends(axis: Axis, start: Any, after: Any) -> tuple[Axis, np.ndarray, np.ndar
         return axis, np.array([start], object), np.array([last], object)
     keys, edges = to_common_dtype(axis.keys, np.array([start, after]))
     return replace(axis, keys=keys), edges[:1], edges[1:] - tick(keys.dtype)
-
-
-def _locate_period(axis: Axis, label: str, start: Any, after: Any) -> slice | np.ndarray:
-    """Return the positions in a period. Raises NotFoundError for a period before or after the entire coordinate."""
-    axis, low, high = _ends(axis, start, after)
-    if axis.order == 0:
-        return np.flatnonzero((axis.keys >= low) & (axis.keys <= high)).astype(np.int64)
-    if axis.keys.size and (high[0] < axis.ascending[0] or low[0] > axis.ascending[-1]):
-        raise _not_found(axis, label, low[0], None)
-    return slice(*_span(axis, low, high), 1)
 
 
 def _locate_slice(axis: Axis, label: slice) -> slice:

@@ -174,12 +174,6 @@ def _instant(text: str, calendar: str, units: str) -> int:
         raise UnitsError(f"units {units!r}: the time of day of {text!r} is out of range")
     zone = re.fullmatch(r"([+-]?)(\d{1,2}?):?(\d{2})?", match["zone"] or match["plain"] or "0")
     shift = 0 if zone is None else int(zone[1] + "1") * (int(zone[2]) * 60 + int(zone[3] or 0))
-    days = _day_number((year, month, day), calendar, units)
-    return days * _DAY + (hour * 60 + minute - shift) * 60_000_000 + round(second * 1_000_000)
-
-
-def _day_number(date: tuple[int, int, int], calendar: str, units: str) -> int:
-    year, month, day = date
     cycles = 0
     try:
         if year < 1 and calendar in ("standard", "julian"):
@@ -188,11 +182,11 @@ def _day_number(date: tuple[int, int, int], calendar: str, units: str) -> int:
             # cftime warns about these years. Four Julian years are 1461 days, and the year before 1 is -1.
             cycles, calendar = 1 - year // 4, "julian"
             year += 1 + 4 * cycles
-        number: int = _CLASSES[calendar](year, month, day).toordinal()
+        days = _CLASSES[calendar](year, month, day).toordinal() - 1461 * cycles
     except (ValueError, OverflowError) as error:
         hint = "correct the date or the calendar"
         raise UnitsError(f"units {units!r}: {error} ({calendar} calendar)", hint=hint) from error
-    return number - 1461 * cycles
+    return int(days) * _DAY + (hour * 60 + minute - shift) * 60_000_000 + round(second * 1_000_000)
 
 
 def datetime_kind(units: str, calendar: str | None, low: float | None, high: float | None) -> str:

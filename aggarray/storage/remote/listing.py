@@ -33,7 +33,16 @@ def expand(uri: str) -> list[str]:
     MissingFileError if there are none; unreadable ones are reported when they are scanned.
     """
     if has_magic(uri):
-        paths = sorted(_matches(uri))
+        member, archive = split(uri)
+        text = member if archive else uri
+        start = _MAGIC.search(text)
+        head = text[: start.start() if start else len(text)].rpartition("/")[0]  # the last folder before the first wildcard
+        root = f"{scheme_of(uri)}://{head}::{archive}" if archive else head
+        fits = re.compile(_expression(text)).fullmatch
+        depth = _DEEPEST if "**" in text else text[len(head) :].strip("/").count("/")
+        candidates = [(path, split(path)[0] if archive else path) for path in _walk([root], 0, depth)]
+        is_quoted = scheme_of(uri) not in ARCHIVES
+        paths = sorted(path for path, own in candidates if fits(own) or (is_quoted and fits(unquote(own))))
         if not paths:
             raise MissingFileError("no file matches", path=uri, hint="check the pattern, and that its server lists files")
         return paths
@@ -57,21 +66,6 @@ def folders_in(uri: str) -> list[str]:
     except MissingFileError as error:
         hint = "consolidate its metadata, or name the arrays"
         raise FormatError("the server does not list what is in the store", path=uri, hint=hint) from error
-
-
-def _matches(uri: str) -> Iterator[str]:
-    """Yield the matches of a pattern, listing folders from the last one before its first wildcard."""
-    member, archive = split(uri)
-    text = member if archive else uri
-    start = _MAGIC.search(text)
-    head = text[: start.start() if start else len(text)].rpartition("/")[0]
-    root = f"{scheme_of(uri)}://{head}::{archive}" if archive else head
-    fits = re.compile(_expression(text)).fullmatch
-    depth = _DEEPEST if "**" in text else text[len(head) :].strip("/").count("/")
-    for path in _walk([root], 0, depth):
-        own = split(path)[0] if archive else path
-        if fits(own) or (scheme_of(uri) not in ARCHIVES and fits(unquote(own))):
-            yield path
 
 
 def _expression(pattern: str) -> str:

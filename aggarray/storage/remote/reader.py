@@ -120,8 +120,11 @@ class RemoteSource:
         out = [memoryview(b"")] * len(ranges)
         spans = merge_ranges(ranges, GAP, SPAN)
         requests, owners = list[RangeRequest](), list[int]()
-        cached = [self._cached(span.offset, span.size) for span in spans]
+        cached: list[bytes | None] = []
         for number, span in enumerate(spans):
+            kept = [blocks.get((self._version, n)) for n in _blocks_of(span.offset, span.offset + span.size)]
+            within = span.offset % BLOCK
+            cached.append(None if None in kept else b"".join(kept)[within : within + span.size])
             # Spans that are not cached come by requests of limited length, all at once.
             for start in range(span.offset, span.offset + span.size if cached[number] is None else 0, SPAN):
                 requests.append(RangeRequest(self.path, start, min(SPAN, span.offset + span.size - start), self._expected))
@@ -152,11 +155,6 @@ class RemoteSource:
 
     def __exit__(self, *error: Any) -> None:
         self.close()
-
-    def _cached(self, offset: int, count: int) -> bytes | None:
-        """Return bytes if all their blocks are cached."""
-        found = [blocks.get((self._version, n)) for n in _blocks_of(offset, offset + count)]
-        return None if None in found else b"".join(found)[offset % BLOCK : offset % BLOCK + count]
 
 
 def _blocks_of(start: int, end: int) -> range:
