@@ -1,7 +1,8 @@
-"""Pairs of small files that do or do not belong together and differ in one thing: ``python -m sample_data.pairs FOLDER``.
+"""Pairs of small files that differ in one thing each.
 
-Temperatures at two or three days and four longitudes; `expected` returns the truth. Other software is tested on them too: the
-files are netCDF-4 of the classic model.
+``python -m sample_data.pairs FOLDER`` writes them. The files of some pairs belong together, those of others do not.
+Each file holds temperatures on two or three days at four longitudes; `expected` returns the true values. The files are netCDF-4
+of the classic model, because other software is tested on them too.
 """
 
 import sys
