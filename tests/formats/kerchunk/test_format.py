@@ -313,7 +313,8 @@ def test_decreasing_coordinates_in_other_files(tmp_path: Path) -> None:
 
 def test_remote_files_in_local_references_need_roots(tmp_path: Path) -> None:
     path = reference(tmp_path / "r.json", simple({"0": ["s3://bucket/a.nc", 0, 16]}))
-    with pytest.raises(aa.IndexFileError, match=r"names s3://bucket/a\.nc, elsewhere .* roots=.*r\.json"):
+    message = r"refers to s3://bucket/a\.nc, which lies on another host .*r\.json; name its address in roots="
+    with pytest.raises(aa.ForbiddenPathError, match=message):
         aa.open(path)["x"][:2]
 
 
