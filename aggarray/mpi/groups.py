@@ -101,10 +101,7 @@ class ProcessGroup:
         return results[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
-        """Return the group of some members by their ranks here, in that order.
-
-        Collective over this group.
-        """
+        """Return the group of some members by their ranks here, in that order. Collective over this group."""
 
         def check() -> list[int]:
             numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]

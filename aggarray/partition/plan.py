@@ -176,10 +176,7 @@ _MAX_CACHED = 1 << 12
 
 
 def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
-    """Yield one piece per touched partition.
-
-    ``rows``: one result of `plan_dimension` or `runs` per dimension.
-    """
+    """Yield one piece per touched partition. ``rows``: one result of `plan_dimension` or `runs` per dimension."""
     counts = matrix.cells
     columns = [_entries(r, prod(counts[d + 1 :])) for d, r in enumerate(rows)]
     axes: dict[int, list[tuple[int | None, str, bool]]] = {}

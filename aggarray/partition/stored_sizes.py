@@ -31,10 +31,7 @@ Columns = Any
 
 
 def stored_bytes(references: Columns) -> np.ndarray:
-    """Return the stored bytes of each sub-array, -1 if unknown.
-
-    The result is int64 (sub-arrays,). No file is opened.
-    """
+    """Return the stored bytes of each sub-array, -1 if unknown. The result is int64 (sub-arrays,). No file is opened."""
     sizes = np.full(len(references.uri), -1, np.int64)
     if references.tables is not None:
         for row, uri, variable, scanned in _rows(references):

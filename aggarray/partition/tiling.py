@@ -18,10 +18,7 @@ from aggarray.partition.plan import DimensionPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Cells without a matrix yet, as columns.
-
-    ``boxes``: int64 (n, dimensions, 2); ``refs`` and ``parts`` as in a Matrix.
-    """
+    """Cells without a matrix yet, as columns. ``boxes``: int64 (n, dimensions, 2); ``refs`` and ``parts`` as in a Matrix."""
 
     dimensions: tuple[str, ...]
     directions: tuple[bool, ...]
@@ -249,10 +246,7 @@ def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
 
 
 def relabel(matrix: Matrix, axis: int) -> Matrix:
-    """Reverse a dimension's direction in name only, here and in sub-arrays.
-
-    No values are reordered.
-    """
+    """Reverse a dimension's direction in name only, here and in sub-arrays. No values are reordered."""
     name = matrix.dimensions[axis]
     directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
     templates = [

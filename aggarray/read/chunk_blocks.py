@@ -183,11 +183,7 @@ def _filters_before_shuffle(table: ChunkIndex, block: ChunkBlock) -> tuple[Filte
 
 
 def _select(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
-    """Return the selected elements of equal blocks of several files: (members, ...).
-
-    ``rows``: decoded chunks as bytes, (members x chunks, bytes); ``split``: all first bytes of the elements, then all second
-    ones.
-    """
+    """Return the selected elements, (members, ...), of rows (members x chunks, bytes); ``split``: rows are planes of bytes."""
     counts, rank = [len(runs) for runs in block.runs], len(block.runs)
     index: Any
     if split:

@@ -67,30 +67,26 @@ def canonical(text: str) -> str | None:
     if any(ord(c) < 32 for c in text):
         raise FormatError("the address contains control characters", path=text, hint="correct the address")
     if scheme in ARCHIVES:
-        return _member(scheme, rest)
+        member, _, archive = rest.partition("::")
+        if not archive:
+            hint = f"name the archive too, as in {scheme}://a.nc::/data/archive.{scheme}"
+            raise FormatError("the address names no archive", path=f"{scheme}://{rest}", hint=hint)
+        where = canonical(archive)
+        if where is not None and split(where)[1]:
+            raise FormatError("an archive within an archive", path=f"{scheme}://{rest}", hint="unpack the outer one")
+        if where is None:
+            path = archive[7:] if archive.lower().startswith("file://") else archive
+            where = f"file://{os.path.abspath(os.path.expanduser(path))}"
+        member = member.strip("/")
+        if ".." in member.split("/"):
+            raise FormatError("the address leads out of the archive", path=f"{scheme}://{rest}", hint="name a member of it")
+        return f"{scheme}://{member}::{where}"
     host = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     if "@" in host:
         place = f"{scheme}://{host.rpartition('@')[2]}"
         what = "the address contains a user's name or password, which indexes and messages would repeat"
         raise FormatError(what, path=place, hint="give it in storage_options=")
     return f"{scheme}://{rest}"
-
-
-def _member(scheme: str, rest: str) -> str:
-    member, _, archive = rest.partition("::")
-    if not archive:
-        hint = f"name the archive too, as in {scheme}://a.nc::/data/archive.{scheme}"
-        raise FormatError("the address names no archive", path=f"{scheme}://{rest}", hint=hint)
-    where = canonical(archive)
-    if where is not None and split(where)[1]:
-        raise FormatError("an archive within an archive", path=f"{scheme}://{rest}", hint="unpack the outer one")
-    if where is None:
-        path = archive[7:] if archive.lower().startswith("file://") else archive
-        where = f"file://{os.path.abspath(os.path.expanduser(path))}"
-    member = member.strip("/")
-    if ".." in member.split("/"):
-        raise FormatError("the address leads out of the archive", path=f"{scheme}://{rest}", hint="name a member of it")
-    return f"{scheme}://{member}::{where}"
 
 
 def join(folder: str, *names: str) -> str:
