@@ -118,7 +118,8 @@ class _Estimate:
             self._start = time.monotonic(), remaining  # the first file may have loaded libraries
             return False
         elapsed = time.monotonic() - self._start[0]
-        return elapsed > ESTIMATE_SECONDS and elapsed / (self._start[1] - remaining) * remaining > WORKER_SECONDS
+        # Nothing is scanned between two counts if a file occurs twice: no division.
+        return elapsed > ESTIMATE_SECONDS and elapsed * remaining > WORKER_SECONDS * (self._start[1] - remaining)
 
 
 class WorkerPool:
