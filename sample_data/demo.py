@@ -238,11 +238,11 @@ def write_compressed(folder: Path, count: int) -> list[Path]:
 
 def by_loop(paths: list[Path], key: Any) -> np.ndarray:
     """Read the same with a loop over netCDF4-python."""
-    found = []
+    result = []
     for path in paths:
         with netCDF4.Dataset(path) as file:
-            found.append(np.ma.filled(file["tas"][key], np.nan))
-    return np.concatenate(found)
+            result.append(np.ma.filled(file["tas"][key], np.nan))
+    return np.concatenate(result)
 
 
 def speed() -> None:
@@ -253,24 +253,24 @@ def speed() -> None:
         paths = write_compressed(folder, 100)
         point = (slice(None), 45, 90)
         seconds: dict[str, float] = {}
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for what, work in (
             ("open 100 files", lambda: aa.open(folder)),
             ("open 100 files, most on trust", lambda: aa.open(folder, rules=aa.Rules(trust="assume"))),
-            ("save an index, chunk tables included", lambda: found["open 100 files"].save(folder / "tas.nca")),
+            ("save an index, chunk tables included", lambda: result["open 100 files"].save(folder / "tas.nca")),
             ("open the index, read a point's series", lambda: aa.open(folder / "tas.nca")["tas"][point]),
             ("the same series, a loop over netCDF4", lambda: by_loop(paths, point)),
             ("open the index, read everything", lambda: aa.open(folder / "tas.nca")["tas"][...]),
             ("everything, a loop over netCDF4", lambda: by_loop(paths, ...)),
         ):
             started = time.perf_counter()
-            found[what] = work()
+            result[what] = work()
             seconds[what] = time.perf_counter() - started
         print(table([[what, f"{took:.3f} s"] for what, took in seconds.items()], ["what", "takes, in one run"]))
-        series, whole = list(found.values())[3:5], list(found.values())[5:]
+        series, whole = list(result.values())[3:5], list(result.values())[5:]
         check(np.array_equal(*series) and series[0].shape == (1000,), "the series is the one that netCDF4-python gives")
         check(np.array_equal(*whole) and whole[0].shape == (1000, 90, 180), "so is everything else")
-        trusted = found["open 100 files, most on trust"]
+        trusted = result["open 100 files, most on trust"]
         check(
             trusted["tas"].shape == (1000, 90, 180) and trusted.check().ok,
             "what was taken on trust holds, looked at file by file",

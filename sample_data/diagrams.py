@@ -288,12 +288,12 @@ def halo() -> Iterator[Box | Arrow]:
 
 def _buffers(what: Distribution, owners: Distribution) -> list[tuple[str, list[tuple[str, int | None]]]]:
     """Return the buffers of all processes by global index, in the colours of the owners in another distribution."""
-    found = []
+    result = []
     for rank in range(what.nprocs):
         (indices,) = what.indices(rank)
         cells: list[tuple[str, int | None]] = [(str(g), int(owners.owner((g,)))) for g in indices.tolist()]
-        found.append((f"process {rank}", cells))
-    return found
+        result.append((f"process {rank}", cells))
+    return result
 
 
 #: Functions that draw each diagram, by file name.

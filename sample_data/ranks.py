@@ -39,17 +39,17 @@ def exports(index: str, variable: str, folder: str, count: int = 4) -> list[dict
     command = [*words, "-m", "mpi4py", __file__, index, variable, folder]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, check=True, timeout=_SECONDS, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"})
-    found = []
+    result = []
     for rank in range(count):
         with np.load(Path(folder) / f"rank_{rank}.npz") as file:
-            found.append(
+            result.append(
                 {
                     "__version__": str(file["__version__"]),
                     "buffer": file["buffer"],
                     "dim_data": tuple(json.loads(str(file["dim_data"]))),
                 }
             )
-    return found
+    return result
 
 
 def launching(count: int) -> list[str] | None:
@@ -59,9 +59,9 @@ def launching(count: int) -> list[str] | None:
     and root.
     """
     beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    result = str(beside) if beside.exists() else shutil.which("mpiexec")
     options = ["--oversubscribe", "--bind-to", "none", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
-    return None if found is None else [found, *options, "-n", str(count), sys.executable]
+    return None if result is None else [result, *options, "-n", str(count), sys.executable]
 
 
 if __name__ == "__main__":

@@ -120,9 +120,9 @@ def interleaved_pressure_levels(f: Folder) -> Outcome:
 
     f("a", levels([1000.0, 500.0]))
     f("b", levels([850.0, 250.0]))
-    wanted = [1000.0, 850.0, 500.0, 250.0]
-    coords = {"time": [0, 1], "plev": wanted, "lon": LONS}
-    return one(Expected(field([0, 1], wanted, LONS), coords, ("time", "plev", "lon")))
+    expected = [1000.0, 850.0, 500.0, 250.0]
+    coords = {"time": [0, 1], "plev": expected, "lon": LONS}
+    return one(Expected(field([0, 1], expected, LONS), coords, ("time", "plev", "lon")))
 
 
 @cases

@@ -57,9 +57,9 @@ def three_units_of_speed(f: Folder) -> Outcome:
             [n], tas=(("time", "lat", "lon"), values, {"standard_name": "wind_speed", "units": units, "_FillValue": 1e20})
         )
         f(name, made)
-    wanted = speeds.copy()
-    wanted[range(3), range(3), 0] = np.nan
-    return one(tas(range(3), values=wanted, units="m s-1", rtol=1e-12))
+    expected = speeds.copy()
+    expected[range(3), range(3), 0] = np.nan
+    return one(tas(range(3), values=expected, units="m s-1", rtol=1e-12))
 
 
 @cases
@@ -76,8 +76,8 @@ def floats_and_integers(f: Folder) -> Outcome:
     """Floats, then integers with a missing value: NaN in the float master."""
     whole = np.arange(12, dtype="i2").reshape(2, 3, 2)
     _two(f, cube([0, 1]), changed(cube([2, 3]), "tas", whole, _FillValue=np.int16(7)))
-    wanted = np.where(whole == 7, np.nan, whole).astype("f4")
-    return one(tas(range(4), values=np.concatenate([field([0, 1], LATS, LONS), wanted]), dtype=np.float32))
+    expected = np.where(whole == 7, np.nan, whole).astype("f4")
+    return one(tas(range(4), values=np.concatenate([field([0, 1], LATS, LONS), expected]), dtype=np.float32))
 
 
 @cases
@@ -92,15 +92,15 @@ def integers_of_two_widths(f: Folder) -> Outcome:
 @cases
 def packed_with_a_scale_of_its_own_each(f: Folder) -> Outcome:
     """int16 packed, scale, offset and missing value different in every file."""
-    wanted = []
+    expected = []
     packings = (("c", 0.5, 10.0, -32767), ("a", 0.25, -5.0, -1), ("b", 2.0, 0.0, 32767))
     for n, (name, scale, offset, missing) in enumerate(packings):
         stored = (np.arange(12, dtype="i2") * (n + 1)).reshape(2, 3, 2)
         stored[1, n, 1] = missing
         attrs = {"scale_factor": scale, "add_offset": offset, "_FillValue": np.int16(missing)}
         f(name, changed(cube([2 * n, 2 * n + 1]), "tas", stored, **attrs))
-        wanted.append(np.where(stored == missing, np.nan, stored * scale + offset))
-    return one(tas(range(6), values=np.concatenate(wanted)))
+        expected.append(np.where(stored == missing, np.nan, stored * scale + offset))
+    return one(tas(range(6), values=np.concatenate(expected)))
 
 
 @cases
@@ -128,9 +128,9 @@ def valid_range_in_one_file(f: Folder) -> Outcome:
     values = field([0, 1], LATS, LONS)
     ranged = changed(cube([0, 1]), "tas", valid_range=np.array([15, 125], "f4"))
     _two(f, ranged, cube([2, 3]))
-    wanted = np.where((values < 15) | (values > 125), np.nan, values)
-    assert np.isnan(wanted).any() and not np.isnan(wanted).all()
-    return one(tas(range(4), values=np.concatenate([wanted, field([2, 3], LATS, LONS)])))
+    expected = np.where((values < 15) | (values > 125), np.nan, values)
+    assert np.isnan(expected).any() and not np.isnan(expected).all()
+    return one(tas(range(4), values=np.concatenate([expected, field([2, 3], LATS, LONS)])))
 
 
 @cases
@@ -273,8 +273,8 @@ def text(f: Folder) -> Outcome:
 
     f("b", made([0.0, 1.0], np.array(["Ä", "bc"])))
     f("a", made([2.0, 3.0], np.array([b"def", b"g  "]).view("S1").reshape(2, 3)))
-    wanted = np.array(["Ä", "bc", "def", "g"], object)
-    return one(Expected(wanted, {"time": range(4)}, ("time",), "name", None))
+    expected = np.array(["Ä", "bc", "def", "g"], object)
+    return one(Expected(expected, {"time": range(4)}, ("time",), "name", None))
 
 
 @cases
@@ -283,10 +283,10 @@ def text_coordinates(f: Folder) -> Outcome:
 
     def made(times: list[float], basins: Any) -> Made:
         dimensions = ("basin",) if np.ndim(basins) == 1 else ("basin", "length")
-        found = cube(times, lat=None, lon=None)
-        found["region"] = (dimensions, basins, {"standard_name": "region"})
-        found["tas"] = (("time", "basin"), np.array(times)[:, None] * 10 + [0.0, 1.0], {**TAS, "coordinates": "region"})
-        return found
+        result = cube(times, lat=None, lon=None)
+        result["region"] = (dimensions, basins, {"standard_name": "region"})
+        result["tas"] = (("time", "basin"), np.array(times)[:, None] * 10 + [0.0, 1.0], {**TAS, "coordinates": "region"})
+        return result
 
     f("b", made([0.0, 1.0], np.array(["atlantic", "indian"])))
     f("a", made([2.0, 3.0], np.array([b"atlantic", b"indian"]).view("S1").reshape(2, 8)))
@@ -330,5 +330,5 @@ def time_bounds_in_some_order(f: Folder) -> Outcome:
     """Bounds are joined as their coordinate is."""
     for name, start in (("c", 0), ("a", 2), ("b", 4)):
         f(name, with_bounds(cube([start, start + 1]), "time", 0.5))
-    wanted = np.stack([np.arange(6) - 0.5, np.arange(6) + 0.5], axis=-1)
-    return one(tas(range(6), coords={"time_bnds": wanted}))
+    expected = np.stack([np.arange(6) - 0.5, np.arange(6) + 0.5], axis=-1)
+    return one(tas(range(6), coords={"time_bnds": expected}))

@@ -89,8 +89,8 @@ def two_wavelengths(f: Folder) -> Outcome:
         made["wavelength"] = (("wavelength",), np.array([length]), {"standard_name": "radiation_wavelength", "units": "m"})
         made["tas"] = (("time", "wavelength"), np.array([[length * 1e7], [length * 1e7 + 10]]), TAS)
         f(name, made)
-    wanted = np.array([[4e-7, 5e-7]] * 2) * 1e7 + [[0], [10]]
-    return one(Expected(wanted, {"wavelength": [4e-7, 5e-7], "time": [0, 1]}, ("time", "wavelength"), rtol=1e-12))
+    expected = np.array([[4e-7, 5e-7]] * 2) * 1e7 + [[0], [10]]
+    return one(Expected(expected, {"wavelength": [4e-7, 5e-7], "time": [0, 1]}, ("time", "wavelength"), rtol=1e-12))
 
 
 @cases

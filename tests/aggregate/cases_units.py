@@ -274,8 +274,8 @@ def bounds_in_units_of_their_own(f: Folder) -> Outcome:
 def bounds_that_do_not_convert(f: Folder) -> Outcome:
     """Bounds in metres of levels in hPa are skipped with a reason."""
     f("a", _levels([0, 1], units="m"))
-    found = field([0, 1], (1000.0, 850.0, 500.0), LONS)
-    return one(Expected(found, {"plev": [1000, 850, 500]}, ("time", "plev", "lon")), skipped=("a.nc",))
+    result = field([0, 1], (1000.0, 850.0, 500.0), LONS)
+    return one(Expected(result, {"plev": [1000, 850, 500]}, ("time", "plev", "lon")), skipped=("a.nc",))
 
 
 @cases

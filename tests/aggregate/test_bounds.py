@@ -88,10 +88,10 @@ def test_extracts(joined: aa.Aggregation, tmp_path: Path, suffix: str) -> None:
 
 
 def test_xarray_and_references(joined: aa.Aggregation, tmp_path: Path) -> None:
-    found = joined.to_xarray()
-    np.testing.assert_allclose(found["plev_bnds"].values, PAIRS[::-1, ::-1] / 10, rtol=1e-15)
-    assert "units" not in found["plev_bnds"].attrs
-    assert found["time_bnds"].values[0].astype("M8[h]").astype(str).tolist() == ["1999-12-31T12", "2000-01-01T12"]
+    result = joined.to_xarray()
+    np.testing.assert_allclose(result["plev_bnds"].values, PAIRS[::-1, ::-1] / 10, rtol=1e-15)
+    assert "units" not in result["plev_bnds"].attrs
+    assert result["time_bnds"].values[0].astype("M8[h]").astype(str).tolist() == ["1999-12-31T12", "2000-01-01T12"]
     paths = [levels(tmp_path / f"{n}.nc", (2.0 * n, 2.0 * n + 1)) for n in range(2)]
     out = tmp_path / "refs" / "refs.json"
     out.parent.mkdir()
@@ -143,12 +143,12 @@ def test_integer_bounds_in_units_of_their_own(tmp_path: Path) -> None:
         "b": (("time", "nv"), np.array([[0, 10**8]], "i4"), {"units": "days since 2000-01-01"}),
         "ta": (("time",), np.zeros(1)),
     }
-    found = one_array(aa.open(write(tmp_path / "a.nc", made)), "ta").coords["b"]
-    assert found.dtype == np.int64 and found[:].tolist() == [[0, 24 * 10**8]]
+    result = one_array(aa.open(write(tmp_path / "a.nc", made)), "ta").coords["b"]
+    assert result.dtype == np.int64 and result[:].tolist() == [[0, 24 * 10**8]]
     made["time"] = (("time",), np.array([0]), {"units": "days since 2000-01-01", "bounds": "b"})
     made["b"] = (("time", "nv"), np.array([[-12, 12]], "i4"), {"units": "hours since 2000-01-01"})
-    found = one_array(aa.open(write(tmp_path / "b.nc", made)), "ta").coords["b"]
-    assert found.dtype == np.float64 and found[:].tolist() == [[-0.5, 0.5]]
+    result = one_array(aa.open(write(tmp_path / "b.nc", made)), "ta").coords["b"]
+    assert result.dtype == np.float64 and result[:].tolist() == [[-0.5, 0.5]]
 
 
 @pytest.mark.parametrize("own", [{}, {"units": "minutes since 2000-01-01"}])
@@ -171,8 +171,8 @@ def test_fragments_of_bounds_in_units_of_their_own(tmp_path: Path, own: Any) -> 
         "u": (("ft", "fx"), np.array([["a.nc"], ["b.nc"]])),
         "i": ((), np.array("time_bnds")),
     }
-    found = aa.open(write(tmp_path / "index" / "i.nc", made | {"u": (("ft", "fx"), np.array([["../a.nc"], ["../b.nc"]]))}))
-    bounds = found["ta"].coords["time_bnds"]
+    result = aa.open(write(tmp_path / "index" / "i.nc", made | {"u": (("ft", "fx"), np.array([["../a.nc"], ["../b.nc"]]))}))
+    bounds = result["ta"].coords["time_bnds"]
     assert bounds.units == "days since 2000-01-01" and bounds[:].tolist() == [[d, d + 1] for d in range(5)]
 
 

@@ -54,15 +54,15 @@ def test_case(case: Any, seed: int, written: Callable[[Any], Written]) -> None:
 
     Partitions and reasons are the same in every order.
     """
-    found, rng = written(case), np.random.default_rng(seed)
-    paths = list(found.paths)
-    if not found.outcome.as_given:
+    result, rng = written(case), np.random.default_rng(seed)
+    paths = list(result.paths)
+    if not result.outcome.as_given:
         rng.shuffle(paths)
-    agg = aa.open(paths, rules=found.outcome.make_rules(), processes=1)
-    verify(agg, found.outcome, rng)
+    agg = aa.open(paths, rules=result.outcome.make_rules(), processes=1)
+    verify(agg, result.outcome, rng)
     print_of = fingerprint(agg)
-    found.first = found.first or print_of
-    assert print_of == found.first
+    result.first = result.first or print_of
+    assert print_of == result.first
 
 
 def test_cases_have_unique_names_and_docstrings() -> None:

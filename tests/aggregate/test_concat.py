@@ -77,8 +77,8 @@ def test_dtypes_and_missing_values() -> None:
     parts = [plain(np.array([1, -9], "i2"), fill_value=-9), plain(np.array([-9, -5], "i4"), fill_value=-5)]
     array = aa.concat(parts, "x")
     assert array.dtype == np.int32 and array.fill_value == -9
-    found = array.read(masked=True)
-    np.testing.assert_array_equal(np.ma.getmaskarray(found), [False, True, False, True])
+    result = array.read(masked=True)
+    np.testing.assert_array_equal(np.ma.getmaskarray(result), [False, True, False, True])
     np.testing.assert_array_equal(array[...], [1, -9, -9, -9])
 
 

@@ -234,9 +234,9 @@ def test_nameless_dimensions(tmp_path: Path) -> None:
 def test_datetimes_of_a_join(tmp_path: Path) -> None:
     for times in ([0, 1], [58, 59]):
         write(tmp_path / f"{times[0]}.nc", cube(times, time=(("time",), np.array(times, "f8"), NOLEAP)))
-    found = one_array(aa.open(tmp_path)).coords["time"].datetimes()
+    result = one_array(aa.open(tmp_path)).coords["time"].datetimes()
     expected = cftime.num2date([0, 1, 58, 59], NOLEAP["units"], "noleap")
-    assert list(found) == list(expected)
+    assert list(result) == list(expected)
 
 
 def test_netcdf4_reads_the_same(tmp_path: Path) -> None:

@@ -352,8 +352,8 @@ def test_two_dimensions_of_one_identity_in_any_order(tmp_path: Path, steps: tupl
         if number in turned:
             transposed(made)
         write(tmp_path / f"{number}.nc", made)
-    (found,) = (a for a in aa.open(tmp_path) if a.name == "tas")
-    assert sorted(found.shape) == sorted((sum(steps), *cube([0])["tas"][1].shape[1:]))
+    (result,) = (a for a in aa.open(tmp_path) if a.name == "tas")
+    assert sorted(result.shape) == sorted((sum(steps), *cube([0])["tas"][1].shape[1:]))
     assert not aa.open(tmp_path).refusals
 
 

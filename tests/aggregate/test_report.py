@@ -85,10 +85,10 @@ def test_every_missing_step_is_found(data: st.DataObject) -> None:
 
 @given(arrays(bool, array_shapes(min_dims=0, max_dims=4, max_side=6)))
 def test_boxes_cover_each_element_once(marked: np.ndarray) -> None:
-    found = np.zeros(marked.shape, int)
+    result = np.zeros(marked.shape, int)
     for box in boxes(marked).tolist():
-        found[tuple(slice(*ends) for ends in box)] += 1
-    np.testing.assert_array_equal(found, marked)
+        result[tuple(slice(*ends) for ends in box)] += 1
+    np.testing.assert_array_equal(result, marked)
 
 
 def test_a_block_is_one_box() -> None:

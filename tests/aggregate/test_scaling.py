@@ -81,11 +81,11 @@ def test_overlaps_are_decided_at_once(
 @example([(0, 4), (1, 2), (2, 6), (3, 1), (6, 2)])
 def test_rounds_equal_successive_overlaps(spans: list[tuple[int, int]]) -> None:
     """The rounds equal those of removing one overlap after the other."""
-    found = [line(range(start, start + size), np.arange(size) + 100.0 * n) for n, (start, size) in enumerate(spans)]
-    once = aggregate(found, RULES)
+    result = [line(range(start, start + size), np.arange(size) + 100.0 * n) for n, (start, size) in enumerate(spans)]
+    once = aggregate(result, RULES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(group, "_deciding_axis", lambda view: None)
-        again = aggregate(found, RULES)
+        again = aggregate(result, RULES)
     assert [a.shape for a in once.arrays] == [a.shape for a in again.arrays]
     for a, b in zip(once.arrays, again.arrays, strict=True):
         np.testing.assert_array_equal(a[...], b[...])
@@ -95,9 +95,9 @@ def test_rounds_equal_successive_overlaps(spans: list[tuple[int, int]]) -> None:
 
 def test_interleaved_arrays_are_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each array is examined once, independent of the number of its runs."""
-    found = [line(range(0, 200, 2)), line(range(199, 0, -2))]
+    result = [line(range(0, 200, 2)), line(range(199, 0, -2))]
     select, chosen = (counted(monkeypatch, aa.MasterArray, name) for name in ("_selected", "_chosen"))
-    outcome = aggregate(found, RULES)
+    outcome = aggregate(result, RULES)
     assert select == chosen == [0]
     assert len(outcome.arrays) == 1 and not outcome.refusals
     assert outcome.arrays[0].pmshape == (200,)
@@ -112,11 +112,11 @@ def test_range_selector_equals_lazy_selection(data: st.DataObject) -> None:
     stop = data.draw(st.integers(1, array.shape[0]))
     start = data.draw(st.integers(0, stop - 1))
     wanted = {"time": Range(start, stop - start)}
-    found = runs._range_selector(array, ["time"])(wanted, {})
+    result = runs._range_selector(array, ["time"])(wanted, {})
     expected = array._selected(wanted)
-    assert found.shape == expected.shape and found.directions == expected.directions
-    np.testing.assert_array_equal(found[...], expected[...])
-    np.testing.assert_array_equal(found[...], array[...][start:stop])
+    assert result.shape == expected.shape and result.directions == expected.directions
+    np.testing.assert_array_equal(result[...], expected[...])
+    np.testing.assert_array_equal(result[...], array[...][start:stop])
 
 
 def test_interleaved_where_one_has_an_idle_dimension(tmp_path: Path) -> None:

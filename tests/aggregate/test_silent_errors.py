@@ -47,12 +47,12 @@ def test_integer_overflow_is_an_error_with_a_hint() -> None:
 
 def test_groups_of_one_file_are_not_mixed(tmp_path: Path) -> None:
     for name, start in (("a", 0), ("b", 10)):
-        found = {}
+        result = {}
         for group, offset in (("forecast", 0), ("observed", 2)):
             steps = np.array([start + offset, start + offset + 1], "f8")
-            found[f"{group}/time"] = (("time",), steps, DAYS)
-            found[f"{group}/tas"] = (("time",), (steps + (1000 if group == "observed" else 0)).astype("f4"), TAS)
-        write(tmp_path / f"{name}.nc", found)
+            result[f"{group}/time"] = (("time",), steps, DAYS)
+            result[f"{group}/tas"] = (("time",), (steps + (1000 if group == "observed" else 0)).astype("f4"), TAS)
+        write(tmp_path / f"{name}.nc", result)
     agg = aa.open(tmp_path)
     assert agg.names == ("forecast/tas", "observed/tas")
     assert agg["forecast/tas"][...].tolist() == [0, 1, 10, 11]
@@ -122,5 +122,5 @@ def test_equal_coordinates_are_held_once(tmp_path: Path) -> None:
     for number in range(3):
         write(tmp_path / f"{number}.nc", cube([number], lats))
     scanned = scan_files([str(tmp_path / f"{n}.nc") for n in range(3)])
-    found = [next(v.values for v in structure.variables if v.name == "lat") for _, structure in scanned]
-    assert found[0] is found[1] is found[2]
+    result = [next(v.values for v in structure.variables if v.name == "lat") for _, structure in scanned]
+    assert result[0] is result[1] is result[2]

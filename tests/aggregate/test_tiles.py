@@ -130,15 +130,15 @@ def test_any_selection_of_tiles(data: st.DataObject, tmp_path_factory: pytest.Te
     for number, box in enumerate(chosen):
         write(folder / f"{number}.nc", cube(*(c[low:high] for c, (low, high) in zip(coordinates, boxes[box], strict=True))))
     agg = aa.open(folder)
-    found = []
+    result = []
     for array in agg:
         values = array[...]
         expected = field(*(array.coords[d][...] for d in ("time", "lat", "lon")))
         here = ~np.isnan(values)
         np.testing.assert_array_equal(values[here], expected[here])
-        found += sorted(values[here].tolist())
+        result += sorted(values[here].tolist())
     once = dict.fromkeys(chosen)
     written = [v for b in once for v in field(*(c[a:z] for c, (a, z) in zip(coordinates, boxes[b], strict=True))).ravel()]
     assert len(agg.duplicates) == len(chosen) - len(once)
-    assert sorted(found) == sorted(float(v) for v in written)
+    assert sorted(result) == sorted(float(v) for v in written)
     assert (len(agg) == 1) == (not agg.refusals)

@@ -44,8 +44,8 @@ def test_misaligned_edges_make_virtual_partitions() -> None:
     assert first.virtual and first.part == (slice(0, 2, 1), slice(0, 1, 1)) and first.location == ((0, 2), (0, 1))
     assert second.part == (slice(0, 2, 1), slice(1, 3, 1)) and second.shape == (2, 2)
     assert not a.partitions[1, 0].virtual and a.partitions[1, 1].index == (1, 1) and not a.partitions[-1, -1].virtual
-    wanted = np.vstack([np.arange(6.0).reshape(2, 3), np.hstack([[[10.0], [11], [12]], np.arange(20.0, 26).reshape(3, 2)])])
-    same(a[:], wanted)
+    expected = np.vstack([np.arange(6.0).reshape(2, 3), np.hstack([[[10.0], [11], [12]], np.arange(20.0, 26).reshape(3, 2)])])
+    same(a[:], expected)
 
 
 def test_reversed_and_transposed_pieces() -> None:

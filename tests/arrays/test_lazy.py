@@ -95,9 +95,9 @@ def check_partition(a: MasterArray, partition: aa.Partition) -> None:
     names = [d for d in partition.pdimensions if d in kept]
     block = block.transpose([names.index(d) for d in kept]).reshape(partition.shape)
     factor = {"m": 1, "km": 1000, "cm": 0.01}[str(partition.punits)]
-    found = a.read(where, masked=True)
-    np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(block))
-    np.testing.assert_allclose(found.filled(0).astype("f8"), block.filled(0).astype("f8") * factor)
+    result = a.read(where, masked=True)
+    np.testing.assert_array_equal(np.ma.getmaskarray(result), np.ma.getmaskarray(block))
+    np.testing.assert_allclose(result.filled(0).astype("f8"), block.filled(0).astype("f8") * factor)
 
 
 OPERATIONS: dict[str, Any] = {
@@ -121,11 +121,11 @@ def test_chains_equal_eager_chains(names: list[str], dtype: str) -> None:
     for name in names:
         lazy, eager = OPERATIONS[name](lazy), rewrapped(OPERATIONS[name](eager))
         assert (lazy.dtype, lazy.units, lazy.shape) == (eager.dtype, eager.units, eager.shape)
-    found, wanted = lazy.read(masked=True), eager.read(masked=True)
-    same_masked(found, wanted.data, np.ma.getmaskarray(wanted))
+    result, expected = lazy.read(masked=True), eager.read(masked=True)
+    same_masked(result, expected.data, np.ma.getmaskarray(expected))
     assert lazy._known is not None and lazy._known[0].dtype == lazy.dtype
     remembered = np.ma.MaskedArray(*lazy._known) if lazy._known[1] is not None else np.ma.MaskedArray(lazy._known[0])
-    same_masked(remembered, wanted.data, np.ma.getmaskarray(wanted))
+    same_masked(remembered, expected.data, np.ma.getmaskarray(expected))
 
 
 def test_lossy_casts_stay_lossy() -> None:

@@ -98,9 +98,9 @@ def test_reads_only_its_section() -> None:
         shape, dtype, partitions = a.shape, a.dtype, a.partitions
 
         def read(self, key: Any, **how: Any) -> np.ndarray:
-            found = a.read(key, **how)
-            read.append(found.shape)
-            return found
+            result = a.read(key, **how)
+            read.append(result.shape)
+            return result
 
     d = Distribution.regular((12, 4), "bc", (3, 2), padding={0: (1, 1)}, periodic=(0,), outer="wrap")
     local = LocalArray(Watched(), d, 0)
@@ -124,19 +124,19 @@ def test_threads_read_once() -> None:
             return a.read(key, **how)
 
     local = LocalArray(Slow(), Distribution.regular((12, 4), "bb", (2, 1)), 1)
-    found: list[np.ndarray] = []
+    result: list[np.ndarray] = []
 
     def ask() -> None:
         gate.wait()
-        found.append(local.buffer)
+        result.append(local.buffer)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert count == [1] and all(f is found[0] for f in found)
-    np.testing.assert_array_equal(found[0], values[6:])
+    assert count == [1] and all(f is result[0] for f in result)
+    np.testing.assert_array_equal(result[0], values[6:])
 
 
 def test_pickles_as_array_distribution_and_rank() -> None:
@@ -262,23 +262,23 @@ def test_imports_know_only_their_process() -> None:
     d = Distribution((Block.even(9, 3, (1, 1)), Cyclic(4, 2), Unstructured(4, [[3, 1], [2, 0]], one_to_one=True)))
     a, values = master((9, 4, 4))
     local = LocalArray.from_distarray(a.local(d, 6))
-    found = local.distribution
-    assert (found.shape, found.grid, local.rank) == (d.shape, d.grid, 6)
-    assert found.dim_data(6)[0] == d.dim_data(6)[0] and found.maps[1] == d.maps[1]
-    assert found.maps[0].dist_type == "b" and found.maps[2].dist_type == "u" and "Partial" in repr(found)
-    assert pickle.loads(pickle.dumps(found)) == found and hash(found) is not None
+    result = local.distribution
+    assert (result.shape, result.grid, local.rank) == (d.shape, d.grid, 6)
+    assert result.dim_data(6)[0] == d.dim_data(6)[0] and result.maps[1] == d.maps[1]
+    assert result.maps[0].dist_type == "b" and result.maps[2].dist_type == "u" and "Partial" in repr(result)
+    assert pickle.loads(pickle.dumps(result)) == result and hash(result) is not None
     for ask in (
-        lambda: found.indices(0),
-        lambda: found.owner((0, 0, 0)),
-        lambda: found.maps[0].holders(0),
-        lambda: found.maps[0].to_local(0),
-        lambda: found.maps[0].to_global(0, 0),
-        lambda: found[1:],
+        lambda: result.indices(0),
+        lambda: result.owner((0, 0, 0)),
+        lambda: result.maps[0].holders(0),
+        lambda: result.maps[0].to_local(0),
+        lambda: result.maps[0].to_global(0, 0),
+        lambda: result[1:],
     ):
         with pytest.raises(ProtocolError, match="only the part of rank"):
             ask()
-    assert found[...] == found and found.maps[0].to_global(1, [0, 1]).tolist() == [2, 3]
-    np.testing.assert_array_equal(a.local(found, 6).buffer, selected(values, local))
+    assert result[...] == result and result.maps[0].to_global(1, [0, 1]).tolist() == [2, 3]
+    np.testing.assert_array_equal(a.local(result, 6).buffer, selected(values, local))
 
 
 @given(st.integers(0, 9).flatmap(lambda n: maps(n, "0.9.0", positions=False)))

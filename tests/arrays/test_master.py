@@ -64,8 +64,8 @@ def write(tile: Tile, path: Path, form: str) -> SubArray:
         variable[...] = tile.values.filled(FILL)
     piece = SubArray.from_file(path, "v")
     # A single position has no direction of its own.
-    wanted = [forward or size < 2 for size, forward in zip(tile.values.shape, tile.directions, strict=True)]
-    assert list(piece.directions) == wanted
+    expected = [forward or size < 2 for size, forward in zip(tile.values.shape, tile.directions, strict=True)]
+    assert list(piece.directions) == expected
     return piece
 
 
@@ -127,17 +127,17 @@ def test_scalars_are_arrays(dtype: str) -> None:
 )
 def test_dtypes(values: np.ndarray) -> None:
     if values.dtype.kind == "S":
-        wanted = np.char.decode(values).astype(np.dtypes.StringDType())
+        expected = np.char.decode(values).astype(np.dtypes.StringDType())
     else:
         text = values.dtype.kind in "UT"
-        wanted = values.astype(np.dtypes.StringDType() if text else values.dtype.newbyteorder("="))
+        expected = values.astype(np.dtypes.StringDType() if text else values.dtype.newbyteorder("="))
     a = whole(values)
-    same(a[:], wanted)
-    same(a.lazy[::-1][:], wanted[::-1])
-    same(np.array(list(a), dtype=wanted.dtype), wanted)
-    assert [item.dtype for item in a] == [wanted.dtype] * len(wanted)
-    same_masked(a.read(masked=True), wanted, np.zeros(wanted.shape, bool))
-    same(pickle.loads(pickle.dumps(a))[:], wanted)
+    same(a[:], expected)
+    same(a.lazy[::-1][:], expected[::-1])
+    same(np.array(list(a), dtype=expected.dtype), expected)
+    assert [item.dtype for item in a] == [expected.dtype] * len(expected)
+    same_masked(a.read(masked=True), expected, np.zeros(expected.shape, bool))
+    same(pickle.loads(pickle.dumps(a))[:], expected)
 
 
 def test_holes_of_every_dtype() -> None:
@@ -153,8 +153,8 @@ def test_holes_of_every_dtype() -> None:
     for dtype, fill in cases:
         piece = SubArray.from_array(np.ones(1, "i1").astype(dtype))
         a = MasterArray.from_subarrays([([(1, 2)], piece)], dimensions=("x",), shape=(3,))
-        wanted = np.array([fill, piece.read()[0], fill], dtype)
-        np.testing.assert_array_equal(a[:], wanted)
+        expected = np.array([fill, piece.read()[0], fill], dtype)
+        np.testing.assert_array_equal(a[:], expected)
         np.testing.assert_array_equal(np.ma.getmaskarray(a.read(masked=True)), [True, False, True])
         assert a.fill_value == fill or a.fill_value != a.fill_value
 
@@ -325,9 +325,9 @@ def test_sel_matches_xarray() -> None:
         {"lat": 40.0, "method": "nearest"},
     ]
     for case in cases:
-        found = a.sel(**case)
-        np.testing.assert_array_equal(found[...], x.sel(**case).values)
-        for name, coordinate in found.coords.items():
+        result = a.sel(**case)
+        np.testing.assert_array_equal(result[...], x.sel(**case).values)
+        for name, coordinate in result.coords.items():
             assert coordinate.shape == x.sel(**case)[name].shape
     with pytest.raises(aa.NotFoundError, match="depth"):
         a.sel(depth=1)

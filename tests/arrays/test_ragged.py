@@ -50,10 +50,10 @@ def test_keys_equal_those_of_lists(rows: list[list[int]], data: st.DataObject) -
 def test_to_awkward_shares_memory(rows: list[list[int]]) -> None:
     ak = pytest.importorskip("awkward", reason="ragged arrays in awkward: the extra 'ragged'")
     r = Ragged.from_rows(rows, "i4")
-    found = r.to_awkward()
-    assert ak.to_list(found) == rows
-    assert np.asarray(found.layout.content.data).ctypes.data == r.flat.ctypes.data
-    assert np.asarray(found.layout.offsets.data).ctypes.data == r.offsets.ctypes.data
+    result = r.to_awkward()
+    assert ak.to_list(result) == rows
+    assert np.asarray(result.layout.content.data).ctypes.data == r.flat.ctypes.data
+    assert np.asarray(result.layout.offsets.data).ctypes.data == r.offsets.ctypes.data
 
 
 def test_awkward_of_text_masks_and_big_endian() -> None:
@@ -109,10 +109,10 @@ def test_invalid_conversions() -> None:
 def test_indexed_contiguous_runs(runs: list[tuple[int, int]]) -> None:
     index, counts = (np.array([run[n] for run in runs], np.int64) for n in (0, 1))
     owner = np.repeat(index, counts)
-    wanted = [np.flatnonzero(owner == row).tolist() for row in range(4)]
+    expected = [np.flatnonzero(owner == row).tolist() for row in range(4)]
     samples = np.arange(len(owner))
     for rows in (indexed_contiguous(counts, index, 4), indexed(owner, 4)):
-        assert [samples[rows.take(np.array([row])).positions()].tolist() for row in range(4)] == wanted
+        assert [samples[rows.take(np.array([row])).positions()].tolist() for row in range(4)] == expected
     assert contiguous(counts).offsets.tolist() == [0, *np.cumsum(counts).tolist()]
 
 
@@ -121,15 +121,15 @@ def test_indexed_contiguous_runs(runs: list[tuple[int, int]]) -> None:
 
 def by_loop(folder: Path) -> list[np.ndarray]:
     """Return every profile, read by xarray and a loop, in degC."""
-    found = []
+    result = []
     for cruise in CRUISES:
         with xr.open_dataset(folder / cruise.name, decode_times=False) as data:
             values = data["temperature"].values.astype(float) - (273.15 if data["temperature"].units == "K" else 0)
             if "row_size" in data:
-                found += np.split(values, np.cumsum(data["row_size"].values)[:-1])
+                result += np.split(values, np.cumsum(data["row_size"].values)[:-1])
             else:
-                found += [values[data["profile_index"].values == n] for n in range(data.sizes["profile"])]
-    return found
+                result += [values[data["profile_index"].values == n] for n in range(data.sizes["profile"])]
+    return result
 
 
 def test_the_sample_profiles(sample_stations: Path, tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_the_sample_profiles(sample_stations: Path, tmp_path: Path) -> None:
         a = one["temperature"]
         assert isinstance(a, RaggedMasterArray) and a.shape == (18,) and a.dtype == np.float32 and a.units == "degC"
         assert memory.type_string(a) == "18 * var * ?float32" and "ragged: 179 samples" in repr(a)
-        for found, wanted, truth in zip(a, by_loop(sample_stations), expected_profiles(), strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-4)
-            np.testing.assert_allclose(found, truth, atol=1e-4)
+        for result, expected, truth in zip(a, by_loop(sample_stations), expected_profiles(), strict=True):
+            np.testing.assert_allclose(result, expected, atol=1e-4)
+            np.testing.assert_allclose(result, truth, atol=1e-4)
         assert a.counts.tolist() == [n for sizes in SIZES for n in sizes] and a.size == a.offsets[-1] == 179
         assert [len(row) for row in a.coords["depth"]] == a.counts.tolist()
         assert a.coords["profile_id"][[0, 8, -1]].tolist() == ["P000", "P008", "P017"]
@@ -183,9 +183,9 @@ def test_only_selected_samples_are_read(sample_stations: Path, monkeypatch: pyte
     read = aa.MasterArray.read
 
     def noted(self: Any, key: Any = ..., **how: Any) -> Any:
-        found = read(self, key, **how)
-        asked.append(found.size)
-        return found
+        result = read(self, key, **how)
+        asked.append(result.size)
+        return result
 
     monkeypatch.setattr(aa.MasterArray, "read", noted)
     a[4], a[6:8], a[[0, 3]], a[16], a[2]

@@ -100,8 +100,8 @@ def test_files_of_different_widths_are_one_array(tmp_path: Path) -> None:
     assert again[:].tolist() == every and again[4].tolist() == [70.0] and again.coords["lat"][:].tolist() == [0, 1, 2, 3, 0, 1]
     with netCDF4.Dataset(tmp_path / "i.nca") as f:  # what others cannot read is not told to them
         assert "temp" not in f.variables
-    found = aa.open(tmp_path / "i.nca").append(write(tmp_path / "e.nc", [[3.5, None, 4.5]]))["temp"]
-    assert found[:].tolist() == [*every, [35.0, 45.0]] and found[-1].tolist() == [35.0, 45.0]
+    result = aa.open(tmp_path / "i.nca").append(write(tmp_path / "e.nc", [[3.5, None, 4.5]]))["temp"]
+    assert result[:].tolist() == [*every, [35.0, 45.0]] and result[-1].tolist() == [35.0, 45.0]
     assert aa.open(tmp_path / "i.nca").check().ok
 
 

@@ -177,17 +177,17 @@ def test_rows_in_any_order_decode_a_chunk_once(tmp_path: Path) -> None:
     a = aa.open(tmp_path / "a.nc")["v"]
     for key in (slice(None, None, -1), [7, 3, 3, 49, 7], slice(None, None, 3), [4]):
         lazy = flatten_ragged(a.lazy[key])
-        found, masked = lazy[:], lazy.read(masked=True)
-        wanted: Any = a.read(key, masked=True).flat
-        np.testing.assert_array_equal(found, np.ma.filled(wanted, np.nan))
-        np.testing.assert_array_equal(np.ma.getmaskarray(np.ma.asarray(masked)), np.ma.getmaskarray(wanted))
-        np.testing.assert_array_equal(lazy[13:2:-3], found[13:2:-3])
+        result, masked = lazy[:], lazy.read(masked=True)
+        expected: Any = a.read(key, masked=True).flat
+        np.testing.assert_array_equal(result, np.ma.filled(expected, np.nan))
+        np.testing.assert_array_equal(np.ma.getmaskarray(np.ma.asarray(masked)), np.ma.getmaskarray(expected))
+        np.testing.assert_array_equal(lazy[13:2:-3], result[13:2:-3])
         rows = [plan_dimension(Range(0, lazy.size), lazy._matrix.edges[0])]
         assert [len(group) for group in pieces_by_file(lazy._matrix, rows)] == [1]
         path = tmp_path / "out.nc"
         extract(a.lazy[key], path, exists="overwrite")
         again = aa.open(path)["v"][:]
-        np.testing.assert_array_equal(again.flat, found)
+        np.testing.assert_array_equal(again.flat, result)
 
 
 def test_bounds_of_samples_follow_their_rows(tmp_path: Path) -> None:
@@ -208,8 +208,12 @@ def test_bounds_of_samples_follow_their_rows(tmp_path: Path) -> None:
         assert a.coords["t_bnds"].dimensions == ("obs", "nv") and not agg.refusals
         assert a.coords["t_bnds"][:].tolist() == [*chain(*times)] == a.flat.coords["t_bnds"][:].tolist()
         some = a.lazy[::-2]
-        wanted = times[::-2]
-        for one, rows in ((some, wanted), (some.lazy[[2, 0]], [wanted[2], wanted[0]]), (a.lazy[1:3].lazy[:1], times[1:2])):
+        expected = times[::-2]
+        for one, rows in (
+            (some, expected),
+            (some.lazy[[2, 0]], [expected[2], expected[0]]),
+            (a.lazy[1:3].lazy[:1], times[1:2]),
+        ):
             assert one.coords["t_bnds"][:].tolist() == [*chain(*rows)] and "t_bnds" not in one.flat.coords
             extract(one, tmp_path / "some.nc", exists="overwrite")
             again = aa.open(tmp_path / "some.nc")["v"]

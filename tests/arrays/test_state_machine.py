@@ -100,8 +100,8 @@ class Arrays(RuleBasedStateMachine):
             made.set_auto_maskandscale(False)
             made.units = tile.units
             made[...] = values
-        found = SubArray.from_file(path, "v")
-        return replace_directions(found, tile.directions)
+        result = SubArray.from_file(path, "v")
+        return replace_directions(result, tile.directions)
 
     def check(self) -> None:
         a, model = self.a, self.model
@@ -154,10 +154,10 @@ class Arrays(RuleBasedStateMachine):
 
     @rule(dtype=st.sampled_from(["f4", "f8", ">f8", "i4", "i8"]))
     def astype(self, dtype: str) -> None:
-        model, wanted = self.model, np.dtype(dtype).newbyteorder("=")
-        if wanted.kind == "i" and (model.rounded or np.isnan(model.values[~model.mask]).any()):
+        model, expected = self.model, np.dtype(dtype).newbyteorder("=")
+        if expected.kind == "i" and (model.rounded or np.isnan(model.values[~model.mask]).any()):
             return
-        self.a, self.model = self.a.astype(dtype), replace(model, dtype=wanted)
+        self.a, self.model = self.a.astype(dtype), replace(model, dtype=expected)
         self.check()
 
     @precondition(lambda self: self.a.ndim and self.a.shape[0] > 1)
@@ -178,11 +178,11 @@ class Arrays(RuleBasedStateMachine):
     @rule(data=st.data(), masked=st.booleans(), threads=st.sampled_from([None, 1, 3]))
     def read(self, data: Any, masked: bool, threads: int | None) -> None:
         key = data.draw(keys(self.a.shape))
-        wanted = self.model.picked(key)
-        wanted.check(self.a.read(key, masked=masked, threads=threads), masked)
-        out = np.empty(wanted.values.shape, self.a.dtype)
+        expected = self.model.picked(key)
+        expected.check(self.a.read(key, masked=masked, threads=threads), masked)
+        out = np.empty(expected.values.shape, self.a.dtype)
         assert self.a.read(key, out=out) is out
-        wanted.check(out, False)
+        expected.check(out, False)
 
     @precondition(lambda self: self.a.ndim)
     @rule(data=st.data())

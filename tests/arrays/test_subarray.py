@@ -52,10 +52,10 @@ def test_of_a_file(packed: Path) -> None:
 
 def test_against_netcdf4(packed: Path) -> None:
     with netCDF4.Dataset(packed) as file:
-        wanted = file["tas"][:]
-    found = SubArray.from_file(packed, "tas").read(masked=True)
-    np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(wanted))
-    np.testing.assert_array_equal(found.compressed(), wanted.compressed())
+        expected = file["tas"][:]
+    result = SubArray.from_file(packed, "tas").read(masked=True)
+    np.testing.assert_array_equal(np.ma.getmaskarray(result), np.ma.getmaskarray(expected))
+    np.testing.assert_array_equal(result.compressed(), expected.compressed())
 
 
 def test_errors_of_files(packed: Path, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_in_memory() -> None:
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i8", "f4", "c8", "M8[s]", "m8[D]", "?"])
 def test_masked_arrays_keep_their_mask(dtype: str) -> None:
     values = np.ma.MaskedArray(np.ones(3).astype(dtype), [False, True, False])
-    found = SubArray.from_array(values).read(masked=True)
-    assert found.mask.tolist() == [False, True, False] and (found.compressed() == values.compressed()).all()
+    result = SubArray.from_array(values).read(masked=True)
+    assert result.mask.tolist() == [False, True, False] and (result.compressed() == values.compressed()).all()
     plain = SubArray.from_array(np.ma.MaskedArray(np.ones(3).astype(dtype))).read(masked=True)
     assert not np.ma.getmaskarray(plain).any()
 
@@ -126,7 +126,9 @@ def test_real_files_against_netcdf4(shared_data: Path) -> None:
                 if variable.dtype is str or variable.dtype.kind not in "iuf" or not variable.size:
                     continue
                 key = tuple(slice(n // 3, n // 3 + 5) for n in variable.shape)
-                wanted = np.ma.asarray(variable[key])
-                found = SubArray.from_file(path, name).read(key, masked=True)
-                np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(wanted), err_msg=f"{path} {name}")
-                np.testing.assert_array_equal(found.compressed(), wanted.compressed(), err_msg=f"{path} {name}")
+                expected = np.ma.asarray(variable[key])
+                result = SubArray.from_file(path, name).read(key, masked=True)
+                np.testing.assert_array_equal(
+                    np.ma.getmaskarray(result), np.ma.getmaskarray(expected), err_msg=f"{path} {name}"
+                )
+                np.testing.assert_array_equal(result.compressed(), expected.compressed(), err_msg=f"{path} {name}")

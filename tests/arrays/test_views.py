@@ -47,20 +47,20 @@ def stored(folder: Path, kind: str) -> SubArray:
 def test_views_of_mapped_files(tmp_path: Path, kind: str, copy: bool | None, key: Any) -> None:
     piece = stored(tmp_path, kind)
     a = whole(piece)
-    found = a.read(key, copy=copy)
+    result = a.read(key, copy=copy)
     own = piece.read(key, copy=copy)
-    for view in (found, own):
+    for view in (result, own):
         assert isinstance(view, np.ndarray) and not view.flags.writeable and not view.flags.owndata
         assert view.dtype.byteorder == (">" if kind in ("classic", "records") else "=")
-    wanted = VALUES[key if key is not ... else slice(None)]
+    expected = VALUES[key if key is not ... else slice(None)]
     del a, piece, own, view
     close_files()
     for path in tmp_path.iterdir():
         path.unlink()
     gc.collect()
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(result, expected)
     with pytest.raises(ValueError, match=r"read-only|WRITEABLE|writeable"):
-        found[...] = 0
+        result[...] = 0
 
 
 def test_views_of_memory() -> None:

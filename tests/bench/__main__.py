@@ -46,13 +46,13 @@ def machine() -> str:
 
 
 def _versions() -> list[str]:
-    found = []
+    result = []
     for package in ("numpy", "netCDF4", "h5py", "zarr", "xarray", "dask", "hidefix", "tensorstore"):
         try:
-            found.append(f"{package} {version(package)}")
+            result.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            found.append(f"no {package}")
-    return found
+            result.append(f"no {package}")
+    return result
 
 
 def _say(text: str) -> None:

@@ -22,12 +22,12 @@ def _boxes(size: Size) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Return boxes that tile a square like bricks: every other row is shifted by half a brick."""
     rows, columns, width = size["rows"], size["columns"], size["width"]
     end = columns * width
-    found = []
+    result = []
     for row in range(rows):
         shift = width // 2 if size["shifted"] and row % 2 else 0
         cuts = [0, *range(width - shift, end, width), end] if shift else range(0, end + 1, width)
-        found += [((row, row + 1), (a, b)) for a, b in pairwise(cuts)]
-    return found
+        result += [((row, row + 1), (a, b)) for a, b in pairwise(cuts)]
+    return result
 
 
 def _given(_folder: Path, size: Size) -> SimpleNamespace:

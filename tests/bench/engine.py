@@ -48,8 +48,8 @@ def _with_series(given: SimpleNamespace, opened: Any, **how: Any) -> Any:
 
 
 def _values(_given: Any, dataset: Any) -> dict[str, np.ndarray]:
-    found = {"shape": np.array(dataset["tas"].shape), "times": dataset["time"].values.astype("M8[us]")}
-    return {**found, "series": dataset["series"].values} if "series" in dataset else found
+    result = {"shape": np.array(dataset["tas"].shape), "times": dataset["time"].values.astype("M8[us]")}
+    return {**result, "series": dataset["series"].values} if "series" in dataset else result
 
 
 _WAYS: tuple[tuple[str, Any], ...] = (

@@ -122,14 +122,14 @@ def run(benchmark: Benchmark, size: str, repeats: int, say: Callable[[str], None
         measured = {c.name: Measured(c.name) for c in benchmark.contestants}
         for number, contestant in _rounds(benchmark.contestants, repeats):
             say(f"{benchmark.name}: round {number + 1} of {repeats}, {contestant.name}")
-            found = measured[contestant.name]
-            if sum(found.process) > PATIENCE:
+            result = measured[contestant.name]
+            if sum(result.process) > PATIENCE:
                 continue
             started = time.perf_counter()
             answer = _fresh_process(benchmark, contestant, size, [str(folder)])
-            found.process.append(time.perf_counter() - started)
-            found.work.append(answer["seconds"])
-            found.memory.append(answer["bytes"])
+            result.process.append(time.perf_counter() - started)
+            result.work.append(answer["seconds"])
+            result.memory.append(answer["bytes"])
         return list(measured.values())
 
 
@@ -145,8 +145,8 @@ def _check(benchmark: Benchmark, size: str, folder: Path, beside: Path, say: Cal
         say(f"{benchmark.name}: comparing values, {contestant.name}")
         path = beside / f"{number}.npz"
         _fresh_process(benchmark, contestant, size, [str(folder), str(path)])
-        with np.load(path) as found:
-            values = dict(found)
+        with np.load(path) as result:
+            values = dict(result)
         path.unlink()
         first = first or values
         common = first.keys() & values.keys()

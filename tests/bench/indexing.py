@@ -94,8 +94,8 @@ def _plan(given: SimpleNamespace) -> Any:
     a = given.array
     middle = a.shape[0] // 2
     selectors = normalise(slice(middle, middle + 50), a.shape, a.dimensions)
-    found = list(pieces(a._matrix, [plan_dimension(s, e) for s, e in zip(selectors, a._matrix.edges, strict=True)]))
-    return [a._matrix.references.uri_of(piece.ref) for piece in found]
+    result = list(pieces(a._matrix, [plan_dimension(s, e) for s, e in zip(selectors, a._matrix.edges, strict=True)]))
+    return [a._matrix.references.uri_of(piece.ref) for piece in result]
 
 
 def _cfdm_read(given: SimpleNamespace) -> Any:

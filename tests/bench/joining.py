@@ -23,12 +23,12 @@ def _variables(number: int, steps: int) -> list[tuple[str, tuple[str, ...], np.n
     lat, lon = np.linspace(-88.75, 88.75, 72), np.arange(144) * 2.5
     axes = {"time": (time, "days since 1850-01-01"), "lat": (lat, "degrees_north"), "lon": (lon, "degrees_east")}
     names = {"time": "time", "lat": "latitude", "lon": "longitude"}
-    found: list[tuple[str, tuple[str, ...], np.ndarray | None, dict[str, Any]]] = []
+    result: list[tuple[str, tuple[str, ...], np.ndarray | None, dict[str, Any]]] = []
     for name, (values, units) in axes.items():
-        found.append((name, (name,), values, {"units": units, "standard_name": names[name], "bounds": f"{name}_bnds"}))
-        found.append((f"{name}_bnds", (name, "bnds"), np.stack([values - 0.5, values + 0.5], -1), {}))
+        result.append((name, (name,), values, {"units": units, "standard_name": names[name], "bounds": f"{name}_bnds"}))
+        result.append((f"{name}_bnds", (name, "bnds"), np.stack([values - 0.5, values + 0.5], -1), {}))
     tas = {"units": "K", "standard_name": "air_temperature", "cell_methods": "time: mean"}
-    return [*found, ("tas", ("time", "lat", "lon"), None, tas)]
+    return [*result, ("tas", ("time", "lat", "lon"), None, tas)]
 
 
 def _scanned(count: int, steps: int) -> SimpleNamespace:

@@ -96,8 +96,8 @@ def write_files(folder: Path, count: int) -> None:
         if step % 1000 == 0:
             home = folder / f"{step // 1000:04d}"
             home.mkdir()
-        for name, found in (("time", np.float64(step)), ("tas", value(step, np.arange(_LAT)[:, None], np.arange(_LON)))):
-            packed = found.tobytes()
+        for name, result in (("time", np.float64(step)), ("tas", value(step, np.arange(_LAT)[:, None], np.arange(_LON)))):
+            packed = result.tobytes()
             data[places[name] : places[name] + len(packed)] = packed
         (home / f"{step:07d}.nc").write_bytes(data)
 

@@ -30,8 +30,8 @@ TUNED: dict[str, Any] = {
 def load_aggarray() -> Any:
     """Import aggarray and the modules that it imports lazily, outside the timed work."""
     for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index"):
-        for found in pkgutil.iter_modules(import_module(package).__path__):
-            import_module(f"{package}.{found.name}")
+        for result in pkgutil.iter_modules(import_module(package).__path__):
+            import_module(f"{package}.{result.name}")
     for name in ("aggarray.opening", "h5py", "netCDF4", "numcodecs"):
         import_module(name)
     return import_module("aggarray")
@@ -67,7 +67,7 @@ def _open_mfdataset(given: SimpleNamespace, **arguments: Any) -> Any:
 
 
 def _headers(given: SimpleNamespace) -> list[Any]:
-    found = []
+    result = []
     for path in given.paths:
         with given.library.Dataset(path) as file:
             attrs = {name: file.getncattr(name) for name in file.ncattrs()}
@@ -75,8 +75,8 @@ def _headers(given: SimpleNamespace) -> list[Any]:
                 name: (v.dtype, v.shape, v.dimensions, {key: v.getncattr(key) for key in v.ncattrs()})
                 for name, v in file.variables.items()
             }
-            found.append((attrs, variables, file["time"][...]))
-    return found
+            result.append((attrs, variables, file["time"][...]))
+    return result
 
 
 def _values_of_aggarray(_given: Any, aggregation: Any) -> dict[str, np.ndarray]:
@@ -96,8 +96,8 @@ def _values_of_netcdf4(_given: Any, headers: list[Any]) -> dict[str, np.ndarray]
 
 
 def _values(shape: tuple[int, ...], moments: np.ndarray, days: np.ndarray | None, some: np.ndarray) -> dict[str, np.ndarray]:
-    found = {"shape": np.array(shape), "times": moments, "some": some}
-    return found if days is None else {**found, "days": days}
+    result = {"shape": np.array(shape), "times": moments, "some": some}
+    return result if days is None else {**result, "days": days}
 
 
 CONTESTANTS = (

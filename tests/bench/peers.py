@@ -147,9 +147,9 @@ H5PY, H5PY_PLUGINS, HIDEFIX = "h5py, a loop", "h5py with hdf5plugin, a loop", "h
 
 def readers(key: Key, *peers: str) -> tuple[Contestant, ...]:
     """Return the contestants that read a selection: aggarray from files and from an index, and the named peers."""
-    found = []
+    result = []
     for name in (*AGGARRAY, *peers):
         peer = _PEERS[name]
         needs = tuple(dict.fromkeys(module.partition(".")[0] for module in peer.modules))
-        found.append(Contestant(name, partial(_given, modules=peer.modules, key=key), peer.work, peer.values, needs))
-    return tuple(found)
+        result.append(Contestant(name, partial(_given, modules=peer.modules, key=key), peer.work, peer.values, needs))
+    return tuple(result)

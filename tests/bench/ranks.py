@@ -62,15 +62,15 @@ def _by_h5py(paths: list[Path], comm) -> Work:  # type: ignore[no-untyped-def]
     import h5py
 
     def work() -> np.ndarray:
-        found = []
+        result = []
         for path in paths:
             with h5py.File(path) as file:
                 tas = file["tas"]
                 rows = np.array_split(np.arange(tas.shape[1]), comm.size)[comm.rank]
                 values = tas[:, rows[0] : rows[-1] + 1]
                 values[values == tas.fillvalue] = np.nan
-                found.append(values)
-        return np.concatenate(found)
+                result.append(values)
+        return np.concatenate(result)
 
     return work
 

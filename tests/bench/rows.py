@@ -75,9 +75,9 @@ def _by_hand(library: str, key: str) -> Contestant:
         return names["value"], rows, np.isin(rows, np.arange(size["instances"])[_keys(size)[key]])
 
     def work(given: Any) -> tuple[np.ndarray, np.ndarray]:
-        variable, rows, wanted = given
-        chosen = rows[wanted]
-        return np.asarray(variable[:])[wanted][np.argsort(chosen, kind="stable")], chosen
+        variable, rows, expected = given
+        chosen = rows[expected]
+        return np.asarray(variable[:])[expected][np.argsort(chosen, kind="stable")], chosen
 
     return Contestant(library, prepare, work, lambda _, found: {"flat": found[0]}, (library,))
 

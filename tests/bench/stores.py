@@ -119,11 +119,11 @@ _PEERS: dict[str, tuple[tuple[str, ...], Callable[[SimpleNamespace], np.ndarray]
 
 
 def _contestants(key: Key, stored: _Stored) -> tuple[Contestant, ...]:
-    found = []
+    result = []
     for name, (modules, work) in _PEERS.items():
         given = partial(_given, modules=modules, key=key, stored=stored)
-        found.append(Contestant(name, given, work, _values, tuple(module.partition(".")[0] for module in modules)))
-    return tuple(found)
+        result.append(Contestant(name, given, work, _values, tuple(module.partition(".")[0] for module in modules)))
+    return tuple(result)
 
 
 _STORED = {

@@ -34,8 +34,8 @@ def test_epochs_equal_cftime(calendar: str, date: str) -> None:
     with pytest.warns(cftime.CFWarning) if date[0] == "-" and calendar in ("standard", "julian") else _nothing():
         theirs = cftime.num2date(0, f"days since {date}", calendar, only_use_cftime_datetimes=True)
     shift = (theirs - origin) // datetime.timedelta(microseconds=1)
-    found = epoch(f"days since {date}", calendar)
-    assert found.microseconds - epoch("s since 2000-01-01", calendar).microseconds == shift
+    result = epoch(f"days since {date}", calendar)
+    assert result.microseconds - epoch("s since 2000-01-01", calendar).microseconds == shift
 
 
 class _nothing:  # noqa: N801
@@ -73,9 +73,9 @@ def test_numpy_dates_are_exact(calendar: str, step: str, date: str, value: float
     exact = start.microseconds + Fraction(value) * start.step - 2_440_588 * 86_400_000_000
     kind = datetime_kind(units, calendar, value, value)
     if kind == "numpy":
-        found = datetimes(np.array([value, np.nan]), units, calendar, "numpy")
-        assert found.dtype == np.dtype("M8[us]") and np.isnat(found[1])
-        assert abs(int(found[0].astype("i8")) - exact) <= Fraction(501, 1000)
+        result = datetimes(np.array([value, np.nan]), units, calendar, "numpy")
+        assert result.dtype == np.dtype("M8[us]") and np.isnat(result[1])
+        assert abs(int(result[0].astype("i8")) - exact) <= Fraction(501, 1000)
     else:
         with pytest.raises(UnitsError, match="standard calendar; use cftime"):
             datetimes(np.array([value]), units, calendar, "numpy")
@@ -91,16 +91,16 @@ def test_cftime_dates_equal_cftime(calendar: str, step: str, date: str, number: 
     units = f"{step} since {date}"
     values = np.array([[number, number + 1], [number - 1000, number]])
     expected = cftime.num2date(values, units, calendar, only_use_cftime_datetimes=True)
-    found = datetimes(values, units, calendar, "cftime")
-    assert found.dtype == object and found.shape == (2, 2)
-    assert found.tolist() == expected.tolist() and type(found[0, 0]) is type(expected[0, 0])
-    back = [from_datetime(date, units, calendar) for date in found.ravel()]
+    result = datetimes(values, units, calendar, "cftime")
+    assert result.dtype == object and result.shape == (2, 2)
+    assert result.tolist() == expected.tolist() and type(result[0, 0]) is type(expected[0, 0])
+    back = [from_datetime(date, units, calendar) for date in result.ravel()]
     assert back == values.ravel().tolist()
 
 
 def test_fractions_of_a_day() -> None:
-    found = datetimes(np.array([0.1, 1 / 3, 1e-11, 0.5]), "days since 2000-01-01", None, "numpy")
-    assert found.astype(str).tolist() == [
+    result = datetimes(np.array([0.1, 1 / 3, 1e-11, 0.5]), "days since 2000-01-01", None, "numpy")
+    assert result.astype(str).tolist() == [
         "2000-01-01T02:24:00.000000",
         "2000-01-01T08:00:00.000000",
         "2000-01-01T00:00:00.000001",
@@ -167,8 +167,8 @@ def test_from_datetime() -> None:
         (cftime.DatetimeProlepticGregorian(2000, 1, 2), 24),
         ("2000-01-01 03:00", 3),
     ]:
-        found = from_datetime(value, units)
-        assert isinstance(found, float) and found == expected
+        result = from_datetime(value, units)
+        assert isinstance(result, float) and result == expected
     assert np.isnan(from_datetime(np.datetime64("NaT"), units))
     assert from_datetime("2000-02-30", "days since 2000-01-01", "360_day") == 59
     assert from_datetime(np.datetime64("1500-01-01"), "days since 1500-01-01", "proleptic_gregorian") == 0

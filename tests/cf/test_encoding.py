@@ -34,10 +34,10 @@ def through_netcdf4(path: Path, stored: np.ndarray, attrs: dict[str, Any]) -> np
 
 def assert_decodes_alike(path: Path, stored: np.ndarray, attrs: dict[str, Any]) -> None:
     expected = through_netcdf4(path, stored, attrs)
-    found = encoding(stored.dtype, attrs)
-    values, mask = found.decode(stored)
+    result = encoding(stored.dtype, attrs)
+    values, mask = result.decode(stored)
     expected_mask = np.ma.getmaskarray(expected)
-    assert values.dtype == expected.dtype == found.dtype
+    assert values.dtype == expected.dtype == result.dtype
     np.testing.assert_array_equal(np.zeros(stored.shape, bool) if mask is None else mask, expected_mask)
     np.testing.assert_array_equal(values[~expected_mask], expected.data[~expected_mask])
 
@@ -109,8 +109,8 @@ def test_unsigned_equals_netcdf4(scratch: Path, dtype: str, packed: bool) -> Non
 
 
 def test_double_attribute_is_cast_to_float() -> None:
-    found = encoding(np.dtype("f4"), {"missing_value": 1e20, "_FillValue": np.float64(-9999.9)})
-    _, mask = found.decode(np.array([1e20, -9999.9, 1.0], "f4"))
+    result = encoding(np.dtype("f4"), {"missing_value": 1e20, "_FillValue": np.float64(-9999.9)})
+    _, mask = result.decode(np.array([1e20, -9999.9, 1.0], "f4"))
     assert mask is not None and mask.tolist() == [True, True, False]
 
 
@@ -120,9 +120,9 @@ def test_missing_value_out_of_range_is_dropped(key: str, value: Any) -> None:
     if key.startswith("valid") and value in (0.5,):
         return
     raw = np.array([0, 1, -32768], "i2")
-    found = encoding(raw.dtype, {key: value})
-    assert found == encoding(raw.dtype, {}) and found.trivial
-    values, mask = found.decode(raw)
+    result = encoding(raw.dtype, {key: value})
+    assert result == encoding(raw.dtype, {}) and result.trivial
+    values, mask = result.decode(raw)
     assert values is raw and mask is None
 
 
@@ -137,8 +137,8 @@ def test_missing_values_may_be_text_or_vectors(value: Any) -> None:
 
 def test_large_integers_are_not_rounded() -> None:
     for value in (2**63 - 1, str(2**63 - 1)):
-        found = encoding(np.dtype("i8"), {"_FillValue": value})
-        _, mask = found.decode(np.array([2**63 - 1, 2**63 - 2]))
+        result = encoding(np.dtype("i8"), {"_FillValue": value})
+        _, mask = result.decode(np.array([2**63 - 1, 2**63 - 2]))
         assert mask is not None and mask.tolist() == [True, False]
 
 
@@ -163,8 +163,8 @@ def test_unsigned_of_every_type_and_word_equals_netcdf4(scratch: Path, data: st.
 
 
 def test_unsigned_fill_value_of_json() -> None:
-    found = encoding(np.dtype("i1"), {"_Unsigned": "true", "_FillValue": 255})
-    assert found.decode(np.array([-1, 3], "i1"))[1].tolist() == [True, False]  # type: ignore[union-attr]
+    result = encoding(np.dtype("i1"), {"_Unsigned": "true", "_FillValue": 255})
+    assert result.decode(np.array([-1, 3], "i1"))[1].tolist() == [True, False]  # type: ignore[union-attr]
 
 
 def test_undeclared_nan_is_data() -> None:
@@ -244,17 +244,17 @@ def test_complex() -> None:
 def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
     raw = np.ones(shape, "i2")
     raw.flags.writeable = False
-    found = encoding(raw.dtype, {"scale_factor": 0.5, "add_offset": 1.0, "_FillValue": 1, "missing_value": 2, "valid_max": 7})
-    values, mask = found.decode(raw)
+    result = encoding(raw.dtype, {"scale_factor": 0.5, "add_offset": 1.0, "_FillValue": 1, "missing_value": 2, "valid_max": 7})
+    values, mask = result.decode(raw)
     assert isinstance(values, np.ndarray) and values.shape == shape and (values == 1.5).all()
     assert (mask is None) == (raw.size == 0)
     assert mask is None or (isinstance(mask, np.ndarray) and mask.shape == shape and mask.dtype == bool)
 
 
 def test_big_endian() -> None:
-    found = encoding(np.dtype(">i2"), {"_FillValue": np.array(-1, ">i2"), "scale_factor": np.array([0.5], ">f4")})
-    values, mask = found.decode(np.array([4, -1], ">i2"))
-    assert found.stored == np.dtype("i2") and values.dtype == np.float32 and values.dtype.isnative
+    result = encoding(np.dtype(">i2"), {"_FillValue": np.array(-1, ">i2"), "scale_factor": np.array([0.5], ">f4")})
+    values, mask = result.decode(np.array([4, -1], ">i2"))
+    assert result.stored == np.dtype("i2") and values.dtype == np.float32 and values.dtype.isnative
     assert values[0] == 2 and mask is not None and mask.tolist() == [False, True]
 
 
@@ -288,10 +288,10 @@ def test_real_archive_decodes_as_netcdf4(shared_data: Path) -> None:
                 expected = np.ma.masked_array(variable[key])
                 variable.set_auto_maskandscale(False)
                 attrs = {name: variable.getncattr(name) for name in names if name in variable.ncattrs()}
-                found = encoding(variable.dtype, attrs, variable.name)
-                values, mask = found.decode(np.asarray(variable[key]))
+                result = encoding(variable.dtype, attrs, variable.name)
+                values, mask = result.decode(np.asarray(variable[key]))
                 hidden = np.ma.getmaskarray(expected)
                 np.testing.assert_array_equal(np.zeros(hidden.shape, bool) if mask is None else mask, hidden)
                 np.testing.assert_array_equal(values[~hidden], expected.data[~hidden])
-                seen.add(found)
+                seen.add(result)
     assert seen

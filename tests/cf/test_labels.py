@@ -28,17 +28,17 @@ METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
 def ours(values: np.ndarray, label: Any, method: str | None = None, tolerance: Any = None) -> Any:
     """Positions by this package: an int, a list, or None for an absent label."""
     try:
-        found = locate(values, label, method=method, tolerance=tolerance, dimension="x")
+        result = locate(values, label, method=method, tolerance=tolerance, dimension="x")
     except (NotFoundError, SelectionError) as error:
         assert "dimension 'x'" in str(error) and "\n" not in str(error)
         return type(error)
-    if isinstance(found, slice):
-        assert all(isinstance(part, int) for part in (found.start, found.step))
-    elif isinstance(found, np.ndarray):
-        assert found.dtype == np.int64
+    if isinstance(result, slice):
+        assert all(isinstance(part, int) for part in (result.start, result.step))
+    elif isinstance(result, np.ndarray):
+        assert result.dtype == np.int64
     else:
-        assert type(found) is int
-    return np.arange(values.size)[found].tolist()
+        assert type(result) is int
+    return np.arange(values.size)[result].tolist()
 
 
 def xarrays(values: Any, label: Any, method: str | None = None, tolerance: Any = None) -> Any:
@@ -86,11 +86,11 @@ def test_one_number_as_in_xarray(data: st.DataObject, values: np.ndarray) -> Non
 @settings(max_examples=400)
 @given(st.data(), coordinates())
 def test_lists_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
-    wanted = data.draw(st.lists(near(values), min_size=1, max_size=5))
-    wanted = data.draw(st.sampled_from([wanted, np.array(wanted)]))
+    expected = data.draw(st.lists(near(values), min_size=1, max_size=5))
+    expected = data.draw(st.sampled_from([expected, np.array(expected)]))
     method = data.draw(st.sampled_from(METHODS))
     tolerance = data.draw(st.none() | st.integers(0, 6)) if method else None
-    assert ours(values, wanted, method, tolerance) == xarrays(values, wanted, method, tolerance)
+    assert ours(values, expected, method, tolerance) == xarrays(values, expected, method, tolerance)
 
 
 @settings(max_examples=500)
@@ -394,8 +394,8 @@ def test_durations_as_pandas_reads_them(data: st.DataObject) -> None:
     parts = st.lists(part, min_size=1, max_size=4).map(between.join)
     text = data.draw(parts | clock | iso | st.tuples(parts, clock).map(" ".join))
     expected = pd.Timedelta(text)
-    found = parse_duration(text)
-    assert abs(int(found.astype("m8[ns]").astype(np.int64)) - expected.as_unit("ns").value) <= 4  # pandas rounds each part
+    result = parse_duration(text)
+    assert abs(int(result.astype("m8[ns]").astype(np.int64)) - expected.as_unit("ns").value) <= 4  # pandas rounds each part
 
 
 @settings(max_examples=200)
@@ -482,14 +482,14 @@ def test_absent_labels_give_the_nearest_value() -> None:
 
 def test_a_million_sorted_values_take_milliseconds() -> None:
     values = np.arange(1e6)[::-1]
-    wanted = values[::7]
+    expected = values[::7]
     started = time.perf_counter()
     for _ in range(5):
         locate(values, 123456.0, dimension="x")
         locate(values, slice(9e5, 10), dimension="x")
         locate(values, 5.2, method="nearest", tolerance=1, dimension="x")
     assert time.perf_counter() - started < 1.5
-    np.testing.assert_array_equal(locate(values, wanted, dimension="x"), np.arange(0, 10**6, 7))
+    np.testing.assert_array_equal(locate(values, expected, dimension="x"), np.arange(0, 10**6, 7))
 
 
 def test_examples() -> None:

@@ -84,9 +84,9 @@ def test_conversions_of_every_kind(pair: tuple[str, str], metadata: Any, name: A
         with pytest.raises(UnitsError, match=r"CF 3\.1\.2"):
             conversion(a, None, b, None, kind)
         return
-    found = conversion(a, None, b, None, kind)(of)
-    wanted = by_cf_units(of, a, b, difference=kind in ("difference", "unknown"))
-    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-9)
+    result = conversion(a, None, b, None, kind)(of)
+    expected = by_cf_units(of, a, b, difference=kind in ("difference", "unknown"))
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-9)
 
 
 def test_words_of_attributes() -> None:
@@ -135,8 +135,8 @@ def test_views_of_differences(tmp_path: Path) -> None:
     assert np.array_equal(array.sel(time=slice("2000-01-03", None))[:], WANTED[2:])
     assert one_array(aa.open(deviations(tmp_path), rules=aa.Rules(units={"tas": "degC"}))).read().max() == 3
     assert array.to_dask().compute().max() == 3
-    found = array.to_xarray()
-    assert found.attrs["units_metadata"] == "temperature: difference" and np.array_equal(found.values, WANTED)
+    result = array.to_xarray()
+    assert result.attrs["units_metadata"] == "temperature: difference" and np.array_equal(result.values, WANTED)
 
 
 @pytest.mark.parametrize("convention", ["CF-1.13", "CFA-0.4"])
@@ -170,9 +170,9 @@ def test_index_without_kinds(tmp_path: Path) -> None:
         document["attributes"] = [[p for p in pairs if p[0] != "units_metadata"] for pairs in document["attributes"]]
 
     changed(path, older)
-    found = one_array(aa.open(path))
-    assert "units_metadata" not in found.attrs and np.array_equal(found[:], WANTED)
-    assert np.array_equal(found.to_units("degC")[:], WANTED)
+    result = one_array(aa.open(path))
+    assert "units_metadata" not in result.attrs and np.array_equal(result[:], WANTED)
+    assert np.array_equal(result.to_units("degC")[:], WANTED)
 
 
 def test_index_of_unknown_kind(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_units_asked_for_of_what_does_not_convert(tmp_path: Path) -> None:
 
 def test_deviations_of_a_reduction_are_differences() -> None:
     known = ArrayMetadata("tas", ("time", "lat"), "K", None, None, {"units_metadata": "temperature: on_scale"}, {})
-    found = _result_metadata(known, "std", (0,), np.dtype("f8"))
-    assert found.attrs == {"cell_methods": "time: standard_deviation", **DIFFERENCE}
+    result = _result_metadata(known, "std", (0,), np.dtype("f8"))
+    assert result.attrs == {"cell_methods": "time: standard_deviation", **DIFFERENCE}
     assert _result_metadata(known, "mean", (0,), np.dtype("f8")).attrs["units_metadata"] == "temperature: on_scale"
     assert "units_metadata" not in _result_metadata(known, "count", (0,), np.dtype("i8")).attrs

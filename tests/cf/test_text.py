@@ -76,11 +76,15 @@ def test_text_is_joined_saved_and_opened_again(tmp_path: Path, name: str) -> Non
         WRITERS[name](tmp_path / f"{number}_{name}", [3.0 * number + n + 1 for n in range(3)], words)
     agg = aa.open([tmp_path / f"{n}_{name}" for n in (1, 0)])
     agg.save(tmp_path / "texts.nca")
-    wanted = [word for words in WORDS for word in words]
+    expected = [word for words in WORDS for word in words]
     for one in (agg, aa.open(tmp_path / "texts.nca")):
         a = one["name"]
         assert a.dtype == TEXT and a.shape == (6,) and aa.memory.type_string(a).endswith("string")
-        assert a[:].tolist() == wanted and a[[4, 1]].tolist() == [wanted[4], wanted[1]] and a[::-2].tolist() == wanted[::-2]
+        assert (
+            a[:].tolist() == expected
+            and a[[4, 1]].tolist() == [expected[4], expected[1]]
+            and a[::-2].tolist() == expected[::-2]
+        )
 
 
 def test_export_of_text_gives_a_hint(tmp_path: Path) -> None:

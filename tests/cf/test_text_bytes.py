@@ -120,8 +120,8 @@ def test_no_byte_of_a_text_is_lost(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     WRITERS[name](path, WORDS)
     array = aa.open(path)["v"].coords["name"]
-    for found in (array[:].tolist(), aa.SubArray.from_file(path, "name").read().tolist(), array[::-1].tolist()[::-1]):
-        assert [bytes_of(value, word) for value, word in zip(found, WORDS, strict=True)] == WORDS
+    for result in (array[:].tolist(), aa.SubArray.from_file(path, "name").read().tolist(), array[::-1].tolist()[::-1]):
+        assert [bytes_of(value, word) for value, word in zip(result, WORDS, strict=True)] == WORDS
     assert aa.SubArray.from_file(path, "name").read((slice(0, 1),)).tolist() == ["café"]
     # A scan reads equal coordinates.
     known = {v.name: v.values for v in formats.scan(path).variables}["name"]
@@ -132,19 +132,19 @@ def test_no_byte_of_a_text_is_lost(tmp_path: Path, name: str) -> None:
 @given(st.lists(st.binary(max_size=6), max_size=5), st.sampled_from(ENCODINGS))
 def test_any_bytes_become_text(words: list[bytes], encoding: str) -> None:
     for values in (np.array(words, object), np.array(words, "S6")):
-        found = bytes_to_text(values, encoding)
-        assert found.dtype == np.dtypes.StringDType() and found.shape == values.shape
-        for text, word in zip(found.tolist(), words, strict=True):
+        result = bytes_to_text(values, encoding)
+        assert result.dtype == np.dtypes.StringDType() and result.shape == values.shape
+        for text, word in zip(result.tolist(), words, strict=True):
             text.encode("utf-8")  # no surrogates
             wide = word.ljust(values.dtype.itemsize, b"\0") if values.dtype.kind == "S" else word
             try:
-                wanted = wide.decode(encoding)
-                wanted.encode("utf-8")
+                expected = wide.decode(encoding)
+                expected.encode("utf-8")
             except UnicodeDecodeError:
-                wanted = wide.decode("latin-1")
+                expected = wide.decode("latin-1")
             except UnicodeEncodeError:
                 continue
-            assert text == (wanted.rstrip("\0 ") if values.dtype.kind == "S" else wanted)
+            assert text == (expected.rstrip("\0 ") if values.dtype.kind == "S" else expected)
 
 
 def test_surrogates_are_decoded() -> None:
@@ -159,8 +159,8 @@ def test_stated_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     WRITERS[name](path, words)
     with netCDF4.Dataset(path, "a") as file:
         file["name"].setncattr("_Encoding", encoding)
-    found = aa.open(path)["v"].coords["name"]
-    assert found[:].tolist() == ["café", "Ã©", "£", ""]
+    result = aa.open(path)["v"].coords["name"]
+    assert result[:].tolist() == ["café", "Ã©", "£", ""]
     # Extracts are UTF-8 and state no other encoding.
     extract([aa.open(path)["v"]], tmp_path / "out.nc")
     assert aa.open(tmp_path / "out.nc")["v"].coords["name"][:].tolist() == ["café", "Ã©", "£", ""]
@@ -209,11 +209,11 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
     if by_library and name.endswith((".h5", "four.nc", "strings.nc")):
         from aggarray.formats.hdf5.format import scan_by_library
 
-        found = scan_by_library(str(path))
+        result = scan_by_library(str(path))
     else:
-        found = formats.scan(path)
-    attrs = {v.name: v.attrs for v in found.variables}["v"]
-    assert found.attrs["title"] == "café" and attrs["units"] == "°C" and attrs["long_name"] == "ccc€"
+        result = formats.scan(path)
+    attrs = {v.name: v.attrs for v in result.variables}["v"]
+    assert result.attrs["title"] == "café" and attrs["units"] == "°C" and attrs["long_name"] == "ccc€"
     if "several" in attrs:
         assert list(attrs["several"]) == ["café", "b"]
     if "odd" in attrs:
@@ -227,18 +227,18 @@ def test_exports_of_invalid_text(tmp_path: Path, name: str) -> None:
     with_attributes(path, name)
     agg = aa.open(path)
     array = agg["v"]
-    wanted = array.coords["name"][:].tolist()
+    expected = array.coords["name"][:].tolist()
     for convention in ("CF-1.13", "CFA-0.4"):
         agg.save(tmp_path / "i.nca", convention=convention)
         again = aa.open(tmp_path / "i.nca")["v"]
-        assert again.coords["name"][:].tolist() == wanted and again.units == "°C" and again.file_attrs["title"] == "café"
+        assert again.coords["name"][:].tolist() == expected and again.units == "°C" and again.file_attrs["title"] == "café"
     for out in ("o.nc", "o.zarr"):
         extract([array], tmp_path / out)
-        assert aa.open(tmp_path / out)["v"].coords["name"][:].tolist() == wanted
-    with xr.open_dataset(tmp_path / "o.nc") as found:
-        assert found["name"].values.tolist() == wanted and found["v"].attrs["units"] == "°C"
+        assert aa.open(tmp_path / out)["v"].coords["name"][:].tolist() == expected
+    with xr.open_dataset(tmp_path / "o.nc") as result:
+        assert result["name"].values.tolist() == expected and result["v"].attrs["units"] == "°C"
     dataset = array.to_xarray()
-    assert dataset["name"].values.tolist() == wanted
+    assert dataset["name"].values.tolist() == expected
     dataset.attrs.pop("odd", None)  # netCDF4 writes no such attributes
     dataset.to_dataset().to_netcdf(tmp_path / "x.nc")
     assert "café" in repr(array.coords["name"][:]) and "°C" in repr(array) and "°C" in array._repr_html_()
@@ -298,5 +298,5 @@ def test_names_in_netcdf3_that_are_not_utf8(tmp_path: Path) -> None:
 def test_random_bytes_in_files(tmp_path: Path, name: str, words: list[bytes]) -> None:
     path = tmp_path / name
     WRITERS[name](path, words)
-    found = aa.SubArray.from_file(path, "name").read().tolist()
-    assert [bytes_of(value, word) for value, word in zip(found, words, strict=True)] == words
+    result = aa.SubArray.from_file(path, "name").read().tolist()
+    assert [bytes_of(value, word) for value, word in zip(result, words, strict=True)] == words

@@ -218,11 +218,11 @@ def test_integers_stay_integers() -> None:
 
 
 def test_integers_beyond_64_bits() -> None:
-    found = conversion("days since 2000-01-01", None, "microseconds since 2000-01-01", None)
+    result = conversion("days since 2000-01-01", None, "microseconds since 2000-01-01", None)
     values = np.array([1, 2**40])
     with pytest.raises(UnitsError, match=r"1099511627776 converts to .* out of range for 64 bits"):
-        found(values)
-    assert found(values, mask=np.array([False, True]))[0] == 86_400_000_000
+        result(values)
+    assert result(values, mask=np.array([False, True]))[0] == 86_400_000_000
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_any_dtype_and_shape(pair: tuple[str, str], dtype: str) -> None:
 
 
 def test_strided_and_long_arrays() -> None:
-    found = conversion("degF", None, "degC", None)
+    result = conversion("degF", None, "degC", None)
     values = np.arange(200_000.0).reshape(400, 500)[::-2, ::3]
-    np.testing.assert_allclose(found(values), (values - 32) * 5 / 9, rtol=1e-14)
+    np.testing.assert_allclose(result(values), (values - 32) * 5 / 9, rtol=1e-14)
 
 
 def test_complex_and_longdouble() -> None:
@@ -278,20 +278,20 @@ def test_conversions_are_values() -> None:
 
 def test_gregorian_calendars_are_equal_from_1582() -> None:
     proleptic, standard = "days since 0001-01-01", "days since 1850-01-01"
-    found = conversion(proleptic, "proleptic_gregorian", standard, "standard")
+    result = conversion(proleptic, "proleptic_gregorian", standard, "standard")
     date = cftime.DatetimeProlepticGregorian(1990, 5, 6)
     number = cftime.date2num(date, proleptic, "proleptic_gregorian")
     expected = cftime.date2num(cftime.DatetimeGregorian(1990, 5, 6), standard, "standard")
-    assert found(np.array([number])).tolist() == [expected]
+    assert result(np.array([number])).tolist() == [expected]
     # The reference dates of the same text differ by two days.
     assert conversion(proleptic, "proleptic_gregorian", proleptic, "standard")(np.array([number])).tolist() == [number + 2]
     cut = cftime.date2num(cftime.DatetimeProlepticGregorian(1582, 10, 15), proleptic, "proleptic_gregorian")
-    assert found.limit == cut and not found.identity and found.integer_exact
-    found(np.array([cut, np.nan]))
+    assert result.limit == cut and not result.identity and result.integer_exact
+    result(np.array([cut, np.nan]))
     for values in (np.array([cut - 1]), np.array(cut - 1), np.array([cut - 0.5])):
         with pytest.raises(UnitsError, match=rf"value {values.min()} is before 1582-10-15"):
-            found(values)
-    assert found(np.array([cut - 1, cut]), mask=np.array([True, False]))[1] == cut + found.offset
+            result(values)
+    assert result(np.array([cut - 1, cut]), mask=np.array([True, False]))[1] == cut + result.offset
     back = conversion(standard, "gregorian", proleptic, "proleptic_gregorian")
     assert back(np.array([expected])).tolist() == [number]
     with pytest.raises(UnitsError, match="1582-10-15"):
@@ -345,14 +345,14 @@ def test_years_and_months_in_every_calendar(calendar: str) -> None:
 )
 def test_lengths_of_years_equal_udunits(unit: str, value: float) -> None:
     there = cf_units.Unit("days since 1900-01-01", calendar="standard")
-    wanted = cf_units.Unit(f"{unit} since 2000-01-01", calendar="standard").convert(value, there)
-    found = conversion(f"{unit} since 2000-01-01", None, "days since 1900-01-01", None)(np.array([value]))[0]
-    assert found == pytest.approx(wanted, rel=1e-11, abs=1e-6)
+    expected = cf_units.Unit(f"{unit} since 2000-01-01", calendar="standard").convert(value, there)
+    result = conversion(f"{unit} since 2000-01-01", None, "days since 1900-01-01", None)(np.array([value]))[0]
+    assert result == pytest.approx(expected, rel=1e-11, abs=1e-6)
 
 
 def test_dates_of_years() -> None:
-    found = datetimes(np.array([1, 2000]), "years since 2000-01-01", None, "numpy")
-    assert found.astype(str).tolist() == ["2000-12-31T05:48:45.974678", "3999-12-31T09:32:29.356800"]
+    result = datetimes(np.array([1, 2000]), "years since 2000-01-01", None, "numpy")
+    assert result.astype(str).tolist() == ["2000-12-31T05:48:45.974678", "3999-12-31T09:32:29.356800"]
     (date,) = datetimes(np.array([1]), "common_years since 2000-01-01", "noleap", "cftime")
     assert date == cftime.num2date(1, "common_years since 2000-01-01", "noleap")
     # A month is a calendar month in cftime, and a twelfth of a year in CF and UDUNITS.

@@ -124,10 +124,10 @@ def test_explain_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     write(tmp_path / "a.nc", [0, 1])
     write(tmp_path / "b.nc", [2, 3], units="degC")
     _, out, _ = run(capsys, "explain", tmp_path, "--json")
-    found = json.loads(out)
-    [array] = found["arrays"]
+    result = json.loads(out)
+    [array] = result["arrays"]
     assert [(c["kind"], c["found"], c["master"], c["count"]) for c in array["conformed"]] == [("units", "degC", "K", 1)]
-    assert array["paths"] == [str(tmp_path / "a.nc"), str(tmp_path / "b.nc")] and found["refusals"] == found["skipped"] == []
+    assert array["paths"] == [str(tmp_path / "a.nc"), str(tmp_path / "b.nc")] and result["refusals"] == result["skipped"] == []
 
 
 def test_variables_can_be_chosen(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -232,10 +232,10 @@ def test_distribute_json_is_dim_data(
     capsys: pytest.CaptureFixture[str], sample_archive: Path, options: list[object], version: str
 ) -> None:
     status, out, _ = run(capsys, "distribute", sample_archive, *options, "--json")
-    found = json.loads(out)
-    assert status == 0 and found["name"] == "tas" and found["shape"] == [365, 18, 36] and found["version"] == version
+    result = json.loads(out)
+    assert status == 0 and result["name"] == "tas" and result["shape"] == [365, 18, 36] and result["version"] == version
     exports = []
-    for rank, one in enumerate(found["ranks"]):
+    for rank, one in enumerate(result["ranks"]):
         entries = tuple({k: np.array(v) if k == "indices" else v for k, v in entry.items()} for entry in one["dim_data"])
         exports.append({"__version__": version, "buffer": np.zeros(one["local_shape"], "i1"), "dim_data": entries})
         assert one["rank"] == rank and len(one["coords"]) == 3
@@ -278,8 +278,8 @@ def test_distribute_tables_of_other_kinds(capsys: pytest.CaptureFixture[str], tm
 def test_distribute_tells_what_is_wrong(
     capsys: pytest.CaptureFixture[str], sample_archive: Path, options: list[object], status: int, words: str
 ) -> None:
-    found, out, err = run(capsys, "distribute", sample_archive, *options)
-    assert (found, out) == (status, "") and words in err
+    result, out, err = run(capsys, "distribute", sample_archive, *options)
+    assert (result, out) == (status, "") and words in err
 
 
 def test_distribute_balances_rows_by_samples(capsys: pytest.CaptureFixture[str], sample_stations: Path) -> None:

@@ -52,8 +52,8 @@ def test_labels_mean_what_they_mean_to_xarray(index: Path, texts: list[str], exp
     out = index.with_name("out.nc")
     status, text, err = run("extract", index, "-v", "tas", *(x for t in texts for x in ("--sel", t)), "-o", out)
     assert (status, err) == (0, "") and text.startswith(f"{out}: tas ")
-    with xr.open_mfdataset(str(index.parent / "data" / "*.nc")) as whole, xr.open_dataset(out) as found:
-        xr.testing.assert_equal(found.load(), whole.sel(expected).load())
+    with xr.open_mfdataset(str(index.parent / "data" / "*.nc")) as whole, xr.open_dataset(out) as result:
+        xr.testing.assert_equal(result.load(), whole.sel(expected).load())
 
 
 def test_a_method_is_for_single_labels(index: Path) -> None:
@@ -63,8 +63,8 @@ def test_a_method_is_for_single_labels(index: Path) -> None:
     facts = json.loads(text)
     assert status == 0 and facts["output"] == str(out) and facts["arrays"] == {"tas": {"time": 4, "lon": 2}}
     assert set(facts["variables"]) == {"tas", "time", "lat", "lon"} and facts["resumed"] == 0 and not facts["unchanged"]
-    with xr.open_zarr(out) as found:
-        assert float(found.lat) == 20 and found.lon.values.tolist() == [0, 5] and found.tas.shape == (4, 2)
+    with xr.open_zarr(out) as result:
+        assert float(result.lat) == 20 and result.lon.values.tolist() == [0, 5] and result.tas.shape == (4, 2)
 
 
 @pytest.mark.parametrize("limits", [("12h",), ("time=12h", "2.5"), ("lat=2.5", "time=PT12H")])
@@ -78,8 +78,8 @@ def test_a_tolerance_limits_a_method(index: Path, limits: tuple[str, ...], capsy
     with pytest.raises(SystemExit, match="1"):
         main(["extract", str(index), *labels, *narrow, "-o", str(out), "--overwrite"])
     assert "wider tolerance" in capsys.readouterr().err
-    with xr.open_zarr(out) as found:
-        assert found.time.size == 1
+    with xr.open_zarr(out) as result:
+        assert result.time.size == 1
 
 
 def test_several_variables_and_files_without_an_index(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_several_variables_and_files_without_an_index(tmp_path: Path) -> None:
     write(tmp_path / "data" / "b.nc", {"x": (("x",), [1.0, 2.0]), "other": (("x",), [5.0, 6.0])})
     status, _, _ = run("extract", tmp_path / "data", "-v", "tas", "-v", "other", "--sel", "x=2", "-o", tmp_path / "o.nc")
     assert status == 0
-    with xr.open_dataset(tmp_path / "o.nc") as found:
-        assert float(found.other) == 6 and found.tas.shape == (3, 3, 2)
+    with xr.open_dataset(tmp_path / "o.nc") as result:
+        assert float(result.other) == 6 and result.tas.shape == (3, 3, 2)
 
 
 def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +104,8 @@ def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path, capsys: pyt
     err = capsys.readouterr().err
     assert "choose one by --where" in err and "source_id: M1, M2" in err
     assert run("extract", tmp_path / "data", "--where", "source_id=M2", "-o", out)[0] == 0
-    with xr.open_dataset(out) as found:
-        assert found.attrs["source_id"] == "M2" and found.tas.attrs["units"] == "degC"
+    with xr.open_dataset(out) as result:
+        assert result.attrs["source_id"] == "M2" and result.tas.attrs["units"] == "degC"
 
 
 def complete(line: str, cwd: Path) -> list[str]:
@@ -169,5 +169,5 @@ def test_which_files_are_read_is_an_option(index: Path, tmp_path: Path) -> None:
     assert run("extract", index, *moved, "-o", tmp_path / "a.nc")[0] == 0
     status, out, _ = run("extract", index, "--fill-missing", "-o", tmp_path / "b.nc")
     assert status == 0 and "tas 40 x 9 x 2" in out
-    with xr.open_dataset(tmp_path / "b.nc") as found:
-        assert found.tas.isnull().all()
+    with xr.open_dataset(tmp_path / "b.nc") as result:
+        assert result.tas.isnull().all()

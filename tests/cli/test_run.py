@@ -68,8 +68,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, li
 
 
 def state(folder: Path) -> dict[str, tuple[int, int]]:
-    found = {str(p.relative_to(folder)): p.stat() for p in folder.rglob("*") if p.is_file() and p.name != "job.log"}
-    return {name: (s.st_mtime_ns, s.st_ino) for name, s in found.items()}
+    result = {str(p.relative_to(folder)): p.stat() for p in folder.rglob("*") if p.is_file() and p.name != "job.log"}
+    return {name: (s.st_mtime_ns, s.st_ino) for name, s in result.items()}
 
 
 def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,8 +129,8 @@ def test_arrays_themselves_keep_their_files(folder: Path) -> None:
     ],
 )
 def test_outputs_that_a_shell_has_closed(folder: Path, line: str, status: int, out: str, err: str) -> None:
-    found = shell("aggarray " + line.format(folder / "data"))
-    assert (found[0], found[2]) == (status, err) and out in found[1] and bool(out) == bool(found[1])
+    result = shell("aggarray " + line.format(folder / "data"))
+    assert (result[0], result[2]) == (status, err) and out in result[1] and bool(out) == bool(result[1])
 
 
 @pytest.mark.parametrize("wanted", [("-n", "99999999999"), ("--grid", "99999x99999")])

@@ -488,8 +488,8 @@ def test_szip_in_every_layout(bits: int, line: int, mask: int) -> None:
     for count in (8, 77, 1000):
         data = (np.arange(count * 8) % 23).astype("<i8").tobytes()
         stream = bytes(imagecodecs.szip_encode(data, *parameters, header=False))
-        wanted = bytes(imagecodecs.szip_decode(stream, *parameters, header=False, out=len(data)))
-        assert wanted == data
+        expected = bytes(imagecodecs.szip_decode(stream, *parameters, header=False, out=len(data)))
+        assert expected == data
         stored = struct.pack("<I", len(data)) + stream
         decoded = decode((Filter("szip", parameters),), stored, len(data))
         assert decoded.tobytes() == data

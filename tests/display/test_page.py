@@ -51,9 +51,9 @@ class Tags(HTMLParser):
 
 def drawn(text: str) -> dict[str, Any]:
     """The data of a page, as its script reads them."""
-    found = re.search('id="data">([^<]*)<', text)
-    assert found
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    result = re.search('id="data">([^<]*)<', text)
+    assert result
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(result[1])))
     return data
 
 
@@ -140,8 +140,8 @@ def test_times_beside_a_counter_are_the_axis(tmp_path: Path) -> None:
 
 
 def test_what_a_check_found_may_be_shown_instead(sample_tiles: Path) -> None:
-    found = aa.Report(False, (aa.Problem("changed", "x.nc", "x.nc: another size"),))
-    assert "x.nc: another size" in report.page(aa.open(sample_tiles), report=found)
+    result = aa.Report(False, (aa.Problem("changed", "x.nc", "x.nc: another size"),))
+    assert "x.nc: another size" in report.page(aa.open(sample_tiles), report=result)
 
 
 @pytest.mark.parametrize("evil", HOSTILE)

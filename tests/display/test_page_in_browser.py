@@ -59,8 +59,8 @@ INK = """((colours) => {
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
+    with browser() as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +194,12 @@ def test_search_keeps_what_matches(chromium: Browser, messy: Path, query: str, s
     chromium.run("document.getElementById('query').focus()")
     chromium.call("Input.insertText", text=query)
     left = chromium.run("[...document.querySelectorAll('section.array')].filter((s) => s.checkVisibility()).length")
-    found = chromium.run(
+    result = chromium.run(
         "[...document.querySelectorAll('section:not(.array) tbody tr')].filter((r) => r.checkVisibility()).length"
     )
     assert left == (chromium.run("document.querySelectorAll('section.array').length") if shown is None else shown)
-    assert found == rows if rows is not None else found > 0
-    assert chromium.run("document.getElementById('none').hidden") is bool(left or found)
+    assert result == rows if rows is not None else result > 0
+    assert chromium.run("document.getElementById('none').hidden") is bool(left or result)
     if query:
         assert text_of(chromium, "#count").startswith(f"{left} of ")
     if query == "DAYS_2":  # the other files' cells are pale

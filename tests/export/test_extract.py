@@ -52,8 +52,8 @@ def archive(folder: Path) -> list[str]:
 
 
 def files_below(path: Path) -> dict[str, bytes]:
-    found = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    return {str(p.relative_to(path)): p.read_bytes() for p in found}
+    result = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return {str(p.relative_to(path)): p.read_bytes() for p in result}
 
 
 def opened(path: Path) -> xr.Dataset:
@@ -73,14 +73,14 @@ def test_xarray_reads_the_selected_values(tmp_path: Path, suffix: str) -> None:
         and done.resumed == 0
         and set(done.variables) == {"tas", "time", "lat", "lon"}
     )
-    with xr.open_dataset(files[0]) as one, xr.open_dataset(files[1]) as two, opened(out) as found:
+    with xr.open_dataset(files[0]) as one, xr.open_dataset(files[1]) as two, opened(out) as result:
         whole = xr.concat([one, two.isel(lon=slice(None, None, -1))], "time")
         expected = whole.sel(time=slice("2000-01-03", "2000-01-10"), lat=slice(-30, 20)).load()
         assert done.nbytes == sum(v.nbytes for v in expected.variables.values())
-        xr.testing.assert_equal(found.load(), expected)
-        assert found.tas.attrs == expected.tas.attrs and found.lat.attrs == expected.lat.attrs
-        assert found.attrs["title"] == "t" and found.tas.encoding["_FillValue"] == np.float32(1e20)
-        assert found.time.encoding["units"] == "days since 2000-01-01" and np.isnan(found.tas).any()
+        xr.testing.assert_equal(result.load(), expected)
+        assert result.tas.attrs == expected.tas.attrs and result.lat.attrs == expected.lat.attrs
+        assert result.attrs["title"] == "t" and result.tas.encoding["_FillValue"] == np.float32(1e20)
+        assert result.time.encoding["units"] == "days since 2000-01-01" and np.isnan(result.tas).any()
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -90,11 +90,13 @@ def test_sample_archive(tmp_path: Path, sample_archive: Path, suffix: str) -> No
     tas = aa.open(sample_archive)["tas"]
     part = tas.sel(time=slice("2001-02", "2001-05")).sel(lon=100, method="nearest")
     extract(part, tmp_path / f"out.{suffix}")
-    with opened(tmp_path / f"out.{suffix}") as found:
-        assert found.tas.dims == ("time", "lat") and found.lon.shape == () and float(found.lon) == float(part.coords["lon"][()])
-        np.testing.assert_array_equal(found.tas.values, part[:])
-        np.testing.assert_array_equal(found.time.values, part.coords["time"].datetimes())
-        assert found.tas.attrs["cell_methods"] == "area: time: mean" and found.time.attrs["bounds"] == "time_bnds"
+    with opened(tmp_path / f"out.{suffix}") as result:
+        assert (
+            result.tas.dims == ("time", "lat") and result.lon.shape == () and float(result.lon) == float(part.coords["lon"][()])
+        )
+        np.testing.assert_array_equal(result.tas.values, part[:])
+        np.testing.assert_array_equal(result.time.values, part.coords["time"].datetimes())
+        assert result.tas.attrs["cell_methods"] == "area: time: mean" and result.time.attrs["bounds"] == "time_bnds"
     again = aa.open(tmp_path / f"out.{suffix}")["tas"]
     np.testing.assert_array_equal(again[:], part[:])
     assert again.units == "K" and set(again.coords) >= {"time", "lat", "lon", "height", "time_bnds", "lat_bnds"}
@@ -116,9 +118,9 @@ KINDS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", ">i4", ">f8
 def test_types(tmp_path: Path, suffix: str, dtype: str) -> None:
     values = np.random.default_rng(1).integers(0, 100, (11, 40)).astype(dtype)
     extract(made(values, ("y", "x")), tmp_path / f"out.{suffix}")
-    with opened(tmp_path / f"out.{suffix}") as found:
-        assert found.a.dtype == np.dtype(dtype).newbyteorder("=")
-        np.testing.assert_array_equal(found.a.values, values)
+    with opened(tmp_path / f"out.{suffix}") as result:
+        assert result.a.dtype == np.dtype(dtype).newbyteorder("=")
+        np.testing.assert_array_equal(result.a.values, values)
 
 
 @pytest.mark.usefixtures("small")
@@ -135,12 +137,12 @@ def test_odd_shapes_and_kinds(tmp_path: Path, suffix: str) -> None:
     hole = [([(0, 100)], aa.SubArray.from_array(np.arange(100, dtype="i2"), dimensions=("m",)))]
     arrays.append(aa.MasterArray.from_subarrays(hole, dimensions=("m",), shape=(250,), fill_value=-9, name="hole"))
     extract(arrays, tmp_path / f"out.{suffix}")
-    with opened(tmp_path / f"out.{suffix}") as found:
-        assert float(found.scalar) == 3 and found.empty.shape == (0, 3) and found.single.values.tolist() == [7]
-        assert found.text.values.tolist() == ["Ω", "", "abc"]
-        np.testing.assert_array_equal(found.missing.values, np.arange(300))
-        assert np.isnan(found.hole.values[100:]).all() and found.hole.encoding["_FillValue"] == -9
-        np.testing.assert_array_equal(found.hole.values[:100], np.arange(100))
+    with opened(tmp_path / f"out.{suffix}") as result:
+        assert float(result.scalar) == 3 and result.empty.shape == (0, 3) and result.single.values.tolist() == [7]
+        assert result.text.values.tolist() == ["Ω", "", "abc"]
+        np.testing.assert_array_equal(result.missing.values, np.arange(300))
+        assert np.isnan(result.hole.values[100:]).all() and result.hole.encoding["_FillValue"] == -9
+        np.testing.assert_array_equal(result.hole.values[:100], np.arange(100))
 
 
 def test_dtypes_that_only_zarr_has(tmp_path: Path) -> None:
@@ -161,10 +163,10 @@ def test_conflicting_names_get_suffixes(tmp_path: Path, suffix: str) -> None:
     one = aa.open(write(tmp_path / "one.nc", cube([0, 1])))["tas"]
     two = aa.open(write(tmp_path / "two.nc", cube([5, 6, 7])))["tas"]
     extract([one, two], tmp_path / f"out.{suffix}")
-    with opened(tmp_path / f"out.{suffix}") as found:
-        np.testing.assert_array_equal(found.tas.values, one[:])
-        np.testing.assert_array_equal(found.tas_2.values, two[:])
-        assert found.tas_2.dims == ("time_2", "lat", "lon") and found.tas.dims == ("time", "lat", "lon")
+    with opened(tmp_path / f"out.{suffix}") as result:
+        np.testing.assert_array_equal(result.tas.values, one[:])
+        np.testing.assert_array_equal(result.tas_2.values, two[:])
+        assert result.tas_2.dims == ("time_2", "lat", "lon") and result.tas.dims == ("time", "lat", "lon")
 
 
 def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) -> None:
@@ -365,10 +367,10 @@ def test_blocks_cover_every_element_once(shape: list[int], sides: list[int], mos
 
 @given(st.lists(st.integers(1, 10**5), max_size=4), st.lists(st.integers(1, 10**5), min_size=4, max_size=4), st.integers(1, 16))
 def test_chunk_sizes(shape: list[int], stored: list[int], itemsize: int) -> None:
-    found = block_shapes.chunk_like(shape, itemsize, stored[: len(shape)])
-    nbytes = int(np.prod([itemsize, *found], dtype=object))
-    assert all(1 <= side <= size for side, size in zip(found, shape, strict=True)) and nbytes <= block_shapes._MAX_BYTES
-    assert nbytes * 4 >= block_shapes._MIN_BYTES or found == tuple(shape)
+    result = block_shapes.chunk_like(shape, itemsize, stored[: len(shape)])
+    nbytes = int(np.prod([itemsize, *result], dtype=object))
+    assert all(1 <= side <= size for side, size in zip(result, shape, strict=True)) and nbytes <= block_shapes._MAX_BYTES
+    assert nbytes * 4 >= block_shapes._MIN_BYTES or result == tuple(shape)
 
 
 def test_netcdf_library_agrees_on_the_chunks(tmp_path: Path, small: None) -> None:
@@ -389,12 +391,14 @@ def test_xarray_reads_real_data(shared_data: Path, tmp_path: Path, suffix: str, 
     extract([a for a in aa.open(files) if a.size], tmp_path / f"out.{suffix}")
     along = {"combine": "nested", "concat_dim": "time_counter" if place == "nemo" else "time"}
     same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-    with xr.open_mfdataset(files, **along, **same) as expected, opened(tmp_path / f"out.{suffix}") as found:
-        assert set(found.variables) <= set(expected.variables) and len(found.data_vars) >= 1
-        for name in found.variables:
-            xr.testing.assert_equal(found[name].drop_vars(found[name].coords), expected[name].drop_vars(expected[name].coords))
+    with xr.open_mfdataset(files, **along, **same) as expected, opened(tmp_path / f"out.{suffix}") as result:
+        assert set(result.variables) <= set(expected.variables) and len(result.data_vars) >= 1
+        for name in result.variables:
+            xr.testing.assert_equal(
+                result[name].drop_vars(result[name].coords), expected[name].drop_vars(expected[name].coords)
+            )
             kept = {"units", "standard_name", "long_name", "cell_methods", "axis"} & set(expected[name].attrs)
-            assert {k: found[name].attrs[k] for k in kept} == {k: expected[name].attrs[k] for k in kept}, name
+            assert {k: result[name].attrs[k] for k in kept} == {k: expected[name].attrs[k] for k in kept}, name
 
 
 @pytest.mark.usefixtures("small")
@@ -418,9 +422,9 @@ def test_other_filters_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def mandatory(path: str) -> None:
     """Make the filters of all chunked variables mandatory, as some versions of netCDF-C do."""
     with h5py.File(path) as file:
-        found = [h5py.h5o.get_info(d.id).addr for d in file.values() if d.chunks]
+        result = [h5py.h5o.get_info(d.id).addr for d in file.values() if d.chunks]
     data = bytearray(Path(path).read_bytes())
-    for at in found:
+    for at in result:
         assert data[at : at + 5] == b"OHDR\2" and not data[at + 5] & 48
         start = at + 6 + (1 << (data[at + 5] & 3))
         end = start + int.from_bytes(data[at + 6 : start], "little")

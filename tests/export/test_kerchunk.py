@@ -42,9 +42,9 @@ def zarr_values(references: dict[str, Any], name: str) -> np.ndarray:
 
 def check(agg: aa.Aggregation, tmp_path: Path, tables: bool = False) -> dict[str, Any]:
     """Write references, read them back, and compare the values with those of the files."""
-    found = agg.to_kerchunk()
+    result = agg.to_kerchunk()
     for path in [tmp_path / "out.json", *([tmp_path / "out.parq"] if tables else [])]:
-        assert agg.to_kerchunk(path) == found
+        assert agg.to_kerchunk(path) == result
         again = aa.open(path)
         assert (sorted(again.names), again.skipped) == (sorted(agg.names), ())
         for a in agg:
@@ -56,7 +56,7 @@ def check(agg: aa.Aggregation, tmp_path: Path, tables: bool = False) -> dict[str
             assert set(a.coords) == set(b.coords)
             for name, coordinate in a.coords.items():
                 np.testing.assert_array_equal(coordinate[...], b.coords[name][...])
-    return found
+    return result
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def years(tmp_path: Path) -> Callable[..., list[str]]:
     """Return a function that writes files of consecutive times: sizes, storage, attributes."""
 
     def make(sizes: Sequence[int], **stored: Any) -> list[str]:
-        found, start = [], 0
+        result, start = [], 0
         for number, size in enumerate(sizes):
             changes = stored.get(f"file{number}", {})
             kind = {"format": "NETCDF4", "dtype": "f4", "lats": LATS, "attrs": {}, **stored, **changes}
@@ -83,9 +83,9 @@ def years(tmp_path: Path) -> Callable[..., list[str]]:
                 made.set_auto_maskandscale(False)
                 made.setncatts({"units": "K", **kind["attrs"]})
                 made[:] = field(start + np.arange(size), kind["lats"], LONS, kind["dtype"])
-            found.append(str(path))
+            result.append(str(path))
             start += size
-        return found
+        return result
 
     return make
 
@@ -95,14 +95,14 @@ def years(tmp_path: Path) -> Callable[..., list[str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_references_to_files(tmp_path: Path, kind: str) -> None:
-    found = check(aa.open(str(FOLDER / f"y?.{kind}")), tmp_path)
-    assert found["version"] == 1
-    assert all(os.path.isabs(v[0]) for v in found["refs"].values() if isinstance(v, list))
-    assert isinstance(found["refs"]["time/0"], str)
+    result = check(aa.open(str(FOLDER / f"y?.{kind}")), tmp_path)
+    assert result["version"] == 1
+    assert all(os.path.isabs(v[0]) for v in result["refs"].values() if isinstance(v, list))
+    assert isinstance(result["refs"]["time/0"], str)
     with netCDF4.Dataset(FOLDER / f"y1.{kind}") as file:
         file.set_auto_maskandscale(False)
-        np.testing.assert_array_equal(zarr_values(found, "tas")[4:], file["tas"][:])
-        np.testing.assert_array_equal(zarr_values(found, "pr")[4:], file["pr"][:])
+        np.testing.assert_array_equal(zarr_values(result, "tas")[4:], file["tas"][:])
+        np.testing.assert_array_equal(zarr_values(result, "pr")[4:], file["pr"][:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,9 +113,9 @@ def test_parquet(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_references_to_references(tmp_path: Path, kind: str) -> None:
-    found = check(aa.open(str(FOLDER / f"y?.{kind}.json")), tmp_path)
+    result = check(aa.open(str(FOLDER / f"y?.{kind}.json")), tmp_path)
     direct = aa.open(str(FOLDER / f"y?.{kind}")).to_kerchunk()
-    np.testing.assert_array_equal(zarr_values(found, "pr"), zarr_values(direct, "pr"))
+    np.testing.assert_array_equal(zarr_values(result, "pr"), zarr_values(direct, "pr"))
 
 
 def test_xarray_reads_them_through_fsspec(tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ print(ds.pr.attrs["units"], ds.time.attrs["calendar"])
     done = subprocess.run([sys.executable, "-c", program, str(path), arrays], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["mm", "noleap"]
-    with np.load(arrays) as found:
+    with np.load(arrays) as result:
         for name in ("tas", "pr"):
-            np.testing.assert_array_equal(found[name], agg[name][...])
-        np.testing.assert_array_equal(found["time"], agg["tas"].coords["time"][...])
+            np.testing.assert_array_equal(result[name], agg[name][...])
+        np.testing.assert_array_equal(result["time"], agg["tas"].coords["time"][...])
 
 
 def test_kerchunk_reads_them(tmp_path: Path) -> None:
@@ -166,28 +166,28 @@ ds = xr.open_dataset(sys.argv[1], engine='kerchunk', decode_times=False)
         code = f"{program}np.savez(sys.argv[2], tas=ds.tas.values, pr=ds.pr.values)"
         done = subprocess.run([sys.executable, "-c", code, str(path), arrays], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        with np.load(arrays) as found:
+        with np.load(arrays) as result:
             for name in ("tas", "pr"):
-                np.testing.assert_array_equal(found[name], agg[name][...])
+                np.testing.assert_array_equal(result[name], agg[name][...])
 
 
 @pytest.mark.parametrize("format", ["NETCDF3_CLASSIC", "NETCDF4"])
 def test_contiguous_data_of_different_lengths_are_cut(tmp_path: Path, years: Callable[..., list[str]], format: str) -> None:
-    found = check(aa.open(years([6, 4, 2], format=format)), tmp_path)
-    assert json.loads(found["refs"]["tas/.zarray"])["chunks"] == [2, 3, 2]
-    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(12), LATS, LONS))
+    result = check(aa.open(years([6, 4, 2], format=format)), tmp_path)
+    assert json.loads(result["refs"]["tas/.zarray"])["chunks"] == [2, 3, 2]
+    np.testing.assert_array_equal(zarr_values(result, "tas"), field(np.arange(12), LATS, LONS))
 
 
 def test_big_endian_records(tmp_path: Path, years: Callable[..., list[str]]) -> None:
-    found = check(aa.open(years([3, 2], format="NETCDF3_CLASSIC", unlimited=True)), tmp_path)
-    meta = json.loads(found["refs"]["tas/.zarray"])
+    result = check(aa.open(years([3, 2], format="NETCDF3_CLASSIC", unlimited=True)), tmp_path)
+    meta = json.loads(result["refs"]["tas/.zarray"])
     assert (meta["dtype"], meta["chunks"]) == (">f4", [1, 3, 2])
 
 
 @pytest.mark.parametrize("how", [{"fletcher32": True}, {"zlib": True, "shuffle": True}, {"compression": "zstd"}])
 def test_codecs(tmp_path: Path, years: Callable[..., list[str]], how: dict[str, Any]) -> None:
-    found = check(aa.open(years([4, 4, 3], how={**how, "chunksizes": (2, 3, 2)})), tmp_path)
-    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(11), LATS, LONS))
+    result = check(aa.open(years([4, 4, 3], how={**how, "chunksizes": (2, 3, 2)})), tmp_path)
+    np.testing.assert_array_equal(zarr_values(result, "tas"), field(np.arange(11), LATS, LONS))
 
 
 def test_unwritten_chunks_have_no_references(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_unwritten_chunks_have_no_references(tmp_path: Path) -> None:
         file.createDimension("x", 8)
         made = file.createVariable("v", "f4", ("x",), chunksizes=(2,), fill_value=-1.0)
         made[2:4] = [1, 2]
-    found = check(aa.open(path), tmp_path)
-    assert [k for k in found["refs"] if k.startswith("v/") and "/." not in k] == ["v/1"]
+    result = check(aa.open(path), tmp_path)
+    assert [k for k in result["refs"] if k.startswith("v/") and "/." not in k] == ["v/1"]
 
 
 def test_holes_have_no_references(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_new_dimension_has_chunks_of_one(tmp_path: Path) -> None:
         write(tmp_path / f"r{member}.nc", cube(np.arange(4)), {"member": f"r{member}"})
     agg = aa.open(tmp_path, rules=aa.Rules(new_dimension="member"))
     assert agg["tas"].shape == (3, 4, 3, 2)
-    found = check(agg, tmp_path)
-    assert json.loads(found["refs"]["tas/.zarray"])["chunks"] == [1, 4, 3, 2]
+    result = check(agg, tmp_path)
+    assert json.loads(result["refs"]["tas/.zarray"])["chunks"] == [1, 4, 3, 2]
 
 
 def test_a_part_of_an_array(tmp_path: Path, years: Callable[..., list[str]]) -> None:
@@ -223,8 +223,8 @@ def test_a_part_of_an_array(tmp_path: Path, years: Callable[..., list[str]]) -> 
 
     agg = aa.open(years([4, 4], how={"zlib": True, "chunksizes": (2, 3, 2)}))
     part = agg["tas"].lazy[2:7]
-    found = check(replace(agg, arrays=(part,)), tmp_path)
-    np.testing.assert_array_equal(zarr_values(found, "tas"), field(np.arange(2, 7), LATS, LONS))
+    result = check(replace(agg, arrays=(part,)), tmp_path)
+    np.testing.assert_array_equal(zarr_values(result, "tas"), field(np.arange(2, 7), LATS, LONS))
     with pytest.raises(aa.AggregationError, match=r"partition \(0, 0, 0\).*it begins at 0 of 'time' \(at 1 in the file\)"):
         replace(agg, arrays=(agg["tas"].lazy[1:7],)).to_kerchunk()
 
@@ -261,8 +261,8 @@ def test_text_and_masked_coordinates_are_inline(tmp_path: Path) -> None:
     dimensions, values, attrs = variables["tas"]
     variables["tas"] = (dimensions, values, {**attrs, "coordinates": "name height"})
     agg = aa.open(write(tmp_path / "a.nc", variables))
-    found = check(agg, tmp_path)
-    assert json.loads(found["refs"]["tas/.zattrs"])["coordinates"].split() == ["name", "height"]
+    result = check(agg, tmp_path)
+    assert json.loads(result["refs"]["tas/.zattrs"])["coordinates"].split() == ["name", "height"]
 
 
 @given(data=st.data())
@@ -285,11 +285,11 @@ def test_any_grid_of_chunks(tmp_path_factory: pytest.TempPathFactory, data: st.D
         start += size
     agg = aa.open(folder)
     try:
-        found = check(agg, folder)
+        result = check(agg, folder)
     except aa.AggregationError as error:
         assert sides is not None and "no kerchunk references" in str(error)
     else:
-        np.testing.assert_array_equal(zarr_values(found, "v"), agg["v"][...])
+        np.testing.assert_array_equal(zarr_values(result, "v"), agg["v"][...])
 
 
 # Arrays without references
@@ -390,10 +390,10 @@ def zarr_store(path: Path, version: int, fill: Any, **attrs: Any) -> aa.Aggregat
 )
 def test_missing_chunks_of_a_store(tmp_path: Path, version: int, fill: Any, attrs: dict[str, Any]) -> None:
     agg = zarr_store(tmp_path / "a.zarr", version, fill, **attrs)
-    found = check(agg, tmp_path)
-    assert "v/1" not in found["refs"]
+    result = check(agg, tmp_path)
+    assert "v/1" not in result["refs"]
     store = zarr.open_array(tmp_path / "a.zarr", path="v", mode="r")
-    np.testing.assert_array_equal(zarr_values(found, "v"), store[...])
+    np.testing.assert_array_equal(zarr_values(result, "v"), store[...])
 
 
 @pytest.mark.parametrize(("version", "fill", "attrs"), [(3, 7.0, {}), (3, 0.0, {"_FillValue": -1.0})])
@@ -475,7 +475,7 @@ def test_real_archives(tmp_path: Path, shared_data: Path) -> None:
         for array in (agg := aa.open(folder)):
             one = agg.select(array.name)
             try:
-                found = one.to_kerchunk(tmp_path / "out.json")
+                result = one.to_kerchunk(tmp_path / "out.json")
             except aa.AggregationError as error:
                 assert "no kerchunk references" in str(error)
                 refused += 1
@@ -483,6 +483,6 @@ def test_real_archives(tmp_path: Path, shared_data: Path) -> None:
             again = aa.open(tmp_path / "out.json")[array.name or ""]
             key = (slice(0, None, max(1, array.shape[0] // 3)), ...)
             np.testing.assert_array_equal(array[key], again[key])
-            assert len(found["refs"]) > 2
+            assert len(result["refs"]) > 2
             done += 1
     assert done

@@ -43,7 +43,7 @@ class Outcome:
 
 def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
     """Run cases, which are paths or arguments of `aggarray.open`, in as many consecutive processes as needed."""
-    left, found = list(cases), []
+    left, result = list(cases), []
     while left:
         lines = "".join(f"{json.dumps(case)}\n" for case in left)
         command = [sys.executable, "-m", "tests.faults.hostile_child", str(scratch)]
@@ -51,13 +51,13 @@ def outcomes(cases: Sequence[Any], scratch: Path) -> list[Outcome]:
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         ended = [answer for answer in answers if answer != ["begun"]]
         for case, (steps, seconds, memory) in zip(left, ended, strict=False):
-            found.append(Outcome(case, tuple(map(tuple, steps)), seconds, memory))
+            result.append(Outcome(case, tuple(map(tuple, steps)), seconds, memory))
         left = left[len(ended) :]
         if (left and done.returncode == 0) or not answers:
             raise RuntimeError(done.stderr)
         if left:
-            found.append(Outcome(left.pop(0), (), crash=f"{done.returncode}: {done.stderr[-3000:]}"))
-    return found
+            result.append(Outcome(left.pop(0), (), crash=f"{done.returncode}: {done.stderr[-3000:]}"))
+    return result
 
 
 def looked_at(cases: Mapping[str, Any], scratch: Path) -> dict[str, Outcome]:

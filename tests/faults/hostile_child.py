@@ -91,7 +91,7 @@ def _shell(words: list[str]) -> str:
 def _tried(name: str, step: Callable[[], Any]) -> list[Any]:
     """Return [name, class of the error or None, message or output]."""
     try:
-        found = step()
+        result = step()
     except aa.AggarrayError as error:
         return [name, type(error).__name__, str(error), "fault" if _wanted_memory(error) else "told"]
     except Exception as error:  # any other exception is a fault
@@ -99,7 +99,7 @@ def _tried(name: str, step: Callable[[], Any]) -> list[Any]:
 
         places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-6:]
         return [name, type(error).__name__, f"{str(error)[:300]} {places}", "fault"]
-    return [name, None, found if isinstance(found, str) else "", "done"]
+    return [name, None, result if isinstance(result, str) else "", "done"]
 
 
 def _wanted_memory(error: BaseException | None) -> bool:
@@ -114,9 +114,9 @@ def _wanted_memory(error: BaseException | None) -> bool:
 def outcome(given: dict[str, Any], scratch: Path) -> list[list[Any]]:
     """Return the outcomes of up to 60 steps; opening is the first, the others depend on it."""
     opened: list[aa.Aggregation] = []
-    found = [_timed("open", lambda: opened.append(aa.open(**given, processes=1)))]
+    result = [_timed("open", lambda: opened.append(aa.open(**given, processes=1)))]
     steps = _steps(opened[0], str(given["source"]), scratch) if opened else _commands(str(given["source"]))
-    return [*found, *(_timed(name, step) for name, step in itertools.islice(steps, 60))]
+    return [*result, *(_timed(name, step) for name, step in itertools.islice(steps, 60))]
 
 
 def _timed(name: str, step: Callable[[], Any]) -> list[Any]:
@@ -136,10 +136,10 @@ def main(scratch: str) -> None:
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         before, start = _status("VmRSS"), time.perf_counter()
-        found = outcome(given, Path(scratch))
+        result = outcome(given, Path(scratch))
         taken = time.perf_counter() - start
         faulthandler.cancel_dump_traceback_later()
-        print(json.dumps([found, taken, _status("VmHWM") - before]), flush=True)
+        print(json.dumps([result, taken, _status("VmHWM") - before]), flush=True)
         close_files()
 
 

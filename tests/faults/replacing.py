@@ -138,14 +138,14 @@ class Stage:
         low, high = sorted(chance.sample(range(array.shape[0] + 1), 2))
         key = (slice(low, high), chance.choice([slice(None), slice(3, 20), slice(None, None, 7)]), slice(None))
         with aa.set_options(threads=chance.choice([1, 4])):
-            found = np.asarray(array.read(key))
+            result = np.asarray(array.read(key))
         # A file that did not open is absent.
         for block, time_ in enumerate(array.coords["time"][::STEPS].tolist()):
             number, start, stop = int(time_) // STEPS, STEPS * block, STEPS * (block + 1)
             inside = slice(max(start, low) - low, max(min(stop, high), low) - low)
             first = max(low - start, 0)
-            rows = np.arange(first, first + len(found[inside]))
-            wrong = self._wrong(found[inside], rows, np.arange(SHAPE[1])[key[1]], number)
+            rows = np.arange(first, first + len(result[inside]))
+            wrong = self._wrong(result[inside], rows, np.arange(SHAPE[1])[key[1]], number)
             if wrong:
                 self.faults.append(f"mixed: file {number}, {array.shape} {key}: {wrong}")
         self.counts["right"] += 1
@@ -227,10 +227,10 @@ def main(seconds: float, kinds: Sequence[str]) -> int:
     total: Counter[str] = Counter()
     faults = 0
     for kind in kinds:
-        found = run(kind, seconds / len(kinds))
-        print(kind, dict(found.counts), *list(dict.fromkeys(found.faults))[:8], sep="\n  ", flush=True)
-        total += found.counts
-        faults += len(found.faults)
+        result = run(kind, seconds / len(kinds))
+        print(kind, dict(result.counts), *list(dict.fromkeys(result.faults))[:8], sep="\n  ", flush=True)
+        total += result.counts
+        faults += len(result.faults)
     return int(bool(faults) or not total["right"])
 
 

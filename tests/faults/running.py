@@ -62,7 +62,7 @@ def size_of(path: str, name: str) -> int:
 def outcomes(scratch: Path, cases: Iterable[Case]) -> list[Outcome]:
     """Run cases in as many consecutive processes as needed."""
     left = list(cases)
-    found: list[Outcome] = []
+    result: list[Outcome] = []
     scratch.mkdir(parents=True, exist_ok=True)
     while left:
         lines = "".join(f"{json.dumps(case)}\n" for case in left)
@@ -71,13 +71,13 @@ def outcomes(scratch: Path, cases: Iterable[Case]) -> list[Outcome]:
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         ended = [answer for answer in answers if answer != ["begun"]]
         for case, (kind, *told, seconds, where) in zip(left, ended, strict=False):
-            found.append(Outcome(case, kind, told, seconds, where))
+            result.append(Outcome(case, kind, told, seconds, where))
         left = left[len(ended) :]
         if left and (not answers or answers[-1] != ["begun"]):
             raise RuntimeError(done.stderr)
         if left:
-            found.append(Outcome(left.pop(0), "killed", [done.returncode, done.stderr[-3000:]], 0.0, ""))
-    return found
+            result.append(Outcome(left.pop(0), "killed", [done.returncode, done.stderr[-3000:]], 0.0, ""))
+    return result
 
 
 def faults_in(found: Iterable[Outcome]) -> list[str]:

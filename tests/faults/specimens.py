@@ -294,10 +294,10 @@ def _kerchunk(folder: Path, name: str) -> str:
     for path in FIXTURES.joinpath("kerchunk").iterdir():
         if path.is_file() and path.suffix != ".json":
             shutil.copy(path, folder)
-    found = FIXTURES / "kerchunk" / name
-    if found.is_dir():
-        return str(shutil.copytree(found, folder / name))
-    return str(shutil.copy(found, folder))
+    result = FIXTURES / "kerchunk" / name
+    if result.is_dir():
+        return str(shutil.copytree(result, folder / name))
+    return str(shutil.copy(result, folder))
 
 
 @specimen(

@@ -164,9 +164,9 @@ def _read_until_ended(child: int, pipes: list[int], seconds: float) -> list[str]
             os.waitpid(child, 0)
             break
         for pipe in ready:
-            found = os.read(pipe, 1 << 16)
-            texts[pipe] += found
-            if not found:
+            result = os.read(pipe, 1 << 16)
+            texts[pipe] += result
+            if not result:
                 left.remove(pipe)
     for pipe in pipes:
         os.close(pipe)

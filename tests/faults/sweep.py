@@ -41,10 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
                 path = made.get(name) or _make(name, Path(folder) / name)
                 made[name] = path
                 cases = [*flips(path, _AT_ONCE, seed), *cuts(path, 0, _CUTS, seed)]
-                found = outcomes(Path(folder) / "scratch", cases)
-                counts.update(one.kind for one in found)
-                faults += [f"{name}, seed {seed}: {fault}" for fault in faults_in(found)]
-                slow = [one for one in found if one.seconds > _SLOW]
+                result = outcomes(Path(folder) / "scratch", cases)
+                counts.update(one.kind for one in result)
+                faults += [f"{name}, seed {seed}: {fault}" for fault in faults_in(result)]
+                slow = [one for one in result if one.seconds > _SLOW]
                 faults += [f"{name}, seed {seed}: {one.case}: {one.seconds:.0f} seconds" for one in slow]
                 if faults:
                     print(*faults, sep="\n", flush=True)

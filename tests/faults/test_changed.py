@@ -82,10 +82,10 @@ def test_changed_while_open(made: Made, tmp_path: Path, name: str, how: str) -> 
 def test_an_equal_copy_is_the_file(made: Made, tmp_path: Path, name: str) -> None:
     path = copied(made, name, tmp_path)
     array = array_in(aa.open(path))
-    wanted = array[...]
+    expected = array[...]
     copied(made, name, tmp_path)
     os.utime(path, ns=(1, 1))
-    np.testing.assert_array_equal(array[...], wanted)
+    np.testing.assert_array_equal(array[...], expected)
 
 
 @contextmanager
@@ -112,12 +112,12 @@ def test_unreadable_while_open(made: Made, name: str) -> None:
         with unprivileged():
             agg = aa.open(path)
             array = array_in(agg)
-            wanted = array[...]
+            expected = array[...]
         path.chmod(0)
         with unprivileged():
             # Open files may still be read.
             with suppress(aa.FormatError):
-                np.testing.assert_array_equal(array[...], wanted)
+                np.testing.assert_array_equal(array[...], expected)
             close_files()
             with pytest.raises(aa.FormatError, match=says("variable ", "[Pp]ermission")):
                 array[...]
@@ -149,7 +149,7 @@ def test_files_that_references_name(tmp_path: Path) -> None:
     references = json.loads(path.read_text())["refs"]
     named = next(tmp_path / Path(value[0]).name for key, value in references.items() if key.startswith("tas/") and value[1:])
     array = aa.open(path)["tas"]
-    wanted, data = array[...], named.read_bytes()
+    expected, data = array[...], named.read_bytes()
     os.truncate(named, 100)
     with pytest.raises(aa.FormatError, match=says("variable 'tas'", named.name)):
         array[...]
@@ -157,7 +157,7 @@ def test_files_that_references_name(tmp_path: Path) -> None:
     with pytest.raises(aa.MissingFileError, match=named.name):
         array[...]
     named.write_bytes(data)
-    np.testing.assert_array_equal(array[...], wanted)
+    np.testing.assert_array_equal(array[...], expected)
 
 
 @contextmanager

@@ -262,8 +262,8 @@ def test_a_fork_while_a_library_reads() -> None:
 
 def test_every_h5py_open_takes_the_lock() -> None:
     """The code that opens the first file has to establish the order of the locks."""
-    found = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
-    assert found == []
+    result = [path.name for path in (ROOT / "aggarray").rglob("*.py") if "h5py.File(" in path.read_text()]
+    assert result == []
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def _here(path: str) -> None:
 
 def test_random_damage(group: list[str], tmp_path: Path) -> None:
     cases = [case for path in group for case in flips(path, 250 // len(group), 3)]
-    found = outcomes(tmp_path, cases)
-    assert not faults_in(found)
-    assert len(found) == len(cases)
-    assert {one.kind for one in found} >= {"right", "error"}
+    result = outcomes(tmp_path, cases)
+    assert not faults_in(result)
+    assert len(result) == len(cases)
+    assert {one.kind for one in result} >= {"right", "error"}
 
 
 def test_metadata_checksums_are_verified(made: Callable[[str], str], tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ def test_metadata_checksums_are_verified(made: Callable[[str], str], tmp_path: P
     cases: list[Case] = []
     for path in map(made, names):
         data = Path(path).read_bytes()
-        for number, found in enumerate(_CHECKED.finditer(data)):
+        for number, result in enumerate(_CHECKED.finditer(data)):
             # Blocks of links and attributes come first: they are many and similar.
             if number % (1 + len(data) // 8000) == 0:
-                cases += [(path, "", ["flip", [[found.start() + 5 + number % 9, 1 << number % 8]]])]
+                cases += [(path, "", ["flip", [[result.start() + 5 + number % 9, 1 << number % 8]]])]
     assert len(cases) > 40
     outcome = outcomes(tmp_path, cases)
     assert not faults_in(outcome)
@@ -122,8 +122,8 @@ def test_libraries_that_crash_or_hang_give_errors(made: Callable[[str], str], tm
         (made("hdf5-groups-earliest"), "", ["flip", [[39036, 2]]]),
         (made("hdf5-one-chunk-earliest"), "", ["flip", [[10470, 221], [2467, 60]]]),
     ]
-    found = outcomes(tmp_path, crashing)
-    assert not faults_in(found)
+    result = outcomes(tmp_path, crashing)
+    assert not faults_in(result)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
@@ -339,7 +339,7 @@ def test_validation_of_chunk_indexes(
 ) -> None:
     """The library crashes over some damaged indexes when it opens a dataset."""
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.chunks._MANY", many)
-    found = set()
+    result = set()
     for name in ("hdf5-scales-latest", *matching("hdf5-many-chunks")):
         data, path = Path(made(name)).read_bytes(), tmp_path / "a.h5"
         validate(made(name))
@@ -350,8 +350,8 @@ def test_validation_of_chunk_indexes(
                 path.write_bytes(data[: at + 5] + bytes([data[at + 5] ^ 0x40]) + data[at + 6 :])
                 with pytest.raises(InvalidError):
                     validate(str(path))
-                found.add(signature)
-    assert len(found) >= 3
+                result.add(signature)
+    assert len(result) >= 3
 
 
 @pytest.mark.parametrize("storage", [{}, {"chunks": (2,), "compression": "gzip"}], ids=str)

@@ -97,12 +97,12 @@ def fill(place: Path, rest: int) -> None:
 
 def held(below: Path) -> list[str]:
     """Return the open files of a folder, removed ones included, that take space."""
-    found = []
+    result = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if os.fstat(int(name)).st_blocks:
-                found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(name for name in found if name.startswith(str(below)))
+                result.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(name for name in result if name.startswith(str(below)))
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +221,9 @@ def test_collective_write_to_a_full_disk(disk: Any, large: aa.Aggregation) -> No
 
         put(large["tas"], "first")
         fill(place, 100)
-        with pytest.raises(aa.AggarrayError, match="No space left on device") as found:
+        with pytest.raises(aa.AggarrayError, match="No space left on device") as caught:
             put(large["tas"], "tas")
-        assert "\n" not in str(found.value) and "s.zarr" in str(found.value)
+        assert "\n" not in str(caught.value) and "s.zarr" in str(caught.value)
         (place / "full").unlink()
         assert aa.open(place / "s.zarr").names == ("first",)
         put(large["tas"], "tas")

@@ -53,35 +53,35 @@ CHUNKS: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 
 def stores(folder: Path) -> dict[str, str]:
-    found = {}
+    result = {}
     for number, (name, (chunk, how)) in enumerate(CHUNKS.items()):
         for side, shape in ((4, 4), (TERA, 4), (TERA, TERA)):
             where = folder / f"{number}-{side}-{shape}"
-            found[f"{name}, {shape} in chunks of {side}"] = second(where, chunk, **{**how, "shape": [shape], "chunks": [side]})
+            result[f"{name}, {shape} in chunks of {side}"] = second(where, chunk, **{**how, "shape": [shape], "chunks": [side]})
     large = {**sharded(BYTES, GZIP, inner=[TERA], size=TERA), "shape": [4]}
     inner = sharded(BYTES, GZIP, inner=[TERA], size=TERA)["codecs"][0]
     nested = {**sharded(inner, inner=[TERA], size=TERA), "shape": [4]}
     swollen = shard(shard(gzip.compress(bytes(1 << 26))))
     big = {"name": "bytes", "configuration": {"endian": "big"}}
     turned = {"name": "transpose", "configuration": {"order": [0]}}
-    found["a shard"] = third(folder / "s0", shard(gzip.compress(SMALL)), **large)
-    found["a shard in a shard"] = third(folder / "s1", shard(shard(gzip.compress(SMALL))), **nested)
+    result["a shard"] = third(folder / "s0", shard(gzip.compress(SMALL)), **large)
+    result["a shard in a shard"] = third(folder / "s1", shard(shard(gzip.compress(SMALL))), **nested)
     small = sharded(sharded(BYTES, GZIP, inner=[4])["codecs"][0], inner=[4])
-    found["a chunk that swells in a shard in a shard"] = third(folder / "s2", swollen, **small)
+    result["a chunk that swells in a shard in a shard"] = third(folder / "s2", swollen, **small)
     whole = sharded(BYTES, GZIP, inner=[4])
-    found["shards that swell"] = third(
+    result["shards that swell"] = third(
         folder / "s3", gzip.compress(bytes(1 << 26)), **{**whole, "codecs": [*whole["codecs"], GZIP]}
     )
-    found["a transposed shard"] = third(
+    result["a transposed shard"] = third(
         folder / "s4", shard(gzip.compress(bytes(1 << 26))), **{**whole, "codecs": [turned, *whole["codecs"]]}
     )
     settings = {**whole["codecs"][0]["configuration"], "index_codecs": [big]}
     chunk = gzip.compress(bytes(1 << 26))
     codecs = [{"name": "sharding_indexed", "configuration": settings}]
-    found["an index of big-endian numbers"] = third(
+    result["an index of big-endian numbers"] = third(
         folder / "s5", chunk + struct.pack(">QQ", 0, len(chunk)), **{**whole, "codecs": codecs}
     )
-    return found
+    return result
 
 
 Made = Callable[[h5py.File], None]
@@ -123,20 +123,20 @@ FILES: dict[str, Made] = {
 
 
 def files(folder: Path) -> dict[str, str]:
-    found = {}
+    result = {}
     for number, (name, make) in enumerate(FILES.items()):
-        found[name] = str(folder / f"{number}.h5")
-        with h5py.File(found[name], "w", libver="latest") as file:
+        result[name] = str(folder / f"{number}.h5")
+        with h5py.File(result[name], "w", libver="latest") as file:
             make(file)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("make", [stores, files])
 def test_claims_take_no_memory(make: Callable[[Path], dict[str, str]], tmp_path: Path) -> None:
     cases = make(tmp_path)
-    found = looked_at(cases, tmp_path)
-    assert unborne(found, 64 << 20) == {}
-    said = {name: " ".join(one.texts) for name, one in found.items()}
+    result = looked_at(cases, tmp_path)
+    assert unborne(result, 64 << 20) == {}
+    said = {name: " ".join(one.texts) for name, one in result.items()}
     claims = [name for name in said if name not in ("never written", "as it is, 4 in chunks of 1000000000000")]
     assert {name for name in claims if cases[name] not in said[name]} == set()
 

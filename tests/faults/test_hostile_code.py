@@ -29,15 +29,15 @@ MODULES = {"yaml", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 def calls(tree: ast.AST) -> list[tuple[str, str, ast.Call]]:
     """Return (owner of the attribute, name, call) of all calls."""
-    found = []
+    result = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             function = node.func
             if isinstance(function, ast.Attribute):
-                found.append((ast.unparse(function.value), function.attr, node))
+                result.append((ast.unparse(function.value), function.attr, node))
             elif isinstance(function, ast.Name):
-                found.append(("", function.id, node))
-    return found
+                result.append(("", function.id, node))
+    return result
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

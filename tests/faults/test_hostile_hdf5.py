@@ -130,12 +130,12 @@ FILES: dict[str, Made] = {
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    found = {}
+    result = {}
     for number, (name, make) in enumerate(FILES.items()):
-        found[name] = str(tmp_path / f"{number}.h5")
-        with h5py.File(found[name], "w", libver="latest" if number % 2 else None) as file:
+        result[name] = str(tmp_path / f"{number}.h5")
+        with h5py.File(result[name], "w", libver="latest" if number % 2 else None) as file:
             make(file)
-    return found
+    return result
 
 
 def test_hostile_hdf5_files(files: dict[str, str], tmp_path: Path) -> None:
@@ -287,6 +287,6 @@ def test_foreign_index_obeys_the_roots(place: Path) -> None:
     np.array([[77]], "i8").tofile(place / "out" / "raw")
     with h5py.File(path, "a") as file:
         file.create_dataset("m", (1, 1), "i8", external=[(str(place / "out" / "raw"), 0, 8)])
-    with pytest.raises(aa.IndexFileError) as found:
+    with pytest.raises(aa.IndexFileError) as caught:
         aa.open(path, roots=[place / "in"])
-    assert "77" not in str(found.value) and "outside the folders" in str(found.value)
+    assert "77" not in str(caught.value) and "outside the folders" in str(caught.value)

@@ -83,9 +83,9 @@ def test_names_with_control_characters_are_escaped(tmp_path: Path) -> None:
         "gone": str(folder / "gone.nc"),
         "noise": str(folder / "noise"),
     }
-    found = looked_at(files, tmp_path)
-    assert unborne(found) == {}
-    assert any("\\x1b[2J" in text for text in found["netCDF-4"].texts)
+    result = looked_at(files, tmp_path)
+    assert unborne(result) == {}
+    assert any("\\x1b[2J" in text for text in result["netCDF-4"].texts)
 
 
 def test_errors_and_representations_are_escaped(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_bar_and_completion_are_escaped(tmp_path: Path, capsys: pytest.CaptureFi
     context = click.Context(click.Command("info"))
     context.params = {"source": (path,)}
     assert set(aa.open(path).names) >= {"$(reboot)", "`id`"}
-    found = _common.variables_of(context, click.Argument(["v"]), "")
-    assert found == ["tas", "tas_2m"]
+    result = _common.variables_of(context, click.Argument(["v"]), "")
+    assert result == ["tas", "tas_2m"]
     assert set(_common.dimensions_of(context, click.Argument(["v"]), "")) == {"time=", "lat=", "lon=", "dim_0="}
 
 

@@ -203,9 +203,9 @@ def test_indexes_that_name_each_other(tmp_path: Path) -> None:
     rings = {"a": "a.nc", "b": "c.nc", "c": "b.nc", **{f"d{n}": f"d{n + 1}.nc" for n in range(50)}}
     files = {name: index(tmp_path / f"{name}.nc", fragment) for name, fragment in rings.items()}
     asked = {name: files[name] for name in ("a", "b", "c", "d0")}
-    found = looked_at(asked, tmp_path)
-    assert unborne(found) == {}
-    assert all(any("aggregation variable" in text for text in one.texts) for one in found.values())
+    result = looked_at(asked, tmp_path)
+    assert unborne(result) == {}
+    assert all(any("aggregation variable" in text for text in one.texts) for one in result.values())
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_hostile_archives(tmp_path: Path) -> None:
     files = {"bomb": f"zip://bomb.nc::{tmp_path}/a.zip", "all": f"zip://**::{tmp_path}/a.zip"}
     files |= {"climbing": f"zip://../../etc/x.nc::{tmp_path}/a.zip", "all of tar": f"tar://*::{tmp_path}/b.tar"}
     files |= {name: f"tar://{name}.nc::{tmp_path}/b.tar" for name in "lhdx"}
-    found = looked_at(files, tmp_path)
-    assert unborne(found) == {}
-    assert not [text for one in found.values() for text in one.texts if "root:" in text]
-    assert "leads out of the archive" in found["climbing"].texts[0]
+    result = looked_at(files, tmp_path)
+    assert unborne(result) == {}
+    assert not [text for one in result.values() for text in one.texts if "root:" in text]
+    assert "leads out of the archive" in result["climbing"].texts[0]

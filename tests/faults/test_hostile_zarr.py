@@ -102,9 +102,9 @@ def references(path: Path, kind: str, data: bytes) -> str:
 
 def test_decompression_bombs_are_refused(tmp_path: Path) -> None:
     files = bombs(tmp_path)
-    found = looked_at(files, tmp_path)
-    assert unborne(found, 32 << 20) == {}
-    opened = {name: one.steps[0] for name, one in found.items()}
+    result = looked_at(files, tmp_path)
+    assert unborne(result, 32 << 20) == {}
+    opened = {name: one.steps[0] for name, one in result.items()}
     assert {name: step for name, step in opened.items() if step[1] != "FormatError" or files[name] not in step[2]} == {}
 
 
@@ -219,7 +219,7 @@ def test_nested_list_attributes(where: str, trust: str, tmp_path: Path) -> None:
             array.attrs.update({"_ARRAY_DIMENSIONS": ["time"], "units": units})
         (group if where == "." else group[where]).attrs.update({name: [[1], [2, 3]] for name in names if name != "units"})
     agg = aa.open(tmp_path, rules=aa.Rules(trust=trust))
-    found = sorted(value for array in agg for value in array[...].tolist())
-    assert found == [1, 2, 3, 4, 5, 6] or {s.variable for s in agg.skipped} == {where}
+    result = sorted(value for array in agg for value in array[...].tolist())
+    assert result == [1, 2, 3, 4, 5, 6] or {s.variable for s in agg.skipped} == {where}
     agg.save(tmp_path / "i.nca")
     assert repr(aa.open(tmp_path / "i.nca")) == repr(agg) and agg.check() is not None

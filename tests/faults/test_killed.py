@@ -115,9 +115,9 @@ def check_store(path: Path, names: set[str], done: bool = False) -> None:
     """Check that a store has these complete arrays, and that readers that list folders find nothing else."""
     for known in (None, False):
         store = zarr.open_group(path, mode="r", use_consolidated=known)
-        found = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
-        assert found == names if known is False or done else found <= names
-        for name in found:
+        result = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
+        assert result == names if known is False or done else result <= names
+        for name in result:
             np.testing.assert_array_equal(store[name][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
 
 
@@ -192,10 +192,10 @@ print("found", sum(isinstance(s, Structure) and s.uri == p for (p, s), p in zip(
 
 
 def helpers_of(process: int) -> list[int]:
-    found = subprocess.run(
+    result = subprocess.run(
         ["ps", "-o", "pid=,stat=,comm=", "--ppid", str(process)], capture_output=True, text=True, check=False
     )
-    rows = [line.split(maxsplit=2) for line in found.stdout.splitlines()]
+    rows = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
     return [int(pid) for pid, state, name in rows if name != "ps" and not state.startswith("Z")]
 
 
@@ -230,8 +230,8 @@ def test_file_that_kills_workers_is_scanned_here(tmp_path: Path, monkeypatch: py
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     before = helpers_of(os.getpid())
-    found = scan_files(paths, 3)
-    assert [p for p, _ in found] == paths and all(isinstance(s, Structure) for _, s in found)
+    result = scan_files(paths, 3)
+    assert [p for p, _ in result] == paths and all(isinstance(s, Structure) for _, s in result)
     assert workers.TIMEOUT < 60 and set(helpers_of(os.getpid())) <= set(before)
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
 

@@ -27,11 +27,11 @@ def descriptors() -> list[str]:
     """Return the open descriptors, without files kept open for later reads."""
     close_sources()
     gc.collect()
-    found = []
+    result = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(name for name in found if not name.endswith("/fd"))
+            result.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(name for name in result if not name.endswith("/fd"))
 
 
 def resident() -> int:

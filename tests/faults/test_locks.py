@@ -447,13 +447,13 @@ def test_a_log_is_not_created_through_a_link(tmp_path: Path) -> None:
 
 def exposed(place: Path) -> list[str]:
     """Return the files in a folder that other users may read, except locks, which contain no data."""
-    found = []
+    result = []
     for path in place.rglob("*"):
         above = [p for p in path.parents if place in p.parents]
         closed = any(p.stat().st_mode & 0o077 == 0 for p in above)
         if path.is_file() and not closed and path.stat().st_mode & 0o077 and not path.name.endswith((".lock", ".held", "log")):
-            found.append(str(path))
-    return found
+            result.append(str(path))
+    return result
 
 
 @pytest.mark.parametrize("work", BY_NAME)

@@ -21,11 +21,11 @@ MAKERS = [pytest.param(work, id=work.name) for work in WORKS if work.name not in
 
 def everything(folder: Path) -> dict[str, bytes | str]:
     """Return the contents of all files below a folder, and the types of folders and links."""
-    found: dict[str, bytes | str] = {}
+    result: dict[str, bytes | str] = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
-        found[name] = f"-> {os.readlink(path)}" if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
-    return found
+        result[name] = f"-> {os.readlink(path)}" if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
+    return result
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ def test_a_file_that_changes_while_it_is_scanned(tmp_path: Path, monkeypatch: py
     own = type(FORMAT).scan
 
     def late(self: object, given: str) -> object:
-        found = own(self, given)  # type: ignore[arg-type]
+        result = own(self, given)  # type: ignore[arg-type]
         os.utime(path, (1e9, 1e9))
-        return found
+        return result
 
     with monkeypatch.context() as patch:
         patch.setattr(type(FORMAT), "scan", late)

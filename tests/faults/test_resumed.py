@@ -73,29 +73,29 @@ def attempt(stage: Stage, folder: Path, line: tuple[str, ...], **how: Any) -> An
 
 def content_netcdf(path: Path) -> dict[str, Any]:
     """Return values, attributes, chunks, filters and flags of a file according to netCDF4 and h5py."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
-        found["attributes"] = {n: file.getncattr(n) for n in file.ncattrs()}
+        result["attributes"] = {n: file.getncattr(n) for n in file.ncattrs()}
         for name, variable in file.variables.items():
             attributes = {n: str(variable.getncattr(n)) for n in variable.ncattrs()}
             about = variable.dimensions, variable.dtype.str, variable.chunking(), variable.filters(), attributes
-            found[name] = about, variable[...].tobytes()
+            result[name] = about, variable[...].tobytes()
     with h5py.File(path) as file:
         for name, dataset in file.items():
             plist = dataset.id.get_create_plist()
             filters = [plist.get_filter(n) for n in range(plist.get_nfilters())]
-            found[f"{name} stored"] = dataset.chunks, filters, dataset[...].tobytes(), sorted(dataset.attrs)
-    return found
+            result[f"{name} stored"] = dataset.chunks, filters, dataset[...].tobytes(), sorted(dataset.attrs)
+    return result
 
 
 def content_zarr(path: Path) -> dict[str, Any]:
     """Return the content of a store according to zarr."""
     group = zarr.open_group(path, mode="r")
-    found: dict[str, Any] = {"attributes": dict(group.attrs)}
+    result: dict[str, Any] = {"attributes": dict(group.attrs)}
     for name, array in group.arrays():
-        found[name] = array.metadata.to_dict(), array[...].tobytes()
-    return found
+        result[name] = array.metadata.to_dict(), array[...].tobytes()
+    return result
 
 
 def check_same(found: Path, expected: Path) -> None:

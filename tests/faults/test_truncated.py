@@ -20,23 +20,23 @@ from tests.faults.running import cuts, faults_in, outcomes
 def test_truncated_files(group: list[str], tmp_path: Path) -> None:
     few = 400 // len(group)
     cases = [case for path in group for case in list(cuts(path, 8, 1 + few // 20, 1))[:few]]
-    found = outcomes(tmp_path, cases)
-    assert not faults_in(found)
-    assert len(found) == len(cases)
+    result = outcomes(tmp_path, cases)
+    assert not faults_in(result)
+    assert len(result) == len(cases)
     # Truncated text may be valid text, and a store without attributes a valid store: all other damage is detected.
     wrong = [
-        one for one in found if one.kind == "wrong" and not one.case[1].endswith((".json", ".zattrs", ".zgroup", ".zarray"))
+        one for one in result if one.kind == "wrong" and not one.case[1].endswith((".json", ".zattrs", ".zgroup", ".zarray"))
     ]
     assert not wrong
-    assert sum(one.kind == "error" for one in found) > len(found) / 2
+    assert sum(one.kind == "error" for one in result) > len(result) / 2
 
 
 def test_every_header_length(made: Callable[[str], str], tmp_path: Path) -> None:
     paths = [made(name) for name in ("netcdf3-records-CLASSIC", "netcdf3-64BIT_DATA", "hdf5-deflate-earliest", "index")]
     cases = [case for path in paths for case in cuts(path, 120, 5, 2)]
-    found = outcomes(tmp_path, cases)
-    assert not faults_in(found)
-    assert {one.kind for one in found} == {"error"}
+    result = outcomes(tmp_path, cases)
+    assert not faults_in(result)
+    assert {one.kind for one in result} == {"error"}
 
 
 @pytest.mark.parametrize("name", ["netcdf3-CLASSIC", "netcdf3-64BIT_DATA"])

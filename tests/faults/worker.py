@@ -52,27 +52,27 @@ def damaged(data: bytes, damage: list[Any]) -> bytes:
 
 def everything(path: str) -> dict[str, Any]:
     """Return everything that reading a file returns: structure, and values in a form that compares exactly."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     agg = aa.open(path, processes=1)
-    found["skipped"] = [[s.variable, s.reason] for s in agg.skipped]
+    result["skipped"] = [[s.variable, s.reason] for s in agg.skipped]
     for array in agg:
         name = str(array.name)
-        while name in found:
+        while name in result:
             name += "'"
         about = (array.dtype, array.dimensions, array.units, sorted(map(str, array.attrs)))
-        found[name] = [list(array.shape), *map(str, about)]
-        found[f"{name} values"] = _values(array)
+        result[name] = [list(array.shape), *map(str, about)]
+        result[f"{name} values"] = _values(array)
         for other, coordinate in array.coords.items():
-            found[f"{name}, {other} values"] = _values(coordinate)
+            result[f"{name}, {other} values"] = _values(coordinate)
     agg.check(checksum=True)
-    return found
+    return result
 
 
 def _values(array: aa.MasterArray) -> str:
     large = array.nbytes > _LARGE
     key = tuple(slice(0, 3) if n > 3 else slice(None) for n in array.shape) if large else ...
-    found = array.read(key, masked=True)
-    flat: Any = found.flat if isinstance(found, Ragged) else found
+    result = array.read(key, masked=True)
+    flat: Any = result.flat if isinstance(result, Ragged) else result
     mask = np.ma.getmaskarray(flat)
     text = str(np.asarray(np.ma.getdata(flat)).tolist()) if flat.dtype.kind == "T" else np.ma.getdata(flat).tobytes().hex()
     return f"{flat.shape}{'large' if large else ''}{text}{mask.tobytes().hex() if mask.any() else ''}"
@@ -81,16 +81,16 @@ def _values(array: aa.MasterArray) -> str:
 def outcome(path: str, truth: dict[str, Any] | None) -> list[Any]:
     """Return ["right"], ["wrong", names, skipped], ["error", class, message] or ["fault", class, message]."""
     try:
-        found = everything(path)
+        result = everything(path)
     except aa.AggarrayError as error:
         return ["error", type(error).__name__, str(error)]
     except Exception as error:  # any other exception is a fault
         place = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)][-4:]
         return ["fault", type(error).__name__, f"{' '.join(str(error).split())[:300]} {place}"]
     if truth is None:
-        return ["truth", found]
-    wrong = sorted(name for name in {*found, *truth} if found.get(name) != truth.get(name))
-    return ["wrong", wrong, found["skipped"]] if wrong else ["right"]
+        return ["truth", result]
+    wrong = sorted(name for name in {*result, *truth} if result.get(name) != truth.get(name))
+    return ["wrong", wrong, result["skipped"]] if wrong else ["right"]
 
 
 def _limited() -> None:
@@ -105,13 +105,13 @@ def _one(source: Path, relative: str, damage: list[Any], target: Path, truth: di
     data = (source / relative if relative else source).read_bytes()
     (target / relative if relative else target).write_bytes(damaged(data, damage))
     start = time.perf_counter()
-    found = outcome(str(target), truth)
+    result = outcome(str(target), truth)
     taken = time.perf_counter() - start
     close_files()
     # Finalisers of library objects belong to the case.
     gc.collect()
     shutil.rmtree(target) if target.is_dir() else target.unlink()
-    return [*found, taken, str(target)]
+    return [*result, taken, str(target)]
 
 
 def main(scratch: str) -> None:
@@ -132,9 +132,9 @@ def main(scratch: str) -> None:
         # Files with references need their data files next to them.
         folder = source.parent if source.suffix in (".json", ".parq", ".nca") else Path(scratch)
         target = folder / f"{number}_{os.getpid()}{source.suffix}"
-        found = _one(source, relative, damage, target, truths[specimen])
+        result = _one(source, relative, damage, target, truths[specimen])
         faulthandler.cancel_dump_traceback_later()
-        print(json.dumps(found), flush=True)
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_hdf5_equals_h5py(
             # Elements outside the box are never written.
             dataset[box] = np.random.default_rng(1).integers(0, 3, dataset[box].shape)
     with h5py.File(path) as file:
-        wanted = file["v"][...]
+        expected = file["v"][...]
     table = table_of(path)
     only_shuffled = options.get("shuffle") and not options["compression"] and not options["fletcher32"]
     if table is None:
@@ -63,7 +63,7 @@ def test_hdf5_equals_h5py(
         assert (edges and (only_shuffled or options["compression"])) or (userblock and options) or misplaced
         return
     assert (table.shape, table.dtype) == (shape, np.dtype(dtype))
-    assert assembled(path, table).tobytes() == wanted.tobytes()
+    assert assembled(path, table).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("libver", ["earliest", "v110", "latest"])
@@ -202,9 +202,9 @@ def test_dimensions_lengthened_by_other_variables(tmp_path_factory: pytest.TempP
             made = file.createVariable(name, "f4", ("t", "u"), fill_value=filled, **kept)
             made[:t, :u] = 1.0
         coordinate[: data.draw(st.integers(0, 6))] = 2.0
-    found = formats.scan(path)
+    result = formats.scan(path)
     handle = formats.open_file(path)
-    for variable in found.variables:
+    for variable in result.variables:
         table = handle.chunks(variable.name)
         assert table is not None
         assert table.shape == variable.shape
@@ -218,7 +218,7 @@ def test_netcdf_equals_netcdf4(tmp_path_factory: pytest.TempPathFactory, data: s
     path = tmp_path_factory.mktemp("chunks") / "a.nc"
     records = data.draw(st.integers(0, 4))
     codes = ["i1", "i2", "i4", "f4", "f8", *(["u1", "u2", "i8"] if kind in ("NETCDF3_64BIT_DATA", "NETCDF4") else [])]
-    wanted = {}
+    expected = {}
     with netCDF4.Dataset(path, "w", format=kind) as file:
         for name, size in (("t", None), ("a", 3), ("b", 1)):
             file.createDimension(name, size)
@@ -230,8 +230,8 @@ def test_netcdf_equals_netcdf4(tmp_path_factory: pytest.TempPathFactory, data: s
             made[...] = np.random.default_rng(number).integers(0, 100, shape)
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
-        wanted = {name: v[...] for name, v in file.variables.items()}
-    for name, values in wanted.items():
+        expected = {name: v[...] for name, v in file.variables.items()}
+    for name, values in expected.items():
         np.testing.assert_array_equal(assembled(path, known(path, name)), values)
 
 
@@ -304,8 +304,8 @@ def test_real_chunks(shared_data: Path) -> None:
             table = handle.chunks(variable.name)
             if table is not None and np.prod(table.shape) < 10**6:
                 described += 1
-                found = assembled(path, table)
-                np.testing.assert_array_equal(found, handle.read(variable.name, full_box(variable.shape)))
+                result = assembled(path, table)
+                np.testing.assert_array_equal(result, handle.read(variable.name, full_box(variable.shape)))
         handle.close()
     assert described > 20
 
@@ -328,14 +328,14 @@ def test_plugin_filters(tmp_path: Path, code: int, values: Any, name: str, codec
 
 
 def test_filter_parameters(tmp_path: Path) -> None:
-    for code, values, wanted in (
+    for code, values, expected in (
         (32008, (0, 4, 4, 0, 2), Filter("bitshuffle", (4, 0, 2))),
         (32004, (0,), Filter("lz4_hdf5")),
         (32999, (), None),
     ):
         low_level(tmp_path / "a.h5", lambda made, c=code, v=values: made.set_filter(c, h5py.h5z.FLAG_OPTIONAL, v), None)
         table = table_of(tmp_path / "a.h5")
-        assert (None if table is None else table.filters) == (None if wanted is None else (wanted,))
+        assert (None if table is None else table.filters) == (None if expected is None else (expected,))
 
 
 @pytest.mark.parametrize(("compression", "name"), [("zstd", "zstd"), ("blosc_lz4", "blosc"), ("blosc_zstd", "blosc")])

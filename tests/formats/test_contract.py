@@ -104,11 +104,11 @@ def test_is_recognised_by_content(fmt: Format, sample: str) -> None:
 
 @sampled
 def test_structure(fmt: Format, sample: str) -> None:
-    found = formats.scan(sample)
-    assert found.uri == sample
-    assert found.attrs["title"] == "sample"
-    assert found.skipped == ()
-    variables = {v.name: v for v in found.variables}
+    result = formats.scan(sample)
+    assert result.uri == sample
+    assert result.attrs["title"] == "sample"
+    assert result.skipped == ()
+    variables = {v.name: v for v in result.variables}
     assert set(variables) == {"time", "lat", "tas", "place", "single"}
     tas = variables["tas"]
     assert (tas.shape, tas.dimensions, tas.dtype) == ((2, 3, 4), ("time", "lat", "lon"), np.dtype("f4"))
@@ -135,11 +135,11 @@ def test_scan_reads_only_coordinates(fmt: Format, sample: str) -> None:
 def test_values(fmt: Format, sample: str) -> None:
     handle = formats.open_file(sample)
     box = (slice(0, 2, 1), slice(0, 3, 2), slice(1, 4, 1))
-    found = handle.read("tas", box)
-    assert found.dtype == np.dtype("f4")
-    assert found.dtype.isnative
-    assert found.flags.writeable
-    np.testing.assert_array_equal(found, TEMPERATURE[box])
+    result = handle.read("tas", box)
+    assert result.dtype == np.dtype("f4")
+    assert result.dtype.isnative
+    assert result.flags.writeable
+    np.testing.assert_array_equal(result, TEMPERATURE[box])
     assert handle.read("tas", (slice(1, 1, 1), slice(0, 3, 1), slice(0, 4, 1))).shape == (0, 3, 4)
     assert handle.read("place", (slice(1, 3, 1),)).tolist() == ["bcd", "efghi"]
     assert handle.read("single", ()) == 7
@@ -195,9 +195,9 @@ def test_threads_read_through_one_handle(fmt: Format, sample: str) -> None:
 
     def work(row: int) -> None:
         for _ in range(20):
-            found = handle.read("tas", (slice(0, 2, 1), slice(row, row + 1, 1), slice(0, 4, 1)))
-            if not np.array_equal(found, TEMPERATURE[:, row : row + 1]):
-                faults.append(found)
+            result = handle.read("tas", (slice(0, 2, 1), slice(row, row + 1, 1), slice(0, 4, 1)))
+            if not np.array_equal(result, TEMPERATURE[:, row : row + 1]):
+                faults.append(result)
 
     threads = [threading.Thread(target=work, args=(row,)) for row in range(3)]
     for thread in threads:
@@ -210,9 +210,9 @@ def test_threads_read_through_one_handle(fmt: Format, sample: str) -> None:
 
 @sampled
 def test_structures_pickle(fmt: Format, sample: str) -> None:
-    found = formats.scan(sample)
-    again = pickle.loads(pickle.dumps(found))
-    assert [v.name for v in again.variables] == [v.name for v in found.variables]
+    result = formats.scan(sample)
+    again = pickle.loads(pickle.dumps(result))
+    assert [v.name for v in again.variables] == [v.name for v in result.variables]
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -285,14 +285,14 @@ def test_real_data(shared_data: Path) -> None:
     paths = sorted(shared_data.rglob("*.nc"))
     assert len(paths) >= 300
     for path in paths[::10]:
-        found = formats.scan(path)
-        assert found.skipped == ()
+        result = formats.scan(path)
+        assert result.skipped == ()
         handle = formats.open_file(path)
         with netCDF4.Dataset(path) as oracle:
             oracle.set_auto_maskandscale(False)
-            assert [v.name for v in found.variables] == list(oracle.variables)
-            assert list(found.attrs) == oracle.ncattrs()
-            for variable in found.variables:
+            assert [v.name for v in result.variables] == list(oracle.variables)
+            assert list(result.attrs) == oracle.ncattrs()
+            for variable in result.variables:
                 source = oracle.variables[variable.name]
                 assert (variable.shape, variable.dimensions) == (source.shape, source.dimensions)
                 np.testing.assert_array_equal(handle.read(variable.name, full_box(variable.shape)), source[...])

@@ -52,8 +52,8 @@ class Reader:
                 self.close()
                 return {"died": f"signal or exit {process.returncode}" if ready else f"no answer within {SECONDS} s"}
             answer += part
-        found: dict[str, Any] = json.loads(answer)
-        return found
+        result: dict[str, Any] = json.loads(answer)
+        return result
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.support.corpus_process", self._name]
@@ -170,10 +170,10 @@ ORACLES = {"HDF5": ("h5py", "netCDF4"), "netCDF3": ("netCDF4",), "Zarr": ("zarr"
 
 def file_faults(kind: str, path: Path, readers: dict[str, Reader]) -> list[str]:
     """Return the faults of aggarray's contents of a file."""
-    found, oracles, wrong = readers["aggarray"].view(path), {}, []
+    result, oracles, wrong = readers["aggarray"].view(path), {}, []
     for name in ORACLES[kind]:
         oracles[name] = readers[name].view(path)
-        wrong = faults(kind, found, oracles)
+        wrong = faults(kind, result, oracles)
         if not wrong:
             break
     return wrong
@@ -183,11 +183,11 @@ def wrong_files(folder: Path) -> dict[str, list[str]]:
     """Return the faults by path in the folder."""
     readers = {name: Reader(name) for name in ("aggarray", "h5py", "netCDF4", "zarr")}
     try:
-        found = {path: file_faults(kind, path, readers) for kind, path in corpus_files(folder)}
+        result = {path: file_faults(kind, path, readers) for kind, path in corpus_files(folder)}
     finally:
         for reader in readers.values():
             reader.close()
-    return {path.relative_to(folder).as_posix(): wrong for path, wrong in found.items() if wrong}
+    return {path.relative_to(folder).as_posix(): wrong for path, wrong in result.items() if wrong}
 
 
 def test_files_of_the_libraries_tests_equal_the_libraries_values() -> None:

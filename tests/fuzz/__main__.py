@@ -87,8 +87,8 @@ def main(given: list[str]) -> None:
     if options.target not in TARGETS:
         sys.exit(f"{options.target!r} is no target: give one of {', '.join(TARGETS)}")
     target = TARGETS[options.target]
-    grown, found, kept = ROOT / "build" / "fuzz" / target.name, ROOT / "build" / "fuzz" / "found", CORPUS / target.name
-    for folder in (grown, found):
+    grown, result, kept = ROOT / "build" / "fuzz" / target.name, ROOT / "build" / "fuzz" / "found", CORPUS / target.name
+    for folder in (grown, result):
         folder.mkdir(parents=True, exist_ok=True)
     for name, data in target.seeds().items():
         (grown / f"seed_{name}").write_bytes(data)
@@ -96,14 +96,14 @@ def main(given: list[str]) -> None:
         print(f"{keep(target, grown, kept)} inputs in {kept}")
         return
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    one = _noting(target, found) if options.all else target.run
+    one = _noting(target, result) if options.all else target.run
     flags = [
         f"-max_total_time={options.minutes * 60:.0f}",
         f"-timeout={_SECONDS}",
         "-rss_limit_mb=2048",
         "-print_final_stats=1",
     ]
-    flags += [f"-max_len={target.longest}", f"-artifact_prefix={found}/{target.name}-", *more]
+    flags += [f"-max_len={target.longest}", f"-artifact_prefix={result}/{target.name}-", *more]
     folders = [str(grown), *([str(kept)] if kept.is_dir() else [])]
     own = {} if target.mutate is None else {"custom_mutator": target.mutate}
     if target.trees:

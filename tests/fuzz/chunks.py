@@ -23,10 +23,10 @@ _NUMBERS = np.random.default_rng(5).integers(0, 50, 64).astype("<i4").tobytes()
 def _parsed(data: bytes) -> tuple[tuple[Filter, ...], int, int, bytes] | None:
     """Return filters, size, mask and stored bytes; None for invalid input."""
     line, _, stored = data.partition(b"\n")
-    found = loaded(line)
-    if not isinstance(found, list) or len(found) != 3 or not isinstance(found[0], list):
+    result = loaded(line)
+    if not isinstance(result, list) or len(result) != 3 or not isinstance(result[0], list):
         return None
-    names, size, mask = found
+    names, size, mask = result
     if not (type(size) is int and type(mask) is int and 0 <= size <= _MOST and 0 <= mask < 1 << 32) or len(names) > 6:
         return None
     if not all(isinstance(n, list) and n and all(type(p) in (int, str, bool) for p in n) and type(n[0]) is str for n in names):
@@ -42,21 +42,21 @@ def run(data: bytes) -> bool:
     filters, size, mask, stored = parsed
     known(filters)
     try:
-        found = decode(filters, stored, size, mask)
+        result = decode(filters, stored, size, mask)
     except ValueError:
         return False
-    check(found.dtype == np.uint8 and found.shape == (size,), f"{found.dtype} {found.shape}, not {size} bytes")
+    check(result.dtype == np.uint8 and result.shape == (size,), f"{result.dtype} {result.shape}, not {size} bytes")
     for before in (0, 255):
         # Unwritten elements would keep the value.
         out = np.full(size, before, np.uint8)
         check(decode(filters, stored, size, mask, out) is out, "not what was given to be filled")
-        check((out == found).all(), "other bytes where there is a place for them")
+        check((out == result).all(), "other bytes where there is a place for them")
     if not mask:
         rows = np.empty((2, size), np.uint8)
         decode_all(filters, [stored, stored], rows)
-        check((rows == found).all(), "other bytes among several chunks")
+        check((rows == result).all(), "other bytes among several chunks")
     if [f.name for f in filters if f.name] == ["deflate"] and not mask & 1 and size:
-        check(zlib.decompressobj().decompress(stored) == found.tobytes(), "other bytes than zlib's")
+        check(zlib.decompressobj().decompress(stored) == result.tobytes(), "other bytes than zlib's")
     return True
 
 
@@ -110,12 +110,12 @@ _CHAINS: tuple[list[list[Any]], ...] = (
 
 def seeds() -> dict[str, bytes]:
     """Return a chunk of 64 integers in every installed encoding."""
-    found = {}
+    result = {}
     for number, chain in enumerate(_CHAINS):
         if known([Filter(name, tuple(parameters)) for name, *parameters in chain]):
             head = json.dumps([chain, len(_NUMBERS), 0]).encode()
-            found["_".join([str(number), *(name for name, *_ in chain)])] = head + b"\n" + _encoded(chain, _NUMBERS)
-    return found
+            result["_".join([str(number), *(name for name, *_ in chain)])] = head + b"\n" + _encoded(chain, _NUMBERS)
+    return result
 
 
 def mutate(data: bytes, longest: int, seed: int) -> bytes:

@@ -63,10 +63,10 @@ _WORDS: tuple[Any, ...] = (
 
 def run(data: bytes) -> bool:
     """Import the dictionaries of all processes, and the export of one, in every way."""
-    found = loaded(data)
-    if not isinstance(found, dict):
+    result = loaded(data)
+    if not isinstance(result, dict):
         return False
-    given = unfolded(found)
+    given = unfolded(result)
     version, dim_data, shapes = given.get("version"), given.get("dim_data"), given.get("shapes")
     with refusing() as refused:
         _taken_in(Distribution.from_dim_data(dim_data, version, shapes))
@@ -143,17 +143,17 @@ def _with_buffer(entry: dict[str, Any]) -> dict[str, Any]:
 def seeds() -> dict[str, bytes]:
     """Return the worked examples of both versions of the protocol, and several exports."""
     examples = json.loads(_EXAMPLES.read_text(encoding="utf-8"))
-    found = {}
+    result = {}
     for name, example in examples.items():
         ranks = [{"$tuple": list(map(_with_buffer, entries))} for entries in example["dim_data"]]
         shapes = example.get("local_shapes")
         buffer = {"$zeros": ["f8", shapes[0]]} if shapes else None
         given = {"version": example["version"], "dim_data": ranks, "shapes": shapes, "buffer": buffer}
         if len(dumped(given)) < 4096:
-            found[f"example_{name}"] = dumped(given)
+            result[f"example_{name}"] = dumped(given)
     plain = {"version": "0.10.0", "dim_data": [{"$tuple": [{}, {}]}], "shapes": [[2, 3]], "buffer": {"$zeros": ["f8", [2, 3]]}}
     zero = {"version": "0.10.0", "dim_data": [{"$tuple": []}], "shapes": [[]], "buffer": {"$zeros": ["f8", []]}}
-    return {**found, "plain": dumped(plain), "zero_dimensional": dumped(zero)}
+    return {**result, "plain": dumped(plain), "zero_dimensional": dumped(zero)}
 
 
 TARGETS = (Target("dim_data", run, seeds, mutator(_WORDS), 4096, trees=True),)

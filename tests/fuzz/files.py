@@ -38,16 +38,16 @@ def run_netcdf3(data: bytes) -> bool:
         data = b"CDF\x01" + data[4:]
     with written(data, ".nc") as path, refusing() as refused:
         structure = formats.scan(path)
-        found = {}
+        result = {}
         for variable in structure.variables:
             with refusing():
                 if prod(variable.shape) <= MOST_READ:
-                    found[variable.name] = _read(path, variable.name, variable.shape)
+                    result[variable.name] = _read(path, variable.name, variable.shape)
         for variable in structure.variables[:2]:
             with refusing():
                 read_some(SubArray.from_file(path, variable.name))
         check(len({v.name for v in structure.variables}) == len(structure.variables), "names that are there twice")
-        _compare(path, structure, found)
+        _compare(path, structure, result)
     return not refused
 
 
@@ -77,10 +77,12 @@ def _compare(path: str, structure: Structure, found: Mapping[str, np.ndarray]) -
             if values.dtype.kind == "T" or name not in dataset.variables or dataset[name].shape != values.shape:
                 continue
             try:
-                wanted = np.asarray(dataset[name][...])
+                expected = np.asarray(dataset[name][...])
             except (RuntimeError, IndexError, ValueError):
                 continue
-            check(wanted.tobytes() == values.tobytes(), f"{name!r} is {values.ravel()[:4]}, {wanted.ravel()[:4]} to netCDF4")
+            check(
+                expected.tobytes() == values.tobytes(), f"{name!r} is {values.ravel()[:4]}, {expected.ravel()[:4]} to netCDF4"
+            )
 
 
 def _made(format: str) -> Iterator[tuple[str, bytes]]:
@@ -109,9 +111,9 @@ def _made(format: str) -> Iterator[tuple[str, bytes]]:
 def seeds_netcdf3() -> dict[str, bytes]:
     """Return small files in the three versions, with and without records."""
     formats_ = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
-    found = {name: data for format in formats_ for name, data in _made(format)}
-    classic = found["netcdf3_classic_records"]
-    return {**found, "streamed": classic[:4] + b"\xff\xff\xff\xff" + classic[8:]}
+    result = {name: data for format in formats_ for name, data in _made(format)}
+    classic = result["netcdf3_classic_records"]
+    return {**result, "streamed": classic[:4] + b"\xff\xff\xff\xff" + classic[8:]}
 
 
 # HDF5
@@ -167,11 +169,11 @@ def _find(path: str, names: list[str]) -> None:
         for name in names:
             try:
                 chunk_index.contiguous_of(file, name)
-                found = chunk_index.chunk_index_of(file, name)
+                result = chunk_index.chunk_index_of(file, name)
             except UNREADABLE:
                 continue
-            if found is not None:
-                _check_table(found, Path(path).read_bytes())
+            if result is not None:
+                _check_table(result, Path(path).read_bytes())
     finally:
         file.close()
 
@@ -195,15 +197,15 @@ def _check_table(found: ChunkIndex, content: bytes) -> None:
 
 def seeds_hdf5() -> dict[str, bytes]:
     """Return small files of netCDF-4 and h5py, with old and new versions of HDF5 structures."""
-    found = dict(_made("NETCDF4"))
+    result = dict(_made("NETCDF4"))
     for version in ("earliest", "latest"):
         for kind in ("plain", "many"):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "a.h5"
                 with h5py.File(path, "w", libver=version, track_order=True) as file:
                     _fill(file, kind)
-                found[f"h5py_{version}_{kind}"] = path.read_bytes()
-    return found
+                result[f"h5py_{version}_{kind}"] = path.read_bytes()
+    return result
 
 
 def _fill(file: Any, kind: str) -> None:

@@ -138,10 +138,10 @@ class _Handle:
 
 def run(data: bytes) -> bool:
     """Read an aggregation file and its arrays."""
-    found = _structure(loaded(data))
-    if found is None:
+    result = _structure(loaded(data))
+    if result is None:
         return False
-    structure, values = found
+    structure, values = result
     kind = convention_of(structure)
     if kind is None:
         return False
@@ -173,11 +173,11 @@ def run_part(data: bytes) -> bool:
     parsed = loaded(data)
     for given in (text, parsed):
         try:
-            found = parse_part(given)
+            result = parse_part(given)
         except ValueError as error:
             check("\n" not in str(error), "an error of several lines")
             continue
-        for one in found:
+        for one in result:
             if isinstance(one, slice):
                 check(0 <= one.start <= one.stop and one.step >= 1, f"{one}")
             else:
@@ -214,7 +214,7 @@ def seeds() -> dict[str, bytes]:
         return {"attrs": {"Conventions": "CF"}, "sizes": sizes, "variables": {"time": time, "tas": {"attrs": attrs}, **more}}
 
     values = {"dtype": "f4", "dimensions": ["ft", "fx"], "values": [1, 2]}
-    found = {
+    result = {
         "cfa04": old(whole),
         "cfa04_parts": old(cut),
         "cfa062": new("location: l file: f address: a", l=sizes_of, f=names, a=tas),
@@ -222,7 +222,7 @@ def seeds() -> dict[str, bytes]:
         "cf113": new("map: m uris: u identifiers: i", m=sizes_of, u=names, i=tas),
         "cf113_values": new("map: m unique_values: v", m=sizes_of, v=values),
     }
-    return {name: dumped(one) for name, one in found.items()}
+    return {name: dumped(one) for name, one in result.items()}
 
 
 def seeds_part() -> dict[str, bytes]:

@@ -128,15 +128,15 @@ def run(data: bytes) -> bool:
     path = str(_files() / "index.nca")
     how = index.Opening(Access(roots=(os.path.realpath(_files()),)))
     with mock.patch.object(_Reader, "given", group), mock.patch.object(index, "Reader", _Reader), refusing() as refused:
-        found = sources._restored(path, how, DEFAULT_RULES, None)
-        repr(found)
-        found._repr_html_()
+        result = sources._restored(path, how, DEFAULT_RULES, None)
+        repr(result)
+        result._repr_html_()
         with refusing():
-            found._provenance.structures()
-            found._provenance.others()
+            result._provenance.structures()
+            result._provenance.others()
         with refusing():
-            found.check()
-        for array in list(found)[:4]:
+            result.check()
+        for array in list(result)[:4]:
             _look_at(array)
     return not refused
 
@@ -158,22 +158,22 @@ def _columns(path: Path) -> bytes:
     """Return the content of the group of an index as an input."""
     with h5py.File(path) as file:
         group = {name: np.asarray(file[GROUP][name][...]) for name in file[GROUP]}
-    found: dict[str, Any] = {k: json.loads(group.pop(k).tobytes()) for k in ("document", "records")}
-    found["integers"] = group["integers"].tolist() if "integers" in group else []
-    found["texts"] = group["texts"].tobytes().decode() if "texts" in group else ""
-    return dumped({**found, **{k: group[k].tobytes().hex() for k in ("values", "blocks") if k in group}})
+    result: dict[str, Any] = {k: json.loads(group.pop(k).tobytes()) for k in ("document", "records")}
+    result["integers"] = group["integers"].tolist() if "integers" in group else []
+    result["texts"] = group["texts"].tobytes().decode() if "texts" in group else ""
+    return dumped({**result, **{k: group[k].tobytes().hex() for k in ("values", "blocks") if k in group}})
 
 
 def seeds() -> dict[str, bytes]:
     """Return indexes of arrays with coordinates, of packed arrays and of ragged arrays."""
-    folder, found = _files(), {}
+    folder, result = _files(), {}
     sources = {"cube": ["c0.nc", "c1.nc", "c2.nc"], "line": ["l0.nc", "l1.nc"], "one": ["l2.nc"], "ragged": ["r0.nc", "r1.nc"]}
     for name, files in sources.items():
         path = home() / "index" / f"{name}.nca"
         aa.open([folder / file for file in files], variables=None).save(path)
-        found[name] = _columns(path)
+        result[name] = _columns(path)
         path.unlink()
-    return found
+    return result
 
 
 TARGETS = (Target("index", run, seeds, mutator(_WORDS), 1 << 15, trees=True),)

@@ -25,13 +25,13 @@ Line = tuple[str, int, int]
 
 def lines_of(target: Target, data: bytes) -> set[Line]:
     """Return the pairs of consecutive lines of aggarray that an input executes; none for a finding."""
-    found: set[Line] = set()
+    result: set[Line] = set()
     last: dict[FrameType, int] = {}
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         """Record a line."""
         if event == "line":
-            found.add((frame.f_code.co_filename, last.get(frame, 0), frame.f_lineno))
+            result.add((frame.f_code.co_filename, last.get(frame, 0), frame.f_lineno))
             last[frame] = frame.f_lineno
         return local
 
@@ -47,7 +47,7 @@ def lines_of(target: Target, data: bytes) -> set[Line]:
         return set()
     finally:
         sys.settrace(before)
-    return found
+    return result
 
 
 def chosen(target: Target, inputs: Iterable[bytes], known: set[Line]) -> list[bytes]:

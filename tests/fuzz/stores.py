@@ -72,8 +72,8 @@ def run_kerchunk(data: bytes) -> bool:
 
 
 def _array(shape: list[int], dtype: str, **more: Any) -> dict[str, Any]:
-    found = {"zarr_format": 2, "shape": shape, "chunks": shape, "dtype": dtype, "compressor": None, "filters": None}
-    return {**found, "fill_value": 0, "order": "C", **more}
+    result = {"zarr_format": 2, "shape": shape, "chunks": shape, "dtype": dtype, "compressor": None, "filters": None}
+    return {**result, "fill_value": 0, "order": "C", **more}
 
 
 def _inline(values: np.ndarray) -> str:
@@ -190,14 +190,14 @@ def seeds_zarr() -> dict[str, bytes]:
     names = [k for k in two if k.rpartition("/")[2].startswith(".z")]
     entries = {"zarr_consolidated_format": 1, "metadata": {k: two[k] for k in names}}
     text = {".zarray": _array([2], "|S3", fill_value=None), "0": _inline(np.array([b"ab", b"c"], "S3"))}
-    found = {
+    result = {
         "two": two,
         "consolidated": {**two, ".zmetadata": entries},
         "text": text,
         "three": {**_V3, "v/c/0": _inline(np.arange(4, dtype="<f4"))},
         "sharded": _sharded(),
     }
-    return {name: dumped(store) for name, store in found.items()}
+    return {name: dumped(store) for name, store in result.items()}
 
 
 TARGETS = (

@@ -53,21 +53,21 @@ def check(holds: bool, what: str) -> None:
 @contextmanager
 def refusing() -> Iterator[list[AggarrayError]]:
     """Catch errors that aggarray raises deliberately; yields a list that receives the error."""
-    found: list[AggarrayError] = []
+    result: list[AggarrayError] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            yield found
+            yield result
         except AggarrayError as error:
-            found.append(error)
+            result.append(error)
 
 
 @functools.cache
 def home() -> Path:
     """Return the folder of this process for targets; removed at the end of the process."""
-    found = Path(tempfile.mkdtemp(prefix="aggarray-fuzz-"))
-    atexit.register(shutil.rmtree, found, ignore_errors=True)
-    return found
+    result = Path(tempfile.mkdtemp(prefix="aggarray-fuzz-"))
+    atexit.register(shutil.rmtree, result, ignore_errors=True)
+    return result
 
 
 _numbers = itertools.count()
@@ -99,7 +99,7 @@ def read_some(array: Any) -> None:
         size *= n
     keys: list[Any] = [...] if size <= MOST_READ else [(0,) * len(array.shape), (-1,) * len(array.shape)]
     for key in keys:
-        found = array.read(key, masked=True)
-        wanted = array.shape if key is ... else ()
-        if found.__class__.__name__ != "Ragged":
-            check(found.shape == wanted and found.dtype == array.dtype, f"{found.shape} {found.dtype} of {array!r:.200}")
+        result = array.read(key, masked=True)
+        expected = array.shape if key is ... else ()
+        if result.__class__.__name__ != "Ragged":
+            check(result.shape == expected and result.dtype == array.dtype, f"{result.shape} {result.dtype} of {array!r:.200}")

@@ -173,8 +173,8 @@ def edit(found: Any, chance: random.Random, words: Sequence[Any] = ()) -> None:
             container[name if isinstance(name, str) else f"{key}x"] = value
     elif kind < 0.4:
         there, other = chance.choice(places)
-        value, wanted = container.get(key) if isinstance(container, dict) else container[key], there[other]
-        container[key] = deepcopy(wanted)
+        value, expected = container.get(key) if isinstance(container, dict) else container[key], there[other]
+        container[key] = deepcopy(expected)
         there[other] = deepcopy(value)
     else:
         pool = [c[k] for c, k in chance.sample(places, min(4, len(places)))]
@@ -185,13 +185,13 @@ def mutator(words: Sequence[Any]) -> Callable[[bytes, int, int], bytes]:
     """Return a mutator of documents; ``words``: words that their readers use."""
 
     def mutate(data: bytes, longest: int, seed: int) -> bytes:
-        chance, found = random.Random(seed), loaded(data)
-        if not isinstance(found, dict | list):
+        chance, result = random.Random(seed), loaded(data)
+        if not isinstance(result, dict | list):
             return b"{}"
         for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
-            edit(found, chance, words)
+            edit(result, chance, words)
         try:
-            made = dumped(found)
+            made = dumped(result)
         except (ValueError, RecursionError):
             return data[:longest]
         return made if len(made) <= longest else data[:longest]
@@ -201,14 +201,14 @@ def mutator(words: Sequence[Any]) -> Callable[[bytes, int, int], bytes]:
 
 def crossed(data: bytes, other: bytes, longest: int, seed: int) -> bytes:
     """Return a document with a part replaced by a part of another one."""
-    chance, found, there = random.Random(seed), loaded(data), loaded(other)
-    ours, theirs = list(_places(found)), list(_places(there))
+    chance, result, there = random.Random(seed), loaded(data), loaded(other)
+    ours, theirs = list(_places(result)), list(_places(there))
     if not ours or not theirs:
         return data[:longest]
     (container, key), (source, name) = chance.choice(ours), chance.choice(theirs)
     container[key] = source[name]
     try:
-        made = dumped(found)
+        made = dumped(result)
     except (ValueError, RecursionError):
         return data[:longest]
     return made if len(made) <= longest else data[:longest]

@@ -23,16 +23,16 @@ from tests.support.paths import ROOT
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Return a list that receives the names of the scanned files, in order."""
-    found: list[str] = []
+    result: list[str] = []
     for one in formats.formats():
         kind = type(one)
 
         def scan(self: Any, path: str, original: Any = kind.scan) -> Any:
-            found.append(os.path.basename(path))
+            result.append(os.path.basename(path))
             return original(self, path)
 
         monkeypatch.setattr(kind, "scan", scan)
-    yield found
+    yield result
 
 
 def appended(index: Path, new: Any) -> aa.Aggregation:
@@ -44,13 +44,13 @@ def appended(index: Path, new: Any) -> aa.Aggregation:
 def check(folder: Path, old: list[str], new: list[str], **how: Any) -> aa.Aggregation:
     """Compare an index with appended files with all files opened at once, before and after a save."""
     index = folder / "index.idx"
-    wanted = aa.open([folder / n for n in sorted({*old, *new})], **how)
+    expected = aa.open([folder / n for n in sorted({*old, *new})], **how)
     before = save_and_open(aa.open([folder / n for n in old], **how), index)
     grown = before.append([folder / n for n in new])
-    same(grown, wanted)
+    same(grown, expected)
     grown.save(index)
     again = aa.open(index)
-    same(again, wanted)
+    same(again, expected)
     return again
 
 
@@ -182,10 +182,10 @@ def test_a_file_that_grew_or_was_rewritten(tmp_path: Path, opened: list[str]) ->
     opened.clear()
     grown = agg.append(tmp_path / "*.nc")
     assert opened == [FILES[1]]
-    wanted = aa.open(tmp_path / "*.nc")
-    same(grown, wanted)
+    expected = aa.open(tmp_path / "*.nc")
+    same(grown, expected)
     assert grown["tas"].shape[0] == 5
-    same(appended(tmp_path / "index.idx", tmp_path / FILES[1]), wanted)
+    same(appended(tmp_path / "index.idx", tmp_path / FILES[1]), expected)
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
@@ -214,14 +214,14 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_a_missing_file_stays_in_the_index(tmp_path: Path) -> None:
     for t in range(3):
         write(tmp_path / FILES[t], cube([t]))
-    wanted = aa.open(tmp_path / "*.nc")
+    expected = aa.open(tmp_path / "*.nc")
     agg = save_and_open(aa.open([tmp_path / FILES[0], tmp_path / FILES[1]]), tmp_path / "index.idx")
     os.rename(tmp_path / FILES[0], tmp_path / "away")
     grown = agg.append(tmp_path / FILES[2])
-    same(grown, wanted, values=False)
+    same(grown, expected, values=False)
     grown.save(tmp_path / "index.idx")
     os.rename(tmp_path / "away", tmp_path / FILES[0])
-    same(aa.open(tmp_path / "index.idx"), wanted)
+    same(aa.open(tmp_path / "index.idx"), expected)
 
 
 def test_a_missing_file_of_the_index_may_be_passed(tmp_path: Path) -> None:

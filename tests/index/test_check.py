@@ -109,12 +109,12 @@ def test_gaps_and_holes_of_an_index(tmp_path: Path) -> None:
 
 
 def test_a_touched_file_reads(index: Path) -> None:
-    wanted = aa.open(index.parent / "*.nc")["tas"][...]
+    expected = aa.open(index.parent / "*.nc")["tas"][...]
     for t in range(3):
         os.utime(index.parent / f"{t}.nc", (t + 1, t + 1))
     tas = aa.open(index)["tas"]
-    np.testing.assert_array_equal(tas[...], wanted)
-    np.testing.assert_array_equal(tas[1], wanted[1])
+    np.testing.assert_array_equal(tas[...], expected)
+    np.testing.assert_array_equal(tas[1], expected[1])
 
 
 @pytest.mark.parametrize("checked", [True, False])
@@ -227,8 +227,8 @@ def test_zarr_stores(tmp_path: Path) -> None:
     with pytest.raises(aa.IndexFileError, match=r"changed.*variable 'tas' in .*1\.zarr"):
         aa.open(tmp_path / "index.nc")["tas"][1]
     shutil.rmtree(tmp_path / "2.zarr")
-    found = kinds(aa.open(tmp_path / "index.nc"))
-    assert {n: k for n, k in found.items() if n != "0.zarr"} == {"1.zarr": "changed", "2.zarr": "missing"}
+    result = kinds(aa.open(tmp_path / "index.nc"))
+    assert {n: k for n, k in result.items() if n != "0.zarr"} == {"1.zarr": "changed", "2.zarr": "missing"}
     assert np.isnan(aa.open(tmp_path / "index.nc", missing="fill")["tas"][2]).all()
 
 

@@ -35,17 +35,17 @@ def forget() -> None:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Return a list that receives the names of data files opened through a library."""
-    found: list[str] = []
+    result: list[str] = []
     open_file = open_files.open_file
 
     def noted(path: str) -> Any:
-        found.append(os.path.basename(path))
+        result.append(os.path.basename(path))
         return open_file(path)
 
     forget()
     monkeypatch.setattr(open_files, "open_file", noted)
     monkeypatch.setattr(formats, "open_file", noted)
-    yield found
+    yield result
     forget()
 
 
@@ -78,13 +78,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_file_is_opened(tmp_path: Path, opened: list[str], kind: str) -> None:
-    wanted = np.concatenate([made(tmp_path / f"{n}.nc", 6 * n, **KINDS[kind]) for n in range(3)])
+    expected = np.concatenate([made(tmp_path / f"{n}.nc", 6 * n, **KINDS[kind]) for n in range(3)])
     aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
     forget()
     opened.clear()
     a = aa.open(tmp_path / "index.nca")["tas"]
-    np.testing.assert_array_equal(a[:], wanted)
-    np.testing.assert_array_equal(a[::5, 2], wanted[::5, 2])
+    np.testing.assert_array_equal(a[:], expected)
+    np.testing.assert_array_equal(a[::5, 2], expected[::5, 2])
     assert opened == []
 
 
@@ -105,14 +105,14 @@ def test_contiguous_and_skipped_filters(tmp_path: Path, opened: list[str]) -> No
 
 
 def test_another_process(tmp_path: Path) -> None:
-    wanted = np.concatenate([made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(3)])
+    expected = np.concatenate([made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(3)])
     aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
     a = aa.open(tmp_path / "index.nca")["tas"]
     for sent in (a, a.lazy[:, 1:3]):
         assert len(pickle.dumps(sent)) < 4000
         order = "import pickle, sys; sys.stdout.buffer.write(pickle.load(sys.stdin.buffer)[:].tobytes())"
         done = subprocess.run([sys.executable, "-c", order], input=pickle.dumps(sent), capture_output=True, check=True)
-        part = wanted if sent is a else wanted[:, 1:3]
+        part = expected if sent is a else expected[:, 1:3]
         np.testing.assert_array_equal(np.frombuffer(done.stdout, "f4").reshape(part.shape), part)
 
 
@@ -136,7 +136,7 @@ def test_without_chunk_tables(tmp_path: Path, opened: list[str]) -> None:
 
 
 def test_append_reads_the_chunk_indexes_of_new_files_only(tmp_path: Path, opened: list[str]) -> None:
-    wanted = [made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(4)]
+    expected = [made(tmp_path / f"{n}.nc", 6 * n, compression="zlib") for n in range(4)]
     aa.open([tmp_path / "0.nc", tmp_path / "1.nc"]).save(tmp_path / "index.nca")
     for n in (2, 3):
         forget()
@@ -146,18 +146,18 @@ def test_append_reads_the_chunk_indexes_of_new_files_only(tmp_path: Path, opened
     forget()
     opened.clear()
     again = aa.open(tmp_path / "index.nca", rules=aa.Rules(overlap="first"))
-    np.testing.assert_array_equal(again["tas"][:], np.concatenate(wanted))
+    np.testing.assert_array_equal(again["tas"][:], np.concatenate(expected))
     assert opened == []
 
 
 def test_tables_apply_to_copies_and_not_to_other_files(tmp_path: Path, opened: list[str]) -> None:
-    wanted = made(tmp_path / "a.nc", 0, compression="zlib", chunksizes=(2, 4))
+    expected = made(tmp_path / "a.nc", 0, compression="zlib", chunksizes=(2, 4))
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     forget()
     opened.clear()
     # A copy with the same size and time cannot be told from the file.
     os.utime(tmp_path / "a.nc", (1, 1))
-    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["tas"][:], wanted)
+    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["tas"][:], expected)
     assert opened == []
     made(tmp_path / "a.nc", 0, steps=9)
     with pytest.raises(aa.IndexFileError, match=r"changed since it was scanned.*a\.nc"):
@@ -166,25 +166,25 @@ def test_tables_apply_to_copies_and_not_to_other_files(tmp_path: Path, opened: l
 
 def test_index_and_data_moved_together(tmp_path: Path, opened: list[str]) -> None:
     (tmp_path / "old").mkdir()
-    wanted = made(tmp_path / "old" / "a.nc", 0, compression="zlib")
+    expected = made(tmp_path / "old" / "a.nc", 0, compression="zlib")
     aa.open(tmp_path / "old" / "a.nc").save(tmp_path / "old" / "index.nca")
     shutil.move(tmp_path / "old", tmp_path / "new")
     forget()
     opened.clear()
-    np.testing.assert_array_equal(aa.open(tmp_path / "new" / "index.nca")["tas"][:], wanted)
+    np.testing.assert_array_equal(aa.open(tmp_path / "new" / "index.nca")["tas"][:], expected)
     assert opened == []
 
 
 def test_an_index_saved_again_meanwhile(tmp_path: Path, opened: list[str]) -> None:
-    wanted = made(tmp_path / "a.nc", 0, compression="zlib")
+    expected = made(tmp_path / "a.nc", 0, compression="zlib")
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     a = aa.open(tmp_path / "index.nca")["tas"]
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nca")
     forget()
-    np.testing.assert_array_equal(a[:], wanted)
+    np.testing.assert_array_equal(a[:], expected)
     (tmp_path / "index.nca").unlink()
     forget()
-    np.testing.assert_array_equal(aa.open(tmp_path / "a.nc")["tas"][:], wanted)
+    np.testing.assert_array_equal(aa.open(tmp_path / "a.nc")["tas"][:], expected)
 
 
 def test_missing_files_are_ignored(tmp_path: Path) -> None:

@@ -51,12 +51,12 @@ def refused(path: Path, match: str | None = None) -> None:
     """Assert that an index is an IndexFileError with its path, without much memory."""
     tracemalloc.start()
     try:
-        with pytest.raises(aa.IndexFileError, match=match) as found:
+        with pytest.raises(aa.IndexFileError, match=match) as caught:
             seen(path)
         assert tracemalloc.get_traced_memory()[1] < MEGABYTES
     finally:
         tracemalloc.stop()
-    assert "\n" not in str(found.value) and str(path) in str(found.value)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
 
 
 def endured(path: Path) -> None:
@@ -552,13 +552,13 @@ def _own_bytes(path: Path) -> list[int]:
 
     HDF5 itself may crash on damage elsewhere.
     """
-    found: list[int] = []
+    result: list[int] = []
     with h5py.File(path) as file:
         for dataset in file["aggarray"].values():
             for number in range(dataset.id.get_num_chunks()):
                 chunk = dataset.id.get_chunk_info(number)
-                found += range(chunk.byte_offset, chunk.byte_offset + chunk.size)
-    return found
+                result += range(chunk.byte_offset, chunk.byte_offset + chunk.size)
+    return result
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
@@ -583,11 +583,11 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
     chance = random.Random(seed)
     copy = small.with_name("replaced.idx")
     shutil.copy(small, copy)
-    found = document(copy, name)
+    result = document(copy, name)
     odd: list[Any] = [None, True, -1, 0, 1, 7, 1 << 31, 1 << 40, 1 << 70, 0.5, "", "x y", "<i4", "O"]
     odd += [[], [0], [-1], {}, {"is": [3]}, [[]], {"a": 1}]
     for _ in range(chance.randint(1, 3)):
-        place = found
+        place = result
         while True:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
             if not keys:
@@ -601,7 +601,7 @@ def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> N
             else:
                 place[key] = deepcopy(chance.choice(odd))
             break
-    put(copy, name, found)
+    put(copy, name, result)
     endured(copy)
 
 

@@ -29,7 +29,7 @@ def words(variable: Any, attribute: str) -> list[str]:
 
 def aggregated(file: netCDF4.Dataset) -> dict[str, dict[str, Any]]:
     """Return the aggregation variables by name with their terms, checking the rules of CF section 2.8."""
-    found = {}
+    result = {}
     for name, variable in file.variables.items():
         assert re.fullmatch(r"[^\s/]+", name)
         if "aggregated_data" not in variable.ncattrs():
@@ -43,11 +43,11 @@ def aggregated(file: netCDF4.Dataset) -> dict[str, dict[str, Any]]:
         assert all(k.endswith(":") for k in pairs[::2]) and len(pairs) % 2 == 0
         features = {k[:-1]: file.variables[v] for k, v in zip(pairs[::2], pairs[1::2], strict=True)}
         assert set(features) in ({"map", "uris", "identifiers"}, {"map", "unique_values"})
-        found[name] = {"dimensions": dimensions, **features}
+        result[name] = {"dimensions": dimensions, **features}
         check_map(file, dimensions, features)
         if "uris" in features:
             check_uris(file, features)
-    return found
+    return result
 
 
 def sizes(features: dict[str, Any], dimensions: list[str]) -> list[list[int]]:
@@ -138,16 +138,16 @@ def test_rules_of_the_convention(tmp_path: Path, make: Callable[[Path], None], r
     report = agg.save(tmp_path / "index.nc", relative=relative)
     with netCDF4.Dataset(tmp_path / "index.nc") as file:
         assert file.Conventions.split() == ["CF-1.13"]
-        found = aggregated(file)
+        result = aggregated(file)
         check_names(file)
         told = " ".join(p.message for p in report.problems)
-        written = [n for n in file.variables if n in found]
+        written = [n for n in file.variables if n in result]
         assert len(written) + len(report.problems) >= len(agg)
         for array in agg:
             base = str(array.name).rpartition("/")[2]
-            here = [n for n in found if n == base or n.startswith(f"{base}_")]
+            here = [n for n in result if n == base or n.startswith(f"{base}_")]
             assert here or str(array.name) in told
-        for name, features in found.items():
+        for name, features in result.items():
             if "uris" in features:
                 uris = [str(u) for u in np.atleast_1d(features["uris"][...]).ravel()]
                 assert all(u.startswith("file:///") != relative for u in uris), name
@@ -161,14 +161,14 @@ def test_rules_of_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, dr
     arrays = tuple(t.master() for t in drawn)
     report = aa.Aggregation(arrays).save(path)
     with netCDF4.Dataset(path) as file:
-        found = aggregated(file)
+        result = aggregated(file)
         check_names(file)
         plain = [
             v
             for n, v in file.variables.items()
-            if n.startswith("unnamed") and n not in found and "_unique" not in n and "_map" not in n
+            if n.startswith("unnamed") and n not in result and "_unique" not in n and "_map" not in n
         ]
-        assert len(found) + len(plain) + len(report.problems) == len(arrays)
+        assert len(result) + len(plain) + len(report.problems) == len(arrays)
         for variable in plain:
             fitting = [a.read(masked=True) for a in arrays if a.shape == variable.shape]
             assert any(compare(variable[...], values) for values in fitting)
@@ -211,8 +211,8 @@ def test_a_coordinate_with_missing_values(tmp_path: Path) -> None:
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.nc")
     with netCDF4.Dataset(tmp_path / "index.nc") as file:
         aggregated(file)
-        found = file.variables["depth"][...]
-        assert np.ma.getmaskarray(found).tolist() == [False, True, False]
+        result = file.variables["depth"][...]
+        assert np.ma.getmaskarray(result).tolist() == [False, True, False]
 
 
 def test_conflicting_names(tmp_path: Path) -> None:
@@ -230,11 +230,11 @@ def test_conflicting_names(tmp_path: Path) -> None:
     agg = aa.open(tmp_path / "data")
     assert agg.save(tmp_path / "index.nc").ok
     with netCDF4.Dataset(tmp_path / "index.nc") as file:
-        found = aggregated(file)
+        result = aggregated(file)
         check_names(file)
-        assert len(found) == len(agg)
+        assert len(result) == len(agg)
         seen = []
-        for name, features in found.items():
+        for name, features in result.items():
             lat = [d for d in features["dimensions"] if d.startswith("lat")]
             seen += [
                 tuple(file.variables[d][...].tolist())
@@ -352,11 +352,11 @@ def test_attributes_that_refer_to_variables(tmp_path: Path) -> None:
     agg = aa.open(tmp_path)
     agg.save(tmp_path / "index.idx")
     with netCDF4.Dataset(tmp_path / "index.idx") as file:
-        found = aggregated(file)
+        result = aggregated(file)
         check_names(file)
-        for name in [n for n in found if n.startswith("tas") and "lev" in " ".join(found[n]["dimensions"])]:
+        for name in [n for n in result if n.startswith("tas") and "lev" in " ".join(result[n]["dimensions"])]:
             variable = file.variables[name]
-            lat = next(d for d in found[name]["dimensions"] if d.startswith("lat"))
+            lat = next(d for d in result[name]["dimensions"] if d.startswith("lat"))
             mapping = variable.grid_mapping.split()
             assert mapping[1:] == [lat, "lon"] and mapping[0].endswith(":")
             assert float(file.variables[mapping[0][:-1]].earth_radius) == file.variables[lat][0]
@@ -373,10 +373,10 @@ def test_xarray_opens_it_without_a_warning(tmp_path: Path) -> None:
     aa.open(tmp_path / "data").save(tmp_path / "index.nc")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with xarray.open_dataset(tmp_path / "index.nc", engine="netcdf4") as found:
-            assert found.attrs["Conventions"] == "CF-1.13"
-            assert {"tas", "tas_2"} <= set(found.variables)
-            found.load()
+        with xarray.open_dataset(tmp_path / "index.nc", engine="netcdf4") as result:
+            assert result.attrs["Conventions"] == "CF-1.13"
+            assert {"tas", "tas_2"} <= set(result.variables)
+            result.load()
 
 
 # Another reader of the convention
@@ -428,10 +428,10 @@ def test_cfdm_reads_the_same(
     # cfdm resolves relative URIs against the working directory.
     monkeypatch.chdir(tmp_path)
     [array] = agg
-    [found] = cfdm.read("index.nc")
-    values = found.data.array
-    wanted = array.read(masked=True)
-    assert values.shape == wanted.shape and values.dtype == wanted.dtype
-    np.testing.assert_array_equal(np.ma.getmaskarray(values), np.ma.getmaskarray(wanted))
-    np.testing.assert_allclose(np.ma.filled(values, 0), np.ma.filled(wanted, 0), rtol=1e-6)
-    assert found.get_property("units") == array.units
+    [result] = cfdm.read("index.nc")
+    values = result.data.array
+    expected = array.read(masked=True)
+    assert values.shape == expected.shape and values.dtype == expected.dtype
+    np.testing.assert_array_equal(np.ma.getmaskarray(values), np.ma.getmaskarray(expected))
+    np.testing.assert_allclose(np.ma.filled(values, 0), np.ma.filled(expected, 0), rtol=1e-6)
+    assert result.get_property("units") == array.units

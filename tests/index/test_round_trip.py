@@ -261,12 +261,12 @@ def test_open_an_index_with_other_rules(tmp_path: Path) -> None:
         aa.Rules(units={"tas": "degC"}, directions={"lat": False}),
         aa.Rules(new_dimension=r"file=(\d)\.nc", separate_by=[]),
     ):
-        wanted = aa.open(tmp_path / "data", rules=rules)
+        expected = aa.open(tmp_path / "data", rules=rules)
         again = aa.open(index, rules=rules)
-        same(again, wanted)
+        same(again, expected)
         # A save then stores the other rules.
         again.save(tmp_path / "other.nc")
-        same(aa.open(tmp_path / "other.nc"), wanted)
+        same(aa.open(tmp_path / "other.nc"), expected)
 
 
 def test_rules_and_names_are_kept(tmp_path: Path) -> None:

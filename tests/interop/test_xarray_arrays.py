@@ -35,37 +35,37 @@ def paths_of(tree: xr.DataTree) -> dict[str, list[str]]:
 
 def renamed(variables: Mapping[str, Any], name: str, **attrs: Any) -> dict[str, Any]:
     """Return the variables of a `tas` file with another one in place of `tas`."""
-    found = dict(variables)
-    dimensions, values, stated = found.pop("tas")
-    return {**found, name: (dimensions, values + 1, {**stated, "standard_name": name, **attrs})}
+    result = dict(variables)
+    dimensions, values, stated = result.pop("tas")
+    return {**result, name: (dimensions, values + 1, {**stated, "standard_name": name, **attrs})}
 
 
 def test_arrays_of_one_grid_are_one_dataset(tmp_path: Path) -> None:
     for number, days in enumerate(([0, 1], [2])):
         write(tmp_path / f"tas_{number}.nc", cube(days), {"title": "t", "history": str(number)})
         write(tmp_path / f"pr_{number}.nc", renamed(cube(days), "pr"), {"title": "t"})
-    found = aa.open(tmp_path).to_xarray()
-    assert isinstance(found, xr.Dataset) and found.attrs == {"title": "t"}
-    assert {"tas", "pr"} <= set(found.data_vars) and found.sizes["time"] == 3
-    assert np.array_equal(found["pr"].values, found["tas"].values + 1)
-    assert found["tas"].encoding["preferred_chunks"]["time"] == 2
+    result = aa.open(tmp_path).to_xarray()
+    assert isinstance(result, xr.Dataset) and result.attrs == {"title": "t"}
+    assert {"tas", "pr"} <= set(result.data_vars) and result.sizes["time"] == 3
+    assert np.array_equal(result["pr"].values, result["tas"].values + 1)
+    assert result["tas"].encoding["preferred_chunks"]["time"] == 2
     assert isinstance(aa.open(tmp_path).select("tas").to_xarray(), xr.Dataset)
 
 
 def test_grids_are_nodes_named_by_their_variables(tmp_path: Path) -> None:
     write(tmp_path / "tas.nc", cube([0, 1]))
     write(tmp_path / "pr.nc", renamed(cube([0, 1], lats=(1.0, 2.0)), "pr"))
-    found = aa.open(tmp_path).to_xarray()
-    assert isinstance(found, xr.DataTree)
-    assert set(paths_of(found)) == {"tas", "pr"} and found["pr"].sizes["lat"] == 2
-    assert found["tas"]["tas"].shape == (2, 3, 2)
+    result = aa.open(tmp_path).to_xarray()
+    assert isinstance(result, xr.DataTree)
+    assert set(paths_of(result)) == {"tas", "pr"} and result["pr"].sizes["lat"] == 2
+    assert result["tas"]["tas"].shape == (2, 3, 2)
 
 
 def test_coordinates_of_different_values_are_different_grids(tmp_path: Path) -> None:
     high, low = ((("height",), ((), value, {"units": "m", "standard_name": "height"})) for value in (2.0, 10.0))
     for (_, (dims, value, attrs)), name in ((high, "tas"), (low, "uas")):
-        found = renamed(cube([0, 1]), name, coordinates="height")
-        write(tmp_path / f"{name}.nc", {**found, "height": (dims, value, attrs)})
+        result = renamed(cube([0, 1]), name, coordinates="height")
+        write(tmp_path / f"{name}.nc", {**result, "height": (dims, value, attrs)})
     tree = aa.open(tmp_path).to_xarray()
     assert float(tree["tas"]["height"]) == 2 and float(tree["uas"]["height"]) == 10
 
@@ -183,9 +183,9 @@ def test_guess_can_open(tmp_path: Path) -> None:
 
 
 def test_xarray_finds_the_engine() -> None:
-    found = xr.backends.list_engines().get("aggarray")
-    assert isinstance(found, Engine), "install aggarray anew: its entry points have changed"
-    assert found.supports_groups and "many" in found.description
+    result = xr.backends.list_engines().get("aggarray")
+    assert isinstance(result, Engine), "install aggarray anew: its entry points have changed"
+    assert result.supports_groups and "many" in result.description
 
 
 # Form of the variables
@@ -199,18 +199,18 @@ def test_conformed_pieces_are_passed_as_read(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", kelvin)
     write(tmp_path / "b.nc", celsius)
     array = aa.open(tmp_path)["tas"]
-    found = array.to_xarray()
-    assert np.array_equal(found.values, array[...], equal_nan=True) and np.isnan(found.values).any()
-    assert found.attrs["units"] == "K" and found.dtype == array.dtype and np.isnan(found.encoding["_FillValue"])
+    result = array.to_xarray()
+    assert np.array_equal(result.values, array[...], equal_nan=True) and np.isnan(result.values).any()
+    assert result.attrs["units"] == "K" and result.dtype == array.dtype and np.isnan(result.encoding["_FillValue"])
 
 
 def test_holes_are_missing_in_any_dtype() -> None:
     for values, fill in (([1, 2], None), ([1, 2], -1), ([1.5, 2.5], None)):
         piece = SubArray.from_array(np.array(values), dimensions=("x",), fill_value=fill)
         array = MasterArray.from_subarrays([([(0, 2)], piece), ([(4, 6)], piece)], dimensions=("x",), name="a")
-        found = array.to_xarray()
-        assert np.array_equal(found.values, [*values, np.nan, np.nan, *values], equal_nan=True)
-        unmasked = xr.Dataset({"a": found}).load()
+        result = array.to_xarray()
+        assert np.array_equal(result.values, [*values, np.nan, np.nan, *values], equal_nan=True)
+        unmasked = xr.Dataset({"a": result}).load()
         assert unmasked["a"].dtype.kind == "f"
 
 
@@ -222,13 +222,13 @@ def test_limits_and_several_missing_values(tmp_path: Path, kind: str) -> None:
         "valid_max": np.dtype(kind).type(50),
     }
     write(tmp_path / "a.nc", {"a": (("x",), np.array([-1, 5, 60, 50], kind), attrs)})
-    found = xr.open_dataset(tmp_path / "a.nc", engine=Engine)["a"]
-    assert np.array_equal(found.values, [np.nan, 5, np.nan, 50], equal_nan=True)
-    assert found.attrs == {"valid_min": 0, "valid_max": 50} and found.encoding["_FillValue"] == -1
+    result = xr.open_dataset(tmp_path / "a.nc", engine=Engine)["a"]
+    assert np.array_equal(result.values, [np.nan, 5, np.nan, 50], equal_nan=True)
+    assert result.attrs == {"valid_min": 0, "valid_max": 50} and result.encoding["_FillValue"] == -1
     attrs = {"missing_value": np.array([5, 60], kind)}
     write(tmp_path / "b.nc", {"a": (("x",), np.array([-1, 5, 60, 50], kind), attrs)})
-    found = xr.open_dataset(tmp_path / "b.nc", engine=Engine)["a"]
-    assert np.array_equal(found.values, [-1, np.nan, np.nan, 50], equal_nan=True)
+    result = xr.open_dataset(tmp_path / "b.nc", engine=Engine)["a"]
+    assert np.array_equal(result.values, [-1, np.nan, np.nan, 50], equal_nan=True)
 
 
 def test_indexes_of_other_programs(tmp_path: Path) -> None:
@@ -244,8 +244,8 @@ def test_indexes_of_other_programs(tmp_path: Path) -> None:
         file.createVariable("n", str, ())[...] = "tas"
         file.Conventions = "CF-1.13"
     assert Engine().guess_can_open(tmp_path / "a.nc")
-    found = xr.open_dataset(tmp_path / "a.nc", engine=Engine)["tas"]
-    assert np.array_equal(found.values, [[1, 2], [3, np.nan], [2, 2], [3, np.nan]], equal_nan=True)
+    result = xr.open_dataset(tmp_path / "a.nc", engine=Engine)["tas"]
+    assert np.array_equal(result.values, [[1, 2], [3, np.nan], [2, 2], [3, np.nan]], equal_nan=True)
 
 
 def test_lazy_operations_before_xarray(tmp_path: Path) -> None:
@@ -259,8 +259,8 @@ def test_lazy_operations_before_xarray(tmp_path: Path) -> None:
         array.to_units("degC"),
         array.lazy[::2, 1],
     ):
-        found = pickle.loads(pickle.dumps(one.to_xarray()))
-        assert found.dims == one.dimensions and np.array_equal(found.values, one[...], equal_nan=True)
+        result = pickle.loads(pickle.dumps(one.to_xarray()))
+        assert result.dims == one.dimensions and np.array_equal(result.values, one[...], equal_nan=True)
     turned = array.flip("lat").to_xarray()
     assert turned["lat"].values.tolist() == [30, 20, 10] and turned["lat"].attrs["units"] == LAT["units"]
 
@@ -268,8 +268,8 @@ def test_lazy_operations_before_xarray(tmp_path: Path) -> None:
 def test_arrays_in_memory_and_without_a_name() -> None:
     piece = SubArray.from_array(np.arange(3.0), dimensions=("x",), units="m")
     array = MasterArray.from_subarrays([([(0, 3)], piece)], dimensions=("x",))
-    found = array.to_xarray()
-    assert found.name is None and found.values.tolist() == [0, 1, 2] and found.attrs == {"units": "m"}
+    result = array.to_xarray()
+    assert result.name is None and result.values.tolist() == [0, 1, 2] and result.attrs == {"units": "m"}
     assert array.lazy[0].to_xarray().values.tolist() == 0
 
 
@@ -297,8 +297,8 @@ def test_bounds_grid_mappings_and_measures(tmp_path: Path) -> None:
     for flag in (True, "all", False):
         with xr.open_dataset(path, decode_coords=flag) as expected:
             xr.testing.assert_identical(xr.open_dataset(path, engine=Engine, decode_coords=flag), expected)
-    found = aa.open(path)["tas"].to_xarray()
-    assert found.attrs["grid_mapping"] == "crs" and set(found.coords) == {"time", "lat", "lon"}
+    result = aa.open(path)["tas"].to_xarray()
+    assert result.attrs["grid_mapping"] == "crs" and set(result.coords) == {"time", "lat", "lon"}
 
 
 def test_coordinates_that_no_attribute_lists(tmp_path: Path) -> None:
@@ -309,8 +309,8 @@ def test_coordinates_that_no_attribute_lists(tmp_path: Path) -> None:
         variables["time"] = ((), float(number), {"standard_name": "time", "units": "days since 2000-01-01"})
         variables["run"] = ((), number + 0.5, {"standard_name": "forecast_reference_time", "units": "days since 2000-01-01"})
         write(tmp_path / f"{number}.nc", variables)
-    found = aa.open(tmp_path).to_xarray()
-    assert "run" in found.coords and found["tas"].dims[0] == "time" and found["run"].dims == ("time",)
+    result = aa.open(tmp_path).to_xarray()
+    assert "run" in result.coords and result["tas"].dims[0] == "time" and result["run"].dims == ("time",)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +332,9 @@ def test_times_in_units_that_xarray_does_not_decode(tmp_path: Path, unit: str, c
         "x": (("time",), np.zeros(2)),
     }
     array = aa.open(write(tmp_path / "a.nc", made))["x"]
-    found = aa.open(tmp_path / "a.nc").to_xarray()
-    assert found["time"].encoding["units"] == "days since 2000-01-01" and found["b"].values[0, 1] == found["time"].values[1]
-    for dates in (found["time"].values, array.to_xarray()["time"].values, array.coords["time"].datetimes()):
+    result = aa.open(tmp_path / "a.nc").to_xarray()
+    assert result["time"].encoding["units"] == "days since 2000-01-01" and result["b"].values[0, 1] == result["time"].values[1]
+    for dates in (result["time"].values, array.to_xarray()["time"].values, array.coords["time"].datetimes()):
         seconds = [_seconds(date, calendar) for date in dates]
         np.testing.assert_allclose(seconds, [days * 86400, 2 * days * 86400], atol=1e-5)
 

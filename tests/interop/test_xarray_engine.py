@@ -43,23 +43,23 @@ def stored(dataset: Any, path: Path, form: str) -> tuple[str, str]:
 
 def packed(**encoding: Any) -> Any:
     """Return a dataset of a variable with missing values, with this encoding."""
-    found = xr.Dataset({"a": ("x", [1.0, np.nan, 3.0])}, {"x": [10, 20, 30]})
-    found["a"].encoding = encoding
-    return found
+    result = xr.Dataset({"a": ("x", [1.0, np.nan, 3.0])}, {"x": [10, 20, 30]})
+    result["a"].encoding = encoding
+    return result
 
 
 def sample() -> Any:
     """Return a dataset like that of xarray's own tests: several dimensions, coordinates, times, text."""
     random = np.random.default_rng(0)
-    found = xr.Dataset({n: (d, random.normal(size=(8, 9)[: len(d)])) for n, d in (("a", ("y", "x")), ("b", ("y",)))})
-    found["c"] = (("z", "y"), random.normal(size=(10, 8)), {"units": "K", "numbers": np.array([1, 2, 3])})
-    found = found.assign_coords(
+    result = xr.Dataset({n: (d, random.normal(size=(8, 9)[: len(d)])) for n, d in (("a", ("y", "x")), ("b", ("y",)))})
+    result["c"] = (("z", "y"), random.normal(size=(10, 8)), {"units": "K", "numbers": np.array([1, 2, 3])})
+    result = result.assign_coords(
         x=0.5 * np.arange(9),
         z=list("abcdefghij"),
         time=("time", np.array(["2000-01-01T00", "2000-01-01T06", "2000-01-03T00"], "M8[ns]")),
         number=("z", np.array([0, 1, 2, 0, 0, 1, 1, 2, 2, 3])),
     )
-    return found.assign(when=("time", np.array([1, 2, 3], "i2"))).assign_attrs(title="ü", number=np.float32(3))
+    return result.assign(when=("time", np.array([1, 2, 3], "i2"))).assign_attrs(title="ü", number=np.float32(3))
 
 
 DATASETS: Mapping[str, Callable[[], Any]] = {
@@ -102,18 +102,18 @@ def test_a_file_equals_that_of_xarray(tmp_path: Path, name: str, form: str) -> N
         if form == "NETCDF3_64BIT" and "decode_cf" in flags and name in ("sample", "text", "no dimensions"):
             continue  # character variables are always text here
         with xr.open_dataset(path, engine=engine, **flags) as expected:
-            found = xr.open_dataset(path, engine=Engine, **flags)
-            xr.testing.assert_identical(found, expected)
+            result = xr.open_dataset(path, engine=Engine, **flags)
+            xr.testing.assert_identical(result, expected)
             for variable, one in expected.variables.items():
-                assert one.dtype == found[variable].dtype or one.dtype.kind in "OUT", variable
+                assert one.dtype == result[variable].dtype or one.dtype.kind in "OUT", variable
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", DATASETS)
 def test_a_written_copy_equals_that_of_xarray(tmp_path: Path, name: str, form: str) -> None:
     path, _ = stored(DATASETS[name](), tmp_path / "a.nc", "NETCDF4")
-    found = xr.open_dataset(path, engine=Engine)
-    again, engine = stored(found, tmp_path / f"b.{form}", form)
+    result = xr.open_dataset(path, engine=Engine)
+    again, engine = stored(result, tmp_path / f"b.{form}", form)
     with xr.open_dataset(path) as expected:
         theirs, _ = stored(expected, tmp_path / f"c.{form}", form)
         with xr.open_dataset(again, engine=engine) as copy, xr.open_dataset(theirs, engine=engine) as other:
@@ -232,8 +232,8 @@ def test_chunks(index: Path) -> None:
 def of_one_dataset(folder: Path) -> list[list[Path]]:
     """Return the files of real model runs, one list per run of several files."""
     folders = sorted({path.parent for path in (folder / "cmip6").rglob("*.nc")})
-    found = [sorted(one.glob("*.nc")) for one in folders]
-    return [paths for paths in found if len(paths) > 1]
+    result = [sorted(one.glob("*.nc")) for one in folders]
+    return [paths for paths in result if len(paths) > 1]
 
 
 def test_real_files_equal_those_of_xarray(shared_data: Path) -> None:
@@ -249,9 +249,9 @@ def test_real_runs_equal_open_mfdataset(shared_data: Path, tmp_path: Path) -> No
     for number, paths in enumerate(runs[::3]):
         how: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "override"}
         expected = xr.open_mfdataset(paths, combine_attrs="drop_conflicts", **how)
-        found = aa.open(paths)
-        found.save(tmp_path / f"{number}.nca")
-        for one in (found.to_xarray(), xr.open_dataset(tmp_path / f"{number}.nca", engine=Engine, chunks={})):
+        result = aa.open(paths)
+        result.save(tmp_path / f"{number}.nca")
+        for one in (result.to_xarray(), xr.open_dataset(tmp_path / f"{number}.nca", engine=Engine, chunks={})):
             xr.testing.assert_equal(one, expected)
             assert one["ta"].attrs == expected["ta"].attrs and one["time"].encoding["units"] and one["ta"].dtype == "f4"
         expected.close()

@@ -33,20 +33,20 @@ def piece(path: Path, values: Any, start: int = 0, dtype: str = "i4", **attrs: A
 
 def expected(array: MasterArray) -> np.ndarray:
     """Return values with NaN for missing ones."""
-    found = array.read(masked=True)
-    return np.ma.filled(found.astype("f8"), np.nan)
+    result = array.read(masked=True)
+    return np.ma.filled(result.astype("f8"), np.nan)
 
 
 def check(source: Any, folder: Path, **options: Any) -> xr.DataArray:
     """Compare the engine, an array, and a written copy with `read`."""
     array = aa.open(source, **options)["v"]
-    found = xr.open_dataset(source, engine=Engine, **options)["v"]
-    for one in (found, array.to_xarray()):
+    result = xr.open_dataset(source, engine=Engine, **options)["v"]
+    for one in (result, array.to_xarray()):
         np.testing.assert_array_equal(one.values, expected(array))
-    found.to_netcdf(folder / "back.written")
+    result.to_netcdf(folder / "back.written")
     with xr.open_dataset(folder / "back.written", engine="netcdf4") as again:
         np.testing.assert_allclose(again["v"].values, expected(array), rtol=1e-6)
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_the_default_fill_value_may_be_data(tmp_path: Path) -> None:
 def test_holes(tmp_path: Path, kind: str, real: int, attrs: dict[str, Any]) -> None:
     sub = SubArray.from_file(piece(tmp_path / "a.nc", [1, 3, real], dtype=kind, **attrs), "v")
     array = MasterArray.from_subarrays([([(1, 4)], sub)], dimensions=("time",), shape=(5,), name="v")
-    found = array.to_xarray()
-    np.testing.assert_array_equal(found.values, expected(array))
-    found.to_netcdf(tmp_path / "back.nc")
+    result = array.to_xarray()
+    np.testing.assert_array_equal(result.values, expected(array))
+    result.to_netcdf(tmp_path / "back.nc")
     with xr.open_dataset(tmp_path / "back.nc", engine="netcdf4") as again:
         np.testing.assert_array_equal(again["v"].values, expected(array))
 
@@ -121,11 +121,11 @@ def test_fill_values_of_other_units(tmp_path: Path) -> None:
     a = piece(tmp_path / "a.nc", [5.0, 6.0], dtype="f8", _FillValue=0, units="degC")
     b = piece(tmp_path / "b.nc", [0, 273.15], 2, dtype="f8", _FillValue=0, units="K")
     check([a, b], tmp_path)
-    found = aa.open(b)["v"].to_units("degC").to_xarray()
-    assert found.values[1] == 0 and np.isnan(found.encoding["_FillValue"])
-    found.to_netcdf(tmp_path / "back.nc")
+    result = aa.open(b)["v"].to_units("degC").to_xarray()
+    assert result.values[1] == 0 and np.isnan(result.encoding["_FillValue"])
+    result.to_netcdf(tmp_path / "back.nc")
     with xr.open_dataset(tmp_path / "back.nc") as again:
-        np.testing.assert_array_equal(again["v"].values, found.values)
+        np.testing.assert_array_equal(again["v"].values, result.values)
     assert aa.open(b)["v"].to_xarray().encoding["_FillValue"] == 0
 
 
@@ -141,8 +141,8 @@ def test_packing_of_unpacked_values_is_kept(tmp_path: Path) -> None:
         ),
     }
     path = write(tmp_path / "a.nc", variables)
-    found = xr.open_dataset(path, engine=Engine)
-    found.to_netcdf(tmp_path / "back.nc")
+    result = xr.open_dataset(path, engine=Engine)
+    result.to_netcdf(tmp_path / "back.nc")
     with netCDF4.Dataset(path) as first, netCDF4.Dataset(tmp_path / "back.nc") as again:
         assert again["t"][:].tolist() == [0.5, 1, 2.5]  # unpacked: xarray would round them
         for name in ("x", "v"):

@@ -221,9 +221,9 @@ def test_pickles_are_small(tmp_path: Path) -> None:
 def test_pickles_without_sizes_load(tmp_path: Path) -> None:
     """Older pickles have no chunk indexes."""
     tas = aa.open(uneven(tmp_path))["tas"]
-    found = tas._matrix.references
-    state = [None if f.name == "tables" else getattr(found, f.name) for f in fields(found)]
-    old = object.__new__(type(found))
+    result = tas._matrix.references
+    state = [None if f.name == "tables" else getattr(result, f.name) for f in fields(result)]
+    old = object.__new__(type(result))
     old.__setstate__(state)
     array = replace(tas, _matrix=replace(tas._matrix, references=old))
     assert array.partitions.costs()[0].tolist() == [4000] * 6

@@ -80,9 +80,9 @@ def test_arrays_with_buffers_are_valid(data: st.DataObject) -> None:
     export = export_of(item, values.ndim)
     assert accepted(export) == has_buffer(values)
     if has_buffer(values):
-        found = LocalArray.from_distarray(export).buffer
-        assert found.shape == values.shape and found.dtype.itemsize == memoryview(values).itemsize
-        assert not values.size or not isinstance(item, np.ndarray) or np.shares_memory(found, values) or not found.nbytes
+        result = LocalArray.from_distarray(export).buffer
+        assert result.shape == values.shape and result.dtype.itemsize == memoryview(values).itemsize
+        assert not values.size or not isinstance(item, np.ndarray) or np.shares_memory(result, values) or not result.nbytes
         validate_all([export])
 
 

@@ -59,11 +59,11 @@ MADE = {
 def exports_of(section: str) -> list[dict[str, Any]]:
     """Return the corrected exports of all processes of an example."""
     example = EXAMPLES[section]
-    found = []
+    result = []
     for dim_data, shape in zip(example["dim_data"], example["local_shapes"], strict=True):
         entries = tuple({k: np.array(v) if k == "indices" else v for k, v in entry.items()} for entry in dim_data)
-        found.append({"__version__": example["version"], "buffer": np.zeros(shape), "dim_data": entries})
-    return found
+        result.append({"__version__": example["version"], "buffer": np.zeros(shape), "dim_data": entries})
+    return result
 
 
 def exported(d: Distribution, version: str = "0.10.0", dtype: Any = "f8") -> list[dict[str, Any]]:
@@ -208,8 +208,8 @@ def test_uneven_padding_does_not_convert() -> None:
 
 
 def test_empty_dictionaries_are_whole_dimensions() -> None:
-    found = D.from_dim_data([({}, {})], shapes=[(3, 0)])
-    assert found == D((Block([0, 3]), Block([0, 0])))
+    result = D.from_dim_data([({}, {})], shapes=[(3, 0)])
+    assert result == D((Block([0, 3]), Block([0, 0])))
     with pytest.raises(ProtocolError, match="not known: give the shape"):
         D.from_dim_data([({},)])
     validate_all([{"__version__": "0.10.0", "buffer": np.zeros((3, 0)), "dim_data": ({}, {})}])
@@ -237,18 +237,18 @@ class Exporter:
 
 def block(rank: int = 0, nprocs: int = 2, **changes: Any) -> dict[str, Any]:
     """Return the dictionary of an even block of size 10; ... removes a key."""
-    found = {**Block.even(10, nprocs).dim_dict(rank), **changes}
-    return {k: v for k, v in found.items() if v is not ...}
+    result = {**Block.even(10, nprocs).dim_dict(rank), **changes}
+    return {k: v for k, v in result.items() if v is not ...}
 
 
 def cyclic(rank: int = 0, **changes: Any) -> dict[str, Any]:
-    found = {**Cyclic(7, 2, 2).dim_dict(rank), **changes}
-    return {k: v for k, v in found.items() if v is not ...}
+    result = {**Cyclic(7, 2, 2).dim_dict(rank), **changes}
+    return {k: v for k, v in result.items() if v is not ...}
 
 
 def listed(**changes: Any) -> dict[str, Any]:
-    found = {"dist_type": "u", "size": 9, "proc_grid_size": 2, "proc_grid_rank": 0, "indices": np.array([7, -2, 5]), **changes}
-    return {k: v for k, v in found.items() if v is not ...}
+    result = {"dist_type": "u", "size": 9, "proc_grid_size": 2, "proc_grid_rank": 0, "indices": np.array([7, -2, 5]), **changes}
+    return {k: v for k, v in result.items() if v is not ...}
 
 
 def export(entry: Any, extent: int = 5, version: Any = "0.10.0") -> dict[str, Any]:
@@ -557,7 +557,7 @@ VALUES = st.one_of(
 @pytest.mark.parametrize("kind", map_types().values())
 def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
     """A part gives back the map of its process."""
-    found = 0
+    result = 0
     for section, example in EXAMPLES.items():
         for rank, dim_data in enumerate(e["dim_data"] for e in exports_of(section)):
             for d, entry in enumerate(dim_data):
@@ -566,13 +566,13 @@ def test_every_type_of_distribution_reads_its_examples(kind: Any) -> None:
                 assert not faults.lines and parsed is not None
                 if parsed[0] is not kind:
                     continue
-                part, found = parsed[1], found + 1
+                part, result = parsed[1], result + 1
                 alone = kind.from_part(part)
                 assert alone.dist_type == kind.letter and (alone.size, alone.nprocs) == (part.size, part.nprocs)
                 assert alone.indices(part.rank).tolist() == example["indices"][rank][d]
                 assert alone.num_owned(part.rank) == part.count == example["num_owned"][rank][d]
                 assert part.constants()["size"] == part.size
-    assert found
+    assert result
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([*KEYS, "one_to_one", 5]), VALUES), max_size=2), st.sampled_from(VERSIONS))
@@ -603,12 +603,12 @@ def test_changed_values_raise_or_are_valid(data: Any) -> None:
     entry[data.draw(st.sampled_from(KEYS[1:8]))] = data.draw(VALUES)
     try:
         validate_all(exports)
-        found = D.from_dim_data([e["dim_data"] for e in exports])
+        result = D.from_dim_data([e["dim_data"] for e in exports])
     except ProtocolError:
         return
-    assert found.shape == d.shape
+    assert result.shape == d.shape
     for rank in range(d.nprocs):
-        assert found.local_shape(rank) == d.local_shape(rank)
+        assert result.local_shape(rank) == d.local_shape(rank)
 
 
 def test_keys_are_checked_separately() -> None:

@@ -69,10 +69,10 @@ def test_keys_that_do_not_fit(key: Any) -> None:
 def test_dtypes_round_trip(kind: Any, shape: tuple[int, ...]) -> None:
     values = np.zeros(shape, kind)
     for a in (view(values), array(values), asarray(values), array(values, READ_WRITE)):
-        found = np.asarray(a)
-        assert found.dtype == values.dtype and found.shape == shape and a.shape == shape and a.nbytes == values.nbytes
-        np.testing.assert_array_equal(found, values)
-        assert found.flags.writeable == (Access.WRITE in a.access)
+        result = np.asarray(a)
+        assert result.dtype == values.dtype and result.shape == shape and a.shape == shape and a.nbytes == values.nbytes
+        np.testing.assert_array_equal(result, values)
+        assert result.flags.writeable == (Access.WRITE in a.access)
     unwritable(np.asarray(array(values)))
     assert view(values).strides == values.strides
 
@@ -234,12 +234,12 @@ def test_references_are_counted() -> None:
 
 def test_memory_lives_until_the_last_view() -> None:
     source = bytearray(b"abcd")
-    found = np.asarray(view(source)[1:3])[::-1]
+    result = np.asarray(view(source)[1:3])[::-1]
     with pytest.raises(BufferError):
         source.extend(b"e")
     gc.collect()
-    assert found.tolist() == [99, 98]
-    del found
+    assert result.tolist() == [99, 98]
+    del result
     source.extend(b"e")
 
 
@@ -309,10 +309,10 @@ def test_sub_arrays_in_memory_are_read_only_views_on_external_blocks() -> None:
     values = np.arange(6.0).reshape(2, 3)
     piece = aa.SubArray.from_array(values)
     whole = aa.MasterArray.from_subarrays([([(0, 2), (0, 3)], piece)], dimensions=piece.dimensions)
-    for found in (piece.read(copy=False), whole.read(copy=False), whole.flip("dim_0").read((0, slice(1, None)), copy=None)):
-        unwritable(found)
-        assert np.shares_memory(found, values)
-        held = view(found)
+    for result in (piece.read(copy=False), whole.read(copy=False), whole.flip("dim_0").read((0, slice(1, None)), copy=None)):
+        unwritable(result)
+        assert np.shares_memory(result, values)
+        held = view(result)
         assert held.block.kind == "external" and held.block.owner is values and held.access == READ
     values[0, 0] = 5
     assert piece.read()[0, 0] == 5
@@ -330,8 +330,8 @@ def test_unpickled_arrays_are_shared_read_only() -> None:
 def test_text_in_memory_stays_read_only() -> None:
     values = np.array(["a", "b"], TEXT)
     piece = aa.SubArray.from_array(values)
-    found = piece.read(copy=False)
-    unwritable(found)
-    assert found.tolist() == ["a", "b"]
+    result = piece.read(copy=False)
+    unwritable(result)
+    assert result.tolist() == ["a", "b"]
     values[0] = "z"
     assert piece.read()[0] == "a"

@@ -34,9 +34,9 @@ def refused(*words: str) -> Any:
 def test_numpy_shares_the_memory(kind: str) -> None:
     values = np.zeros(4, kind)
     for one in both(values):
-        for found in (np.asarray(one), np.array(one, copy=False), np.asarray(one, dtype=kind)):
-            assert np.shares_memory(found, values) and not found.flags.writeable and found.dtype == values.dtype
-            assert view(found).block is one.memory.block
+        for result in (np.asarray(one), np.array(one, copy=False), np.asarray(one, dtype=kind)):
+            assert np.shares_memory(result, values) and not result.flags.writeable and result.dtype == values.dtype
+            assert view(result).block is one.memory.block
         assert not np.shares_memory(np.array(one), values) and np.array(one).flags.writeable
         interface = one.__array_interface__
         assert interface["version"] == 3 and interface["data"] == (one.memory.pointer, True)
@@ -50,9 +50,9 @@ def test_numpy_shares_the_memory(kind: str) -> None:
 
 def test_memory_outlives_the_section() -> None:
     local = section(np.arange(4.0), copy=True)
-    found = np.asarray(local)[1:]
+    result = np.asarray(local)[1:]
     del local
-    assert found.tolist() == [3.0]
+    assert result.tolist() == [3.0]
 
 
 def test_buffers() -> None:
@@ -85,15 +85,15 @@ def test_dtypes_without_buffer(values: np.ndarray, words: str) -> None:
 def test_dlpack_shares_the_memory() -> None:
     values = np.arange(6.0).reshape(2, 3)
     a = view(values)[:, ::2]
-    found = np.from_dlpack(a)
-    assert np.shares_memory(found, values) and found.tolist() == [[0, 2], [3, 5]] and a.__dlpack_device__() == (1, 0)
+    result = np.from_dlpack(a)
+    assert np.shares_memory(result, values) and result.tolist() == [[0, 2], [3, 5]] and a.__dlpack_device__() == (1, 0)
     local = section(np.arange(4), copy=True)
     assert np.shares_memory(np.from_dlpack(local), local.buffer) and local.__dlpack_device__() == (1, 0)
     shared = np.from_dlpack(view(values, READ))
     assert np.shares_memory(shared, values) and not shared.flags.writeable
     del a, local
     values[0, 0] = 7
-    assert found[0, 0] == 7
+    assert result[0, 0] == 7
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,6 @@ def test_dlpack_of_other_devices() -> None:
     "values", [np.arange(3.0), np.arange(3, dtype=">i4"), np.frombuffer(b"1234567890", "u1")[1:9].view(">f4")]
 )
 def test_copies_by_dlpack_are_native(values: np.ndarray) -> None:
-    found = np.from_dlpack(view(values, READ), copy=True)
-    assert found.dtype.isnative and not np.shares_memory(found, values)
-    np.testing.assert_array_equal(found, values)
+    result = np.from_dlpack(view(values, READ), copy=True)
+    assert result.dtype.isnative and not np.shares_memory(result, values)
+    np.testing.assert_array_equal(result, values)

@@ -151,8 +151,8 @@ def test_sections_of_processes_are_views_of_the_file(tmp_path: Path, kind: str) 
 
 def test_debug_repr_of_a_record_variable(tmp_path: Path) -> None:
     piece = stored(tmp_path, "records")
-    found = piece.read(copy=False)
-    lines = [line.strip() for line in debug_repr(found).splitlines()]
+    result = piece.read(copy=False)
+    lines = [line.strip() for line in debug_repr(result).splitlines()]
     assert "type: strided * strided * unaligned[byteswap[float64]]" in lines
     assert "flags: 1 (read_access )" in lines
     assert lines[lines.index("type-specific arrmeta:") + 1 :][:6] == [
@@ -171,7 +171,7 @@ def test_debug_repr_of_a_record_variable(tmp_path: Path) -> None:
         assert "unaligned[byteswap[float64]]" in text and f"file: {piece.uri}" in text and "length: 108" in text
     assert f"* {option}unaligned[byteswap[float64]]" in debug_repr(whole)
     del obj
-    assert "reference count: 1" in debug_repr(found)
+    assert "reference count: 1" in debug_repr(result)
 
 
 def test_bit_fields_are_unsigned_numbers(tmp_path: Path) -> None:

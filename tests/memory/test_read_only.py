@@ -55,9 +55,9 @@ def test_immutable_copies_have_no_writable_owner(kind: Any, shape: tuple[int, ..
 
 def test_text_in_memory_has_no_writable_owner() -> None:
     piece = aa.SubArray.from_array(["a", "b" * 40])
-    found = piece.read(copy=False)
-    assert_locked(found)
-    assert_locked(found[1:])
+    result = piece.read(copy=False)
+    assert_locked(result)
+    assert_locked(result[1:])
     assert piece.read().tolist() == ["a", "b" * 40]
     locked = np.array(["a"], TEXT)
     locked.flags.writeable = False  # until its owner sets it again
@@ -116,9 +116,9 @@ def test_views_without_dimensions(kind: str) -> None:
     values = np.zeros((), kind)
     piece = aa.SubArray.from_array(values)
     for source in (piece, aa.MasterArray.from_subarrays([([], piece)], dimensions=())):
-        found = source.read(copy=False)
-        assert np.shares_memory(found, values) and found.shape == () and found.dtype == values.dtype
-        assert_locked(found)
+        result = source.read(copy=False)
+        assert np.shares_memory(result, values) and result.shape == () and result.dtype == values.dtype
+        assert_locked(result)
 
 
 def test_text_without_dimensions() -> None:
@@ -131,9 +131,9 @@ def test_text_without_dimensions() -> None:
 def test_values_of_files_without_dimensions_are_mapped(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["v"] = 3.0
-    found = aa.SubArray.from_file(tmp_path / "a.h5", "v").read(copy=False)
-    assert view(found).block.kind == "memmap" and found[()] == 3
-    assert_locked(found)
+    result = aa.SubArray.from_file(tmp_path / "a.h5", "v").read(copy=False)
+    assert view(result).block.kind == "memmap" and result[()] == 3
+    assert_locked(result)
 
 
 def test_what_has_no_elements_is_viewed_too() -> None:
@@ -188,7 +188,7 @@ def test_imported_sections_are_as_read_only_as_their_export(kind: Any) -> None:
     lowered = values.view()
     lowered.flags.writeable = False
     for exported, read_only in ((lowered, True), (lowered[::2], True), (values, False)):
-        found = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": exported, "dim_data": ({},)}).buffer
-        assert np.shares_memory(found, values) and found.dtype == values.dtype and found.flags.writeable != read_only
+        result = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": exported, "dim_data": ({},)}).buffer
+        assert np.shares_memory(result, values) and result.dtype == values.dtype and result.flags.writeable != read_only
         if read_only:
-            assert_locked(found)
+            assert_locked(result)

@@ -69,8 +69,8 @@ def test_keys_equal_numpy_per_dimension(case: tuple[Any, list[Any], tuple[int, .
         chosen = expected[(slice(None),) * axis + (part,)]
         axis += chosen.ndim == expected.ndim
         expected = chosen
-    found = data[np.ix_(*map(listed, selectors))].reshape(result_shape(selectors)) if shape else data
-    np.testing.assert_array_equal(found, expected)
+    result = data[np.ix_(*map(listed, selectors))].reshape(result_shape(selectors)) if shape else data
+    np.testing.assert_array_equal(result, expected)
     for selector in selectors:
         if isinstance(selector, np.ndarray):
             assert selector.dtype == np.int64 and not selector.flags.writeable and (selector >= 0).all()
@@ -112,11 +112,11 @@ def test_ranges(start: int, count: int, step: int) -> None:
 @given(st.lists(st.integers(0, 6), max_size=5))
 def test_as_range_takes_progressions_only(positions: list[int]) -> None:
     array = np.array(positions, np.int64)
-    found = as_range(array)
+    result = as_range(array)
     steps = set(np.diff(array).tolist())
-    assert (found is not None) == (len(steps) <= 1 and steps != {0})
-    if found is not None:
-        np.testing.assert_array_equal(found.indices(), array)
+    assert (result is not None) == (len(steps) <= 1 and steps != {0})
+    if result is not None:
+        np.testing.assert_array_equal(result.indices(), array)
 
 
 def test_is_full() -> None:
@@ -151,9 +151,9 @@ def test_huge_dimensions_take_no_memory() -> None:
 
 def test_index_arrays_are_copied() -> None:
     key = np.array([-1, 0])
-    (found,) = normalise(key, (3,))
+    (result,) = normalise(key, (3,))
     assert key.tolist() == [-1, 0] and key.flags.writeable
-    assert not np.shares_memory(key, np.asarray(found))
+    assert not np.shares_memory(key, np.asarray(result))
 
 
 @pytest.mark.parametrize(

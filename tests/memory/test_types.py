@@ -93,10 +93,10 @@ PIECES = (*"[]{}*?:,='0123 ", "var", "int32", "string", "byteswap", "unaligned",
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_parser_raises_only_its_own_errors(text: str) -> None:
     try:
-        found = parse_type(text)
+        result = parse_type(text)
     except aa.AggarrayError:
         return
-    assert parse_type(str(found)) == found
+    assert parse_type(str(result)) == result
 
 
 @given(

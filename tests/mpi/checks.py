@@ -186,22 +186,22 @@ def check_repartition(root: ProcessGroup) -> None:
             # Only owned elements are sent.
             x = np.where(_owned(source, gx.rank), section(full, source, gx.rank), np.nan)
         move = Repartition(gx, gy, source, target)
-        found = move(np.asfortranarray(x) if x.ndim else x)
+        result = move(np.asfortranarray(x) if x.ndim else x)
         expected = np.empty(0) if gy.rank is None else section(full, target, gy.rank)
-        assert found.shape == expected.shape and np.array_equal(found, expected) and found.flags.c_contiguous
+        assert result.shape == expected.shape and np.array_equal(result, expected) and result.flags.c_contiguous
         own = np.random.default_rng(root.rank)
         require_adjoint(root, move, own.standard_normal(x.shape), own.standard_normal(expected.shape))
 
 
 def _owned(distribution: Distribution, rank: int) -> np.ndarray:
     """Return a mask of the owned elements of a process."""
-    found = np.ones(distribution.local_shape(rank), bool)
+    result = np.ones(distribution.local_shape(rank), bool)
     for d, (one, place) in enumerate(zip(distribution.maps, distribution.coords(rank), strict=True)):
         mine = np.zeros(one.extent(place), bool)
         mine[one.owned_slice(place)] = True
         mine &= np.asarray(one.owner(one.indices(place))) == place
-        found &= mine.reshape([-1 if i == d else 1 for i in range(found.ndim)])
-    return found
+        result &= mine.reshape([-1 if i == d else 1 for i in range(result.ndim)])
+    return result
 
 
 def check_halo(root: ProcessGroup) -> None:
@@ -225,8 +225,8 @@ def check_halo(root: ProcessGroup) -> None:
         x = np.full(expected.shape, np.nan)
         inner = distribution.owned_slices(root.rank or 0)
         x[inner] = expected[inner]
-        found = move(x)
-        assert found is x and np.array_equal(x, expected)
+        result = move(x)
+        assert result is x and np.array_equal(x, expected)
         own = np.random.default_rng(root.rank)
         require_adjoint(root, move, own.standard_normal(x.shape), own.standard_normal(x.shape))
 
@@ -254,19 +254,19 @@ def check_dtypes(root: ProcessGroup) -> None:
     one, everybody = root.include([size - 1]).grid((1,)), root.grid((size,))
     for case in cases:
         case = np.asarray(case)
-        found = Broadcast(one, everybody)(case if me == size - 1 else None)
-        assert found.dtype == case.dtype and found.shape == case.shape and found.flags.c_contiguous
-        assert found.tobytes() == np.ascontiguousarray(case).tobytes()
+        result = Broadcast(one, everybody)(case if me == size - 1 else None)
+        assert result.dtype == case.dtype and result.shape == case.shape and result.flags.c_contiguous
+        assert result.tobytes() == np.ascontiguousarray(case).tobytes()
     full = np.arange(2 * 3 * size, dtype=">f4").reshape(2 * size, 3)
     rows, columns = (
         Distribution.regular(full.shape, "bb", (size, 1)),
         Distribution.regular(full.shape, "cb", (size, 1)),
     )
     move = Repartition(everybody, everybody, rows, columns)
-    found = move(section(full, rows, me or 0))
-    assert found.dtype == ">f4" and np.array_equal(found, section(full, columns, me or 0))
-    found = SumReduce(everybody, one)(np.array([1, 2], ">i2"))
-    assert found.dtype == ">i2" and found.tolist() == ([size, 2 * size] if me == size - 1 else [])
+    result = move(section(full, rows, me or 0))
+    assert result.dtype == ">f4" and np.array_equal(result, section(full, columns, me or 0))
+    result = SumReduce(everybody, one)(np.array([1, 2], ">i2"))
+    assert result.dtype == ">i2" and result.tolist() == ([size, 2 * size] if me == size - 1 else [])
 
 
 def raises_on_all(root: ProcessGroup, words: str, call: Callable[[], Any]) -> None:

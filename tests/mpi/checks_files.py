@@ -131,12 +131,12 @@ def check_reading(root: ProcessGroup) -> None:
             with mock.patch("aggarray.mpi.reading._SMALL", 0):
                 for distribution in across(root):
                     with decoded() as decodes:
-                        found = mpi.local(tas, distribution, root)
-                        assert found._buffer is not None
+                        result = mpi.local(tas, distribution, root)
+                        assert result._buffer is not None
                         root.link.allgather(None)
                     expected = section(full, distribution, root.rank or 0)
-                    assert found.shape == expected.shape and np.array_equal(found.buffer, expected, equal_nan=True)
-                    assert found.distribution == distribution and found.rank == root.rank and found.buffer.flags.writeable
+                    assert result.shape == expected.shape and np.array_equal(result.buffer, expected, equal_nan=True)
+                    assert result.distribution == distribution and result.rank == root.rank and result.buffer.flags.writeable
                     counts = root.link.allgather(decodes[0])
                     if distribution.shape == SHAPE:
                         _check_decoded_once(root, counts, count)
@@ -173,8 +173,8 @@ def check_virtual_arrays(root: ProcessGroup) -> None:
             grid = (n,) + (1,) * (array.ndim - 1)
             for dist_types, places in (("b", grid), ("c", grid[::-1])):
                 distribution = Distribution.regular(array.shape, dist_types * array.ndim, places)
-                found = mpi.local(array, distribution, root)
-                assert np.array_equal(found.buffer, section(values, distribution, root.rank or 0), equal_nan=True)
+                result = mpi.local(array, distribution, root)
+                assert np.array_equal(result.buffer, section(values, distribution, root.rank or 0), equal_nan=True)
         pieces = [([(0, 2)], aa.SubArray.from_array([1.0, 2.0])), ([(5, 7)], aa.SubArray.from_array([3.0, 4.0]))]
         holed = aa.MasterArray.from_subarrays(pieces, dimensions=("x",))
         every = Distribution.regular(holed.shape, "c", (root.size,))
@@ -285,7 +285,7 @@ def check_reducing(root: ProcessGroup) -> None:
                 ("std", ("time", "lat", "lon")),
                 ("sum", ()),
             )[number % 2 :: 2]:
-                found = mpi.reduce(local, operation, dimensions, root)
+                result = mpi.reduce(local, operation, dimensions, root)
                 names = (
                     ("time", "lat", "lon")
                     if dimensions is None
@@ -294,11 +294,13 @@ def check_reducing(root: ProcessGroup) -> None:
                     else dimensions
                 )
                 axes = tuple(d for d, name in enumerate(("time", "lat", "lon")) if name in names)
-                expected = section(np.asarray(_NUMPY[operation](full.astype("f8"), axis=axes)), found.distribution, found.rank)
-                assert found.shape == expected.shape
-                assert np.allclose(found.buffer, expected, rtol=1e-12, atol=0, equal_nan=True), (operation, dimensions)
+                expected = section(
+                    np.asarray(_NUMPY[operation](full.astype("f8"), axis=axes)), result.distribution, result.rank
+                )
+                assert result.shape == expected.shape
+                assert np.allclose(result.buffer, expected, rtol=1e-12, atol=0, equal_nan=True), (operation, dimensions)
                 kind = {"count": "i8", "min": "f4", "max": "f4"}.get(operation, "f8")
-                assert found.dtype == kind
+                assert result.dtype == kind
         every = mpi.local(tas, Distribution.regular(SHAPE, "bbb", (root.size, 1, 1)), root)
         for wrong in (("time",) * 2, "height", 3):
             raises_on_all(root, "dimension", lambda w=wrong: mpi.reduce(every, "mean", w, root))  # type: ignore[misc]
@@ -329,12 +331,12 @@ def check_writing(root: ProcessGroup) -> None:
             store = folder / f"out_{number}.zarr"
             written = _written(root, lambda a=local, s=store: mpi.write(a, root, s))  # type: ignore[misc]
             assert len(written) == len(set(written)), "two processes wrote one chunk"
-            found = zarr.open_group(store, mode="r")
+            result = zarr.open_group(store, mode="r")
             times = np.arange(24) if distribution.shape == SHAPE else np.array([5, 9])
-            assert np.array_equal(found["tas"][:], full[times], equal_nan=True)
-            assert found["tas"].metadata.dimension_names == ("time", "lat", "lon")
-            assert found["tas"].attrs["long_name"] == "air temperature" and found["tas"].attrs["units"] == "K"
-            assert found["time"][:].tolist() == times.tolist() and found["time"].attrs["units"].startswith("days since 2000")
+            assert np.array_equal(result["tas"][:], full[times], equal_nan=True)
+            assert result["tas"].metadata.dimension_names == ("time", "lat", "lon")
+            assert result["tas"].attrs["long_name"] == "air temperature" and result["tas"].attrs["units"] == "K"
+            assert result["time"][:].tolist() == times.tolist() and result["time"].attrs["units"].startswith("days since 2000")
             again = aa.open(store)["tas"]
             assert again.units == "K" and np.array_equal(again[:], full[times], equal_nan=True)
         mean = mpi.reduce(mpi.local(tas, across(root)[3], root), "mean", "time", root)
@@ -385,7 +387,7 @@ def _written(root: ProcessGroup, write: Callable[[], None]) -> list[str]:
 
     with mock.patch.object(LocalStore, "set", noting):
         write()
-    return [key for found in root.link.allgather(keys) for key in found]
+    return [key for result in root.link.allgather(keys) for key in result]
 
 
 FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (

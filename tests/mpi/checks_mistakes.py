@@ -60,10 +60,10 @@ def check_sums_of_large_arrays(root: ProcessGroup) -> None:
     size, me = root.size, root.rank or 0
     for count in (8192, 100_003):
         values = np.random.default_rng(me).random((count, 2))
-        found = AllSumReduce(root.grid((size,)), axes_keep=())(values)
+        result = AllSumReduce(root.grid((size,)), axes_keep=())(values)
         expected = sum(np.random.default_rng(rank).random((count, 2)) for rank in range(size))
-        assert np.allclose(found, expected, rtol=1e-13, atol=0)
-        assert len(set(root.link.allgather(found.tobytes()))) == 1
+        assert np.allclose(result, expected, rtol=1e-13, atol=0)
+        assert len(set(root.link.allgather(result.tobytes()))) == 1
 
 
 NAMES = ["Uccle", "De Bilt", "", "Ålesund", "x" * 50]
@@ -147,9 +147,9 @@ def check_stores(root: ProcessGroup) -> None:
         mpi.write(local["pr"], root, store, "again")
         height = mpi.open(str(folder / "stations.nc"), root)["height"]
         mpi.write(mpi.local(height, Distribution.regular((5,), "b", (size,)), root), root, store)
-        with xarray.open_zarr(store) as found:
-            assert set(found.variables) == {"time", "tas", "pr", "again", "height", "name"}
-            assert found["again"].values.tolist() == list(range(6)) and found["name"].values[3] == "Ålesund"
+        with xarray.open_zarr(store) as result:
+            assert set(result.variables) == {"time", "tas", "pr", "again", "height", "name"}
+            assert result["again"].values.tolist() == list(range(6)) and result["name"].values[3] == "Ålesund"
         lazily = mpi.local(arrays["later"], even, root, collective=False)
         call_on_root(root.link, lambda: (folder / "later.nc").unlink())
         words = _error(lambda: mpi.write(lazily, root, folder / "none.zarr"))

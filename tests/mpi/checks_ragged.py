@@ -94,8 +94,8 @@ def check_reductions(a: Any, root: ProcessGroup) -> None:
     assert full.mask.any()
     for part in (mine, mine.samples):
         for operation in ("sum", "min", "count"):
-            found = reduce(part, operation, "obs", root).buffer.item()
-            assert found == getattr(full, operation)(), operation
+            result = reduce(part, operation, "obs", root).buffer.item()
+            assert result == getattr(full, operation)(), operation
     with pytest.raises(aa.ExchangeError, match=f"the array has {a.flat.dimensions[0]}"):
         reduce(mine, "sum", "profile", root)
 

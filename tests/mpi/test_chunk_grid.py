@@ -16,13 +16,13 @@ _MOST = 16 << 20
 @st.composite
 def distributions(draw: st.DrawFn) -> Distribution:
     """Distributions of blocks and cyclic dimensions over up to four processes."""
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 3))):
         size, nprocs = draw(st.integers(0, 20_000)), draw(st.integers(1, 4))
         inner = draw(st.lists(st.integers(0, size), min_size=nprocs - 1, max_size=nprocs - 1))
         kinds = [Block.even(size, nprocs), Block([0, *sorted(inner), size]), Cyclic(size, nprocs)]
-        found.append(draw(st.sampled_from(kinds)))
-    return Distribution(tuple(found))
+        result.append(draw(st.sampled_from(kinds)))
+    return Distribution(tuple(result))
 
 
 @given(distributions(), st.sampled_from([1, 4, 8]))

@@ -43,8 +43,8 @@ def test_broadcast_of_the_specification() -> None:
         assert move.P_send == sends.get(me)
         assert move.P_recv == sends[receives[me]]
         assert move(me * 10 if me in sends else None).item() == receives[me] * 10
-        found = move.adjoint(1)
-        assert found.tolist() == (len([r for r in receives if receives[r] == me]) if me in sends else [])
+        result = move.adjoint(1)
+        assert result.tolist() == (len([r for r in receives if receives[r] == me]) if me in sends else [])
 
     run(12, work)
 
@@ -53,9 +53,9 @@ def test_broadcast_of_the_specification() -> None:
 def pairs(draw: Any) -> tuple[Distribution, Distribution, list[int]]:
     """Two distributions of one array, over ranks in any order."""
     sizes = draw(st.lists(st.integers(0, 7), max_size=2))
-    found = [Distribution(tuple(draw(maps(n, "0.9.0")) for n in sizes)) for _ in range(2)]
-    most = max(d.nprocs for d in found)
-    return found[0], found[1], draw(st.permutations(range(min(most, 9)))) if most <= 9 else list(range(most))
+    result = [Distribution(tuple(draw(maps(n, "0.9.0")) for n in sizes)) for _ in range(2)]
+    most = max(d.nprocs for d in result)
+    return result[0], result[1], draw(st.permutations(range(min(most, 9)))) if most <= 9 else list(range(most))
 
 
 @given(pairs())

@@ -40,7 +40,7 @@ def test_chunks_are_read_once_and_delivered(array: tuple[tuple[int, ...], Units]
         return
     times = np.zeros(shape, int)
     readers: dict[tuple[int, ...], set[tuple[int, int]]] = {}
-    found = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
+    result = [np.full(target.local_shape(rank), -1) for rank in range(target.nprocs)]
     for number, boxes in enumerate(schedule):
         assert len(boxes) == count
         sent = {(rank, m.rank): m for rank in range(count) for m in plan_chunk_sends(boxes[rank], target)}
@@ -58,12 +58,12 @@ def test_chunks_are_read_once_and_delivered(array: tuple[tuple[int, ...], Units]
                     box = boxes[message.rank][theirs.array].tolist()
                     values = full[tuple(slice(a, b) for a, b in box)]
                     taken = values[_index(theirs.source, values.shape)]
-                    found[rank][_index(mine.target, found[rank].shape)] = taken
+                    result[rank][_index(mine.target, result[rank].shape)] = taken
         assert not sent
     assert times.max(initial=0) <= 1
     assert all(len(who) == 1 for who in readers.values())
     for rank in range(target.nprocs):
-        assert np.array_equal(found[rank], full[np.ix_(*target.indices(rank))])
+        assert np.array_equal(result[rank], full[np.ix_(*target.indices(rank))])
 
 
 def _index(selectors: Any, shape: tuple[int, ...]) -> Any:
@@ -103,10 +103,10 @@ def test_joined_boxes_cover_the_same(count: int, seed: int) -> None:
     cells = rng.permutation(36)[:count]
     boxes = np.stack(np.unravel_index(cells, (6, 6)), axis=-1)
     joined = join_boxes(np.stack([boxes, boxes + 1], axis=-1))
-    found = np.zeros((6, 6), int)
+    result = np.zeros((6, 6), int)
     for (a, b), (c, d) in joined.tolist():
-        found[a:b, c:d] += 1
-    assert np.array_equal(np.flatnonzero(found.ravel() == 1), np.sort(cells)) and found.max() == 1
+        result[a:b, c:d] += 1
+    assert np.array_equal(np.flatnonzero(result.ravel() == 1), np.sort(cells)) and result.max() == 1
 
 
 @given(st.lists(st.integers(0, 12), max_size=3), st.data(), st.sampled_from([1, 8]))

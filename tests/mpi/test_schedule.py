@@ -21,8 +21,8 @@ from tests.support.thread_link import run
 
 
 def test_the_worked_example_of_broadcast() -> None:
-    found = broadcast_groups([1, 2, 3], (1, 3, 1), range(12), (2, 3, 2))
-    assert found == [[1, 0, 6, 7], [2, 3, 8, 9], [3, 4, 5, 10, 11]]
+    result = broadcast_groups([1, 2, 3], (1, 3, 1), range(12), (2, 3, 2))
+    assert result == [[1, 0, 6, 7], [2, 3, 8, 9], [3, 4, 5, 10, 11]]
 
 
 def test_transposed_shapes_reverse_the_index_of_every_worker() -> None:
@@ -125,16 +125,16 @@ def test_ranges_overlap_by_arithmetic(a: Any, b: Any, offset: int) -> None:
 def pairs(draw: Any) -> tuple[Distribution, Distribution]:
     """Two distributions of one array, of any types."""
     sizes = draw(st.lists(st.integers(0, 7), max_size=3))
-    found = [Distribution(tuple(draw(maps(n, "0.9.0")) for n in sizes)) for _ in range(2)]
-    return found[0], found[1]
+    result = [Distribution(tuple(draw(maps(n, "0.9.0")) for n in sizes)) for _ in range(2)]
+    return result[0], result[1]
 
 
 def _values(distribution: Distribution, rank: int) -> np.ndarray:
     """Return a process's buffer of an array of element numbers."""
-    found: np.ndarray = np.zeros(distribution.local_shape(rank), np.int64)
+    result: np.ndarray = np.zeros(distribution.local_shape(rank), np.int64)
     for d, indices in enumerate(distribution.indices(rank)):
-        found = found * 100 + indices.reshape([-1 if i == d else 1 for i in range(found.ndim)])
-    return found
+        result = result * 100 + indices.reshape([-1 if i == d else 1 for i in range(result.ndim)])
+    return result
 
 
 def _chosen(buffer: np.ndarray, selectors: Any) -> np.ndarray:
@@ -192,14 +192,14 @@ def _needed(size: int, nprocs: int, k: int, s: int, p: int, d: int) -> list[tupl
     """Return the halo widths of the specification by listing inputs."""
     outputs = (size + 2 * p - d * (k - 1) - 1) // s + 1
     shares = [np.array_split(np.arange(n), nprocs) for n in (size, max(outputs, 0))]
-    found, x0 = [], 0
+    result, x0 = [], 0
     for mine, out in zip(*shares, strict=True):
         x1 = x0 + len(mine)
         taps = range(s * out[0] - p, s * out[-1] - p + d * (k - 1) + 1) if len(out) else range(0)
         low, high = (max(0, taps[0]), min(size - 1, taps[-1])) if len(out) else (x0, x1 - 1)
-        found.append((max(0, x0 - low), max(0, high - (x1 - 1))))
+        result.append((max(0, x0 - low), max(0, high - (x1 - 1))))
         x0 = x1
-    return found
+    return result
 
 
 @given(*[st.integers(low, high) for low, high in ((1, 40), (1, 6), (1, 6), (1, 4), (0, 5), (1, 3))])

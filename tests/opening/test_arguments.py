@@ -30,10 +30,10 @@ def array(path: str) -> MasterArray:
 
 def refused(kind: type[Exception], call: Callable[[], Any], *words: str) -> None:
     """Expect a one-line error of aggarray that contains all words."""
-    with pytest.raises(aa.AggarrayError) as found:
+    with pytest.raises(aa.AggarrayError) as caught:
         call()
-    text = str(found.value)
-    assert isinstance(found.value, kind) and "\n" not in text
+    text = str(caught.value)
+    assert isinstance(caught.value, kind) and "\n" not in text
     assert all(word in text for word in words), text
 
 
@@ -73,17 +73,17 @@ def spellings(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Yield ways to name one file."""
     shutil.copy(path, tmp_path / "a b.nc")
     monkeypatch.setenv("HOME", str(tmp_path))
-    found = str(tmp_path / "a b.nc")
-    urls = (f"file://{found}", f"file://localhost{found}", f"file://{found.replace(' ', '%20')}")
-    return iter((found, os.fsencode(found), Path(found), "~/a b.nc", b"~/a b.nc", *urls))
+    result = str(tmp_path / "a b.nc")
+    urls = (f"file://{result}", f"file://localhost{result}", f"file://{result.replace(' ', '%20')}")
+    return iter((result, os.fsencode(result), Path(result), "~/a b.nc", b"~/a b.nc", *urls))
 
 
 def test_every_way_to_name_a_file(spellings: Any, tmp_path: Path) -> None:
-    found = str(tmp_path / "a b.nc")
+    result = str(tmp_path / "a b.nc")
     for spelling in spellings:
         assert aa.open(spelling)["tas"].shape == aa.open([spelling])["tas"].shape == (2, 3, 2)
         piece = SubArray.from_file(spelling, "tas")
-        assert piece.uri == found and piece.read().shape == (2, 3, 2)
+        assert piece.uri == result and piece.read().shape == (2, 3, 2)
 
 
 @pytest.mark.parametrize("given", ["a:b", "http:/x", "C:\\a", "-://x", "./a://b"])

@@ -155,8 +155,8 @@ def test_attributes_in_a_multi_level_heap_are_read(dense: bool, tmp_path: Path) 
         told = {name: value.tolist() for name, value in file.attrs.items()}
     validate(str(path))
     with contextlib.closing(h5_file.H5File(str(path))) as direct:
-        found = attributes_at(direct.data, direct.root).shown
-    assert {name: value.tolist() for name, value in found.items()} == told
+        result = attributes_at(direct.data, direct.root).shown
+    assert {name: value.tolist() for name, value in result.items()} == told
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -168,8 +168,8 @@ def test_cached_links_follow_changes_of_the_file(libver: str, tmp_path: Path) ->
             for name in names:
                 file[name] = [ord(name)]
         with contextlib.closing(open_file(path)) as handle:
-            found = {name: handle.mapped(name) for name in names}
-        assert {name: None if values is None else values.tolist() for name, values in found.items()} == {"a": [97], "b": [98]}
+            result = {name: handle.mapped(name) for name in names}
+        assert {name: None if values is None else values.tolist() for name, values in result.items()} == {"a": [97], "b": [98]}
 
 
 def test_link_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +199,8 @@ def test_deeply_nested_groups(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["/".join("g" * 200) + "/x"] = np.arange(3.0)
         file["y"] = np.arange(3.0)
-    found = formats.scan(path)
-    assert [v.name for v in found.variables] == ["y"]
-    assert [why for _, why in found.skipped] == ["groups nested more than 64 deep; rewrite the file with fewer levels"]
+    result = formats.scan(path)
+    assert [v.name for v in result.variables] == ["y"]
+    assert [why for _, why in result.skipped] == ["groups nested more than 64 deep; rewrite the file with fewer levels"]
     with contextlib.closing(open_file(path)) as handle:
         assert handle.read("/".join("g" * 200) + "/x", (slice(0, 3, 1),)).tolist() == [0, 1, 2]

@@ -266,13 +266,13 @@ def test_processes_from_a_script_without_a_main_guard(many: Path, tmp_path: Path
 
 
 def test_processes_from_threads(many: Path) -> None:
-    found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(aa.open(many, processes=2)["tas"].shape)) for _ in range(3)]
+    result: list[Any] = []
+    threads = [threading.Thread(target=lambda: result.append(aa.open(many, processes=2)["tas"].shape)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert found == [(40, 3, 2)] * 3
+    assert result == [(40, 3, 2)] * 3
 
 
 # The aggregation

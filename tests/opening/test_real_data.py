@@ -29,10 +29,10 @@ def plain(path: Path, name: str) -> np.ndarray:
 
 def folders(root: Path) -> dict[Path, list[Path]]:
     """Return the files of each folder, sorted by the time in their names."""
-    found: dict[Path, list[Path]] = defaultdict(list)
+    result: dict[Path, list[Path]] = defaultdict(list)
     for path in sorted(root.rglob("*.nc")):
-        found[path.parent].append(path)
-    return found
+        result[path.parent].append(path)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,9 @@ def everything(cmip6: Path) -> aa.Aggregation:
 
 
 def test_each_folder_is_one_array(cmip6: Path) -> None:
-    found = folders(cmip6)
-    assert len(found) > 50
-    for folder, paths in found.items():
+    result = folders(cmip6)
+    assert len(result) > 50
+    for folder, paths in result.items():
         agg = aa.open(folder)
         assert agg.names == ("ta",) and len(agg) == 1, folder
         assert not agg.skipped and not agg.refusals, folder
@@ -113,9 +113,9 @@ def test_tree_explains_every_separation(everything: aa.Aggregation) -> None:
 def test_tree_is_selected_by_attributes(everything: aa.Aggregation) -> None:
     with pytest.raises(aa.NotFoundError, match="source_id"):
         everything["ta"]
-    found = everything.select("ta", source_id="MIROC6", table_id="Amon")
-    assert found.names == ("ta",) and len(found) == 1
-    assert found["ta"].file_attrs["source_id"] == "MIROC6"
+    result = everything.select("ta", source_id="MIROC6", table_id="Amon")
+    assert result.names == ("ta",) and len(result) == 1
+    assert result["ta"].file_attrs["source_id"] == "MIROC6"
 
 
 def test_nemo_months_join(shared_data: Path) -> None:

@@ -195,14 +195,14 @@ class Aggregations(RuleBasedStateMachine):
 
     @rule(target=known, fill=st.booleans())
     def open(self, fill: bool) -> Any:
-        found = self.readable()
-        if not found:
+        result = self.readable()
+        if not result:
             with pytest.raises(aa.FormatError):  # a MissingFileError if there is no file
                 aa.open(os.path.join(self.folder, "*.nc"), processes=1)
             return multiple()
         agg = aa.open(os.path.join(self.folder, "*.nc"), processes=1, missing="fill" if fill else "raise")
         assert {os.path.basename(s.file) for s in agg.skipped} == {f"{s}.nc" for s, v in self.disk.items() if v is None}
-        return self.kept(Known(agg, self.folder, found, fill))
+        return self.kept(Known(agg, self.folder, result, fill))
 
     @rule(target=known, one=known)
     def append(self, one: Known) -> Any:
@@ -256,8 +256,8 @@ class Aggregations(RuleBasedStateMachine):
         agg = aa.open(path, relocate=moved, missing="fill" if fill else "raise")
         base = os.path.normpath(os.path.join(os.path.dirname(path), saved.base))
         index = (path, saved.generation)
-        found = Known(agg, self.folder if moved else base, dict(saved.files), fill, index, saved={path: index[1]})
-        return self.kept(found)
+        result = Known(agg, self.folder if moved else base, dict(saved.files), fill, index, saved={path: index[1]})
+        return self.kept(result)
 
     def is_lost(self, one: Known) -> bool:
         """Return whether the index that an aggregation has to read from is missing."""
@@ -294,13 +294,13 @@ class Aggregations(RuleBasedStateMachine):
     def hold(self, one: Known, key: Any, masked: bool) -> None:
         """Read a part of an aggregation: the correct values, or the error of a file in it."""
         tas, slots = one.agg["tas"], sorted(one.files)
-        wanted = np.concatenate([one.files[slot].values for slot in slots])
+        expected = np.concatenate([one.files[slot].values for slot in slots])
         assert (
-            tas.shape == wanted.shape
+            tas.shape == expected.shape
             and tas.dtype == np.dtype("f4")
             and tas.pmshape == ((len(slots),) if len(slots) > 1 else ())
         )
-        rows = np.arange(len(wanted))[key]
+        rows = np.arange(len(expected))[key]
         touched = [slots[i] for i in np.unique(rows // STEPS).tolist()]
         faults = {slot: fault for slot in touched if (fault := self.fault(one, slot)) is not None}
         gone = [slot for slot, fault in faults.items() if fault is aa.MissingFileError]
@@ -312,12 +312,12 @@ class Aggregations(RuleBasedStateMachine):
             assert any(one.path(slot) in str(error.value) for slot in faults) and "\n" not in str(error.value)
             return
         missing = np.repeat(np.isin(slots, gone), STEPS)
-        found = tas.read(key, masked=masked)
-        wanted = np.where(missing[:, None], np.float32("nan"), wanted)[key]
-        np.testing.assert_array_equal(np.ma.filled(found, np.nan), wanted)
+        result = tas.read(key, masked=masked)
+        expected = np.where(missing[:, None], np.float32("nan"), expected)[key]
+        np.testing.assert_array_equal(np.ma.filled(result, np.nan), expected)
         if masked:
             np.testing.assert_array_equal(
-                np.ma.getmaskarray(found), np.broadcast_to(missing[:, None], (len(missing), WIDTH))[key]
+                np.ma.getmaskarray(result), np.broadcast_to(missing[:, None], (len(missing), WIDTH))[key]
             )
         times = np.concatenate([np.arange(STEPS * s, STEPS * (s + 1)) for s in slots])
         np.testing.assert_array_equal(tas.coords["time"][key], times[key])
@@ -330,8 +330,8 @@ class Aggregations(RuleBasedStateMachine):
             return
         one.looked = True
         paths = {one.path(slot): slot for slot in one.files}
-        found = {p.file: p.kind for p in one.agg.check().problems if p.file in paths and p.kind not in ("gap", "hole")}
-        assert found == dict(self.problems(one))
+        result = {p.file: p.kind for p in one.agg.check().problems if p.file in paths and p.kind not in ("gap", "hole")}
+        assert result == dict(self.problems(one))
 
     def problems(self, one: Known) -> Iterator[tuple[str, str]]:
         for slot, kept in one.files.items():
@@ -349,8 +349,8 @@ class Aggregations(RuleBasedStateMachine):
         names = {
             os.path.join(os.path.relpath(top, self.folder), name) for top, _, names in os.walk(self.folder) for name in names
         }
-        wanted = {*(f"{slot}.nc" for slot in self.disk), *self.indexes}
-        assert {os.path.normpath(name) for name in names} == wanted
+        expected = {*(f"{slot}.nc" for slot in self.disk), *self.indexes}
+        assert {os.path.normpath(name) for name in names} == expected
 
 
 def test_aggregations() -> None:

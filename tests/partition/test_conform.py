@@ -27,14 +27,14 @@ def step(units: str | None, dtype: Any) -> Step:
     st.sampled_from([("degC", "K"), ("hPa", "Pa"), ("m s-1", "km h-1"), ("ft", "m")]),
 )
 def test_units_match_udunits_rounded_once(values: np.ndarray, units: tuple[str, str]) -> None:
-    wanted = cf_units.Unit(units[0]).convert(values.copy(), cf_units.Unit(units[1]))
-    found, mask = convert(values, None, step(units[0], "f8"), step(units[1], "f8"))
+    expected = cf_units.Unit(units[0]).convert(values.copy(), cf_units.Unit(units[1]))
+    result, mask = convert(values, None, step(units[0], "f8"), step(units[1], "f8"))
     assert mask is None
-    np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-9)
+    np.testing.assert_allclose(result, expected, rtol=1e-14, atol=1e-9)
     single, _ = convert(values, None, step(units[0], "f8"), step(units[1], "f4"))
-    same(single, found.astype("f4"))
+    same(single, result.astype("f4"))
     whole, _ = convert(values, None, step(units[0], "f8"), step(units[1], "i8"))
-    same(whole, np.rint(found).astype("i8"))
+    same(whole, np.rint(result).astype("i8"))
 
 
 def test_identity_returns_the_input() -> None:
@@ -46,17 +46,17 @@ def test_identity_returns_the_input() -> None:
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i8", "?"])
 def test_nan_is_masked_in_integers(dtype: str) -> None:
     values = np.array([1.0, np.nan, np.inf, 0])
-    found, mask = cast(values, None, np.dtype(dtype))
+    result, mask = cast(values, None, np.dtype(dtype))
     assert mask is not None and mask.tolist() == [False, True, True, False]
-    same(found[~mask], np.array([1, 0]).astype(dtype))
+    same(result[~mask], np.array([1, 0]).astype(dtype))
     _, more = cast(values, np.array([True, False, False, False]), np.dtype(dtype))
     assert more is not None and more.tolist() == [True, True, True, False]
 
 
 def test_masked_values_are_ignored() -> None:
     values, mask = np.array([1e300, 5.0]), np.array([True, False])
-    found, kept = cast(values, mask, np.dtype("i2"))
-    assert found[1] == 5 and kept is not None and kept.tolist() == [True, False] and values[0] == 1e300
+    result, kept = cast(values, mask, np.dtype("i2"))
+    assert result[1] == 5 and kept is not None and kept.tolist() == [True, False] and values[0] == 1e300
     text, _ = cast(np.array(["", "7"], TEXT), mask, np.dtype("i4"))
     assert text[1] == 7
     assert cast(np.array([1e300]), None, np.dtype("f4"))[0][0] == np.inf
@@ -78,8 +78,8 @@ def test_steps_are_applied_in_order() -> None:
     plain = Template((3,), ("x",), (True,), "m", None, encoding(np.dtype("f8"), {}))
     lossy = Template((3,), ("x",), (True,), "m", None, plain.encoding, steps=(step("m", "i4"), step("km", "f8")))
     values = np.array([1000.7, 2500.2, np.nan])
-    found, mask = conform(values, None, lossy, step("m", "f8"))
-    assert found[:2].tolist() == [1000.0, 2500.0] and mask is not None and mask.tolist() == [False, False, True]
+    result, mask = conform(values, None, lossy, step("m", "f8"))
+    assert result[:2].tolist() == [1000.0, 2500.0] and mask is not None and mask.tolist() == [False, False, True]
     same(conform(values, None, plain, step("m", "f8"))[0], values)
 
 
@@ -89,10 +89,10 @@ def test_arrange(order: list[int], flips: list[int], new: bool) -> None:
     names = ("a", "b", "c", "one")
     wanted = [names[i] for i in order if names[i] != "one"]
     target = ["new", *wanted] if new else wanted
-    found = arrange(block, names, flips, target)
+    result = arrange(block, names, flips, target)
     expected = np.einsum("abc->" + "".join(wanted), np.flip(block, flips)[..., 0])
-    np.testing.assert_array_equal(found, expected[np.newaxis] if new else expected)
-    assert np.shares_memory(found, block)
+    np.testing.assert_array_equal(result, expected[np.newaxis] if new else expected)
+    assert np.shares_memory(result, block)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_arrange(order: list[int], flips: list[int], new: bool) -> None:
     ],
 )
 def test_fill_for(dtype: str, declared: Any, wanted: int) -> None:
-    found = fill_for(np.dtype(dtype), declared)
-    assert found == wanted and found.dtype == np.dtype(dtype)
+    result = fill_for(np.dtype(dtype), declared)
+    assert result == wanted and result.dtype == np.dtype(dtype)
     assert np.isnan(fill_for(np.dtype("f4"), declared)) and fill_for(np.dtypes.StringDType(), declared) == ""

@@ -17,8 +17,8 @@ def any_boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], np.ndarray]:
     """Draw a non-empty shape and boxes in it that may overlap or be empty."""
     shape = tuple(draw(st.lists(st.integers(1, 6), max_size=3)))
     count = draw(st.integers(0, 5))
-    found = [[sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in shape] for _ in range(count)]
-    return shape, np.array(found, np.int64).reshape(len(found), len(shape), 2)
+    result = [[sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in shape] for _ in range(count)]
+    return shape, np.array(result, np.int64).reshape(len(result), len(shape), 2)
 
 
 def painted(cover: GridCover, shape: tuple[int, ...], count: int) -> np.ndarray:
@@ -34,15 +34,15 @@ def painted(cover: GridCover, shape: tuple[int, ...], count: int) -> np.ndarray:
 @given(any_boxes())
 def test_first_and_last(case: tuple[tuple[int, ...], np.ndarray]) -> None:
     shape, boxes = case
-    wanted = {"last": np.full(shape, -1), "first": np.full(shape, -1)}
+    expected = {"last": np.full(shape, -1), "first": np.full(shape, -1)}
     count = np.zeros(shape, int)
     for number, box in enumerate(boxes):
         where = tuple(slice(*pair) for pair in box)
         count[where] += 1
-        wanted["last"][where] = number
+        expected["last"][where] = number
     for number in reversed(range(len(boxes))):
-        wanted["first"][tuple(slice(*pair) for pair in boxes[number])] = number
-    for rule, canvas in wanted.items():
+        expected["first"][tuple(slice(*pair) for pair in boxes[number])] = number
+    for rule, canvas in expected.items():
         cover = refine(boxes, shape, NAMES[: len(shape)], rule)
         np.testing.assert_array_equal(painted(cover, shape, len(boxes)), canvas)
         assert len(np.unique(cover.cell)) == len(cover.cell)

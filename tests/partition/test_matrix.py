@@ -29,12 +29,12 @@ def template(*shape: int, directions: tuple[bool, ...] | None = None, dtype: str
 
 def rows(references: References) -> list[tuple[str | None, object, Template]]:
     """Every sub-array as plain objects."""
-    found: list[tuple[str | None, object, Template]] = []
+    result: list[tuple[str | None, object, Template]] = []
     for row in range(len(references)):
         uri, code = references.uri_of(row), references.variable[row]
         source: object = references.memory[code].tolist() if uri is None else references.variables[code]
-        found.append((uri, source, references.template_of(row)))
-    return found
+        result.append((uri, source, references.template_of(row)))
+    return result
 
 
 def collected() -> References:
@@ -47,10 +47,10 @@ def collected() -> References:
 
 
 def test_names_and_templates_are_unique() -> None:
-    found = collected()
-    assert (found.uris, found.variables, len(found.templates), len(found.memory)) == (("/a", "/b", "/c"), ("v", "w"), 2, 1)
-    assert [r[:2] for r in rows(found)] == [("/a", "v"), ("/b", "v"), ("/a", "w"), (None, [0, 1, 2]), ("/c", "v")]
-    assert all(column.dtype == np.int32 for column in (found.uri, found.variable, found.template))
+    result = collected()
+    assert (result.uris, result.variables, len(result.templates), len(result.memory)) == (("/a", "/b", "/c"), ("v", "w"), 2, 1)
+    assert [r[:2] for r in rows(result)] == [("/a", "v"), ("/b", "v"), ("/a", "w"), (None, [0, 1, 2]), ("/c", "v")]
+    assert all(column.dtype == np.int32 for column in (result.uri, result.variable, result.template))
     assert rows(ReferenceBuilder().build()) == rows(NO_REFERENCES) == []
 
 
@@ -61,12 +61,12 @@ def test_extend_and_take() -> None:
     assert builder.extend(single(template(4), None, np.ones(4)).references) == 6
     assert builder.extend(single(template(4), "/d", "v").references) == 7
     assert builder.extend(NO_REFERENCES) == 8
-    found = builder.build()
-    assert rows(found)[1:6] == rows(collected()) and rows(found)[6][:2] == (None, [1.0] * 4)
+    result = builder.build()
+    assert rows(result)[1:6] == rows(collected()) and rows(result)[6][:2] == (None, [1.0] * 4)
     for chosen in ([3, 6, 3], [0, 2], [], [7]):
-        taken = found.take(np.array(chosen, np.int64))
-        assert rows(taken) == [rows(found)[i] for i in chosen]
-        assert len(taken.uris) == len({rows(found)[i][0] for i in chosen} - {None})
+        taken = result.take(np.array(chosen, np.int64))
+        assert rows(taken) == [rows(result)[i] for i in chosen]
+        assert len(taken.uris) == len({rows(result)[i][0] for i in chosen} - {None})
 
 
 def test_pickles_hold_used_references_only() -> None:

@@ -114,12 +114,12 @@ def test_pieces_are_boxes_of_sub_arrays(data: st.DataObject) -> None:
         out[np.ix_(*(np.arange(w.start, w.stop) if isinstance(w, slice) else w for w in piece.out))] = block
     for axis, row in enumerate(rows):
         out = np.flip(out, axis) if row.backwards else out
-    wanted = whole
+    expected = whole
     for axis in range(len(key)):
-        wanted = wanted.take(
+        expected = expected.take(
             np.arange(shape[axis])[key[axis]].ravel() if not isinstance(key[axis], int) else [key[axis]], axis=axis
         )
-    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(out, expected)
     assert result_shape(chosen) == tuple(r.size for r in rows if not r.dropped)
 
 

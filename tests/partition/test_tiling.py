@@ -59,16 +59,16 @@ def test_matrices_of_matrices(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 12))
     base = joined([memory(np.arange(n)), memory(np.arange(100, 103)[::-1], directions=(False,))], [[0], [n]], (n + 3,))
     line = np.concatenate([np.arange(n), np.arange(100, 103)])
-    parts, wanted, starts = [], [], [0]
+    parts, expected, starts = [], [], [0]
     for _ in range(data.draw(st.integers(1, 3))):
         indices = np.array(data.draw(st.lists(st.integers(0, n + 2), min_size=1, max_size=8)), np.int64)
         chosen = select(base, 0, runs(indices, base.edges[0]))
         parts.append(chosen)
-        wanted.append(line[indices])
+        expected.append(line[indices])
         starts.append(starts[-1] + len(indices))
     rows = [[s] for s in starts[:-1]]
     whole = joined(parts, rows, (starts[-1],))
-    np.testing.assert_array_equal(values(whole), np.concatenate(wanted))
+    np.testing.assert_array_equal(values(whole), np.concatenate(expected))
 
 
 @given(st.data())
@@ -84,9 +84,9 @@ def test_picks_are_cut(data: st.DataObject) -> None:
     other = memory(np.full((1, cut), -5), ("y", "x"))
     whole = joined([picked, other], [[0, 0], [2, 0]], (3, n))
     assert whole.cells == (2, 2)
-    wanted = np.full((3, n), -1)
-    wanted[:2], wanted[2, :cut] = [indices, indices + 100], -5
-    np.testing.assert_array_equal(values(whole), wanted)
+    expected = np.full((3, n), -1)
+    expected[:2], expected[2, :cut] = [indices, indices + 100], -5
+    np.testing.assert_array_equal(values(whole), expected)
 
 
 @given(st.data())
@@ -94,7 +94,7 @@ def test_reverse_transpose_rename(data: st.DataObject) -> None:
     tiling = data.draw(tilings(min_size=1))
     matrix = tiling.master()._matrix
     target = Target(Step("m", None, np.dtype("f8")), float(FILL))
-    wanted = np.where(tiling.mask, FILL, tiling.values)
+    expected = np.where(tiling.mask, FILL, tiling.values)
 
     def shown(m: Matrix) -> np.ndarray:
         return read(m, target, [Range(0, n) for n in m.shape], ReadOptions())
@@ -102,13 +102,13 @@ def test_reverse_transpose_rename(data: st.DataObject) -> None:
     for axis in range(len(matrix.dimensions)):
         turned = reverse(matrix, axis)
         assert turned.directions[axis] != matrix.directions[axis]
-        same(shown(turned), np.flip(wanted, axis))
-        same(shown(reverse(turned, axis)), wanted)
-    order = data.draw(st.permutations(range(wanted.ndim)))
-    same(shown(transpose(matrix, order)), wanted.transpose(order))
+        same(shown(turned), np.flip(expected, axis))
+        same(shown(reverse(turned, axis)), expected)
+    order = data.draw(st.permutations(range(expected.ndim)))
+    same(shown(transpose(matrix, order)), expected.transpose(order))
     renamed = rename(matrix, {d: f"new_{d}" for d in matrix.dimensions[:1]})
     assert renamed.dimensions[:1] == tuple(f"new_{d}" for d in matrix.dimensions[:1])
-    same(shown(renamed), wanted)
+    same(shown(renamed), expected)
 
 
 def test_dropped_dimensions_are_restored() -> None:

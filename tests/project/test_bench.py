@@ -34,12 +34,12 @@ def test_contestants_agree(name: str, tmp_path: Path) -> None:
     first: dict[str, np.ndarray] = {}
     for contestant in benchmark.contestants:
         given = contestant.prepare(tmp_path, size)
-        found = contestant.values(given, contestant.work(given))
-        first = first or found
-        common = first.keys() & found.keys()
+        result = contestant.values(given, contestant.work(given))
+        first = first or result
+        common = first.keys() & result.keys()
         assert common, contestant.name
         for key in common:
-            assert same_values(np.asarray(first[key]), np.asarray(found[key])), (contestant.name, key)
+            assert same_values(np.asarray(first[key]), np.asarray(result[key])), (contestant.name, key)
 
 
 def test_full_and_tiny_have_the_same_numbers() -> None:

@@ -16,19 +16,19 @@ from tests.support.netcdf import cube, write
 
 def functions_of(call: Callable[[], object]) -> set[tuple[str, str]]:
     """Return (module, function) of the named functions of aggarray that a call runs; comprehensions do not count."""
-    found: set[tuple[str, str]] = set()
+    result: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
         if event == "call" and "/aggarray/" in code.co_filename and not code.co_name.startswith("<"):
-            found.add((code.co_filename.rpartition("/aggarray/")[2], code.co_qualname))
+            result.add((code.co_filename.rpartition("/aggarray/")[2], code.co_qualname))
 
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return found
+    return result
 
 
 def modules_of(functions: set[tuple[str, str]]) -> set[str]:

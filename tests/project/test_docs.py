@@ -24,9 +24,9 @@ def names() -> Iterator[str]:
         home = importlib.import_module(module)
         for name in home.__all__:
             yield f"{module}.{name}"
-            found = getattr(home, name)
-            if inspect.isclass(found) and not issubclass(found, Exception):
-                members = (member for member in vars(found) if not member.startswith("_"))
+            result = getattr(home, name)
+            if inspect.isclass(result) and not issubclass(result, Exception):
+                members = (member for member in vars(result) if not member.startswith("_"))
                 yield from (f"{module}.{name}.{member}" for member in members)
     yield from ("aggarray.exchange.halo_widths", "aggarray.exchange.broadcast_groups")
 
@@ -47,7 +47,7 @@ def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> No
     with (tmp_path / "objects.inv").open("rb") as file:
         inventory: Any = InventoryFile.load(file, "", lambda *parts: "/".join(parts))
     kinds = getattr(inventory, "data", inventory)  # newer and older versions of Sphinx
-    described = {name for kind, found in kinds.items() if kind.startswith("py:") for name in found}
+    described = {name for kind, result in kinds.items() if kind.startswith("py:") for name in result}
     assert sorted(set(names()) - described) == []
     for page in DOCS.rglob("*.md"):
         assert (tmp_path / page.relative_to(DOCS)).with_suffix(".html").is_file(), page

@@ -17,11 +17,11 @@ def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
     around = np.pad(values, ((0, 0), (0, 0), (1, 1)), mode="wrap")
     padded = np.pad(around, ((0, 0), (1, 1), (0, 0)), constant_values=np.nan)
     points = [padded[:, 1:-1, 1:-1], padded[:, :-2, 1:-1], padded[:, 2:, 1:-1], padded[:, 1:-1, :-2], padded[:, 1:-1, 2:]]
-    wanted = np.ma.masked_invalid(points).mean(axis=0).filled(np.nan)
-    found = aa.open(tmp_path / "out.zarr")["tas"]
-    assert np.allclose(found[:], wanted, rtol=1e-12, atol=0, equal_nan=True)
-    assert found.units == "K" and np.array_equal(found.coords["lat"][:], aa.open(sample_archive)["tas"].coords["lat"][:])
-    assert f"mean {np.nanmean(wanted):.6f} K" in printed
+    expected = np.ma.masked_invalid(points).mean(axis=0).filled(np.nan)
+    result = aa.open(tmp_path / "out.zarr")["tas"]
+    assert np.allclose(result[:], expected, rtol=1e-12, atol=0, equal_nan=True)
+    assert result.units == "K" and np.array_equal(result.coords["lat"][:], aa.open(sample_archive)["tas"].coords["lat"][:])
+    assert f"mean {np.nanmean(expected):.6f} K" in printed
 
 
 def climatology(source: str, variable: str, store: Path) -> None:
@@ -29,9 +29,9 @@ def climatology(source: str, variable: str, store: Path) -> None:
     run_mpi(4, "examples/climatology.py", source, variable, str(store))
     values = np.ma.masked_invalid(aa.open(source)[variable].astype("f8")[:])
     for operation in ("mean", "std"):
-        found = next(a for a in aa.open(store) if a.name == f"{variable}_{operation}")
-        wanted = getattr(values, operation)(axis=0).filled(np.nan)
-        assert np.allclose(found[:], wanted, rtol=1e-10, atol=1e-10, equal_nan=True)
+        result = next(a for a in aa.open(store) if a.name == f"{variable}_{operation}")
+        expected = getattr(values, operation)(axis=0).filled(np.nan)
+        assert np.allclose(result[:], expected, rtol=1e-10, atol=1e-10, equal_nan=True)
 
 
 def test_climatology(tmp_path: Path) -> None:

@@ -49,17 +49,17 @@ def copied(name: str, folder: Path) -> Path:
 
 
 def test_an_index_with_chunk_tables_opens() -> None:
-    found, wanted = aa.open(KEPT / "archive.nca"), aa.open(SAMPLES / "archive")
-    assert found["tas"]._matrix.references.tables is not None
-    same(found["tas"], wanted["tas"])
-    np.testing.assert_array_equal(found["tas"][...], wanted["tas"][...])
+    result, expected = aa.open(KEPT / "archive.nca"), aa.open(SAMPLES / "archive")
+    assert result["tas"]._matrix.references.tables is not None
+    same(result["tas"], expected["tas"])
+    np.testing.assert_array_equal(result["tas"][...], expected["tas"][...])
     # Files of a checkout have other modification times and the same content.
-    assert all(p.kind == "changed" and "modification time" in p.message for p in found.check().problems)
+    assert all(p.kind == "changed" and "modification time" in p.message for p in result.check().problems)
 
 
 def test_index_keeps_its_rules() -> None:
-    found = aa.open(KEPT / "joined.nca")
-    assert found._provenance.rules == aa.Rules(
+    result = aa.open(KEPT / "joined.nca")
+    assert result._provenance.rules == aa.Rules(
         along=("x", "time", "profile"),
         order={"profile": "given"},
         separate_by=("title",),
@@ -72,11 +72,11 @@ def test_index_keeps_its_rules() -> None:
     )
     tiles = [SAMPLES / "tiles" / f"tile_{n:02}.nc" for n in range(1, 5)]
     data = [*tiles, SAMPLES / "stations", KERCHUNK / "y0.nc3", KERCHUNK / "y0.nc4", KERCHUNK / "y1.nc4"]
-    same_all(found, aa.open([*data, SAMPLES / "README.md"], rules=found._provenance.rules))
-    np.testing.assert_array_equal(found.select("value").arrays[0][...], grid()[:2, :5])
-    assert len(found.refusals) == 2 and len(found.skipped) == 1 and len(found.duplicates) == 2
-    more, fifth = found.append(SAMPLES / "tiles" / "tile_05.nc"), SAMPLES / "tiles" / "tile_05.nc"
-    same_all(more, aa.open([*data, SAMPLES / "README.md", fifth], rules=found._provenance.rules))
+    same_all(result, aa.open([*data, SAMPLES / "README.md"], rules=result._provenance.rules))
+    np.testing.assert_array_equal(result.select("value").arrays[0][...], grid()[:2, :5])
+    assert len(result.refusals) == 2 and len(result.skipped) == 1 and len(result.duplicates) == 2
+    more, fifth = result.append(SAMPLES / "tiles" / "tile_05.nc"), SAMPLES / "tiles" / "tile_05.nc"
+    same_all(more, aa.open([*data, SAMPLES / "README.md", fifth], rules=result._provenance.rules))
 
 
 def same_all(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
@@ -90,13 +90,13 @@ def same_all(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
 
 
 def test_index_keeps_its_selection() -> None:
-    found = aa.open(KEPT / "rules.nca")
-    assert found.names == ("temperature", "tas") and {a.units for a in found} == {"degC"}
+    result = aa.open(KEPT / "rules.nca")
+    assert result.names == ("temperature", "tas") and {a.units for a in result} == {"degC"}
     stored = np.concatenate([year(0)[0], year(1)[0]]).astype("f8")
     truth = np.where(stored > 1e19, np.nan, stored - 273.15)[:, ::-1]
-    np.testing.assert_allclose(found["tas"][...], truth, rtol=1e-5, atol=1e-4)
-    for row, wanted in zip(found["temperature"][:], expected_profiles(), strict=True):
-        np.testing.assert_allclose(row, wanted, atol=0.01)
+    np.testing.assert_allclose(result["tas"][...], truth, rtol=1e-5, atol=1e-4)
+    for row, expected in zip(result["temperature"][:], expected_profiles(), strict=True):
+        np.testing.assert_allclose(row, expected, atol=0.01)
 
 
 @pytest.mark.parametrize("foreign", [False, True])
@@ -132,15 +132,15 @@ def without_own_group(folder: Path, name: str) -> Path:
 def test_references_open(name: str) -> None:
     if name.endswith("parq"):
         pytest.importorskip("pyarrow")
-    found = aa.open(KEPT / name)
-    wanted = aa.open([KERCHUNK / f"y{number}.nc4" for number in range(2)])
-    assert sorted(found.names) == sorted(wanted.names) == ["pr", "tas"]
-    for array in wanted:
-        same_values(found[str(array.name)], array)
-        assert found[str(array.name)].units == array.units
+    result = aa.open(KEPT / name)
+    expected = aa.open([KERCHUNK / f"y{number}.nc4" for number in range(2)])
+    assert sorted(result.names) == sorted(expected.names) == ["pr", "tas"]
+    for array in expected:
+        same_values(result[str(array.name)], array)
+        assert result[str(array.name)].units == array.units
     tas, pr = (np.concatenate(both) for both in zip(year(0), year(1), strict=True))
-    np.testing.assert_array_equal(found["tas"][...], np.where(tas > 1e19, np.float32(np.nan), tas))
-    np.testing.assert_array_equal(found["pr"][...], np.where(pr == -1, np.nan, pr * 0.5))
+    np.testing.assert_array_equal(result["tas"][...], np.where(tas > 1e19, np.float32(np.nan), tas))
+    np.testing.assert_array_equal(result["pr"][...], np.where(pr == -1, np.nan, pr * 0.5))
 
 
 # Extracts
@@ -160,8 +160,8 @@ def test_an_extract_of_an_earlier_release_is_unchanged(tmp_path: Path, suffix: s
     path = copied(f"memory.{suffix}", tmp_path)
     before = mark(path)
     assert is_extracted(height(), path)
-    found = extract(height(), path, exists="update")
-    assert found.unchanged and found.variables == ("height",) and mark(path) == before
+    result = extract(height(), path, exists="update")
+    assert result.unchanged and result.variables == ("height",) and mark(path) == before
     assert not extract(height().lazy[:2], path, exists="update").unchanged
 
 

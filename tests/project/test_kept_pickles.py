@@ -146,8 +146,8 @@ def _ragged(found: aa.MasterArray, name: str) -> None:
     same(found, aa.open(SAMPLES / "stations")["temperature"])
     truth = expected_profiles()
     assert found.shape == (len(truth),) and found.units == "degC"
-    for row, wanted in zip(found[:], truth, strict=True):
-        np.testing.assert_allclose(row, wanted, atol=0.01)
+    for row, expected in zip(found[:], truth, strict=True):
+        np.testing.assert_allclose(row, expected, atol=0.01)
 
 
 @checks("ragged_rows")
@@ -170,10 +170,10 @@ def _partitions(found: aa.PartitionMatrix) -> None:
 
 @checks("partition")
 def _partition(found: aa.Partition) -> None:
-    wanted = aa.open(SAMPLES / "tiles")["value"].partitions[1, 2]
+    expected = aa.open(SAMPLES / "tiles")["value"].partitions[1, 2]
     assert isinstance(found, aa.Partition) and found.index == (1, 2)
-    assert (found.location, found.part, found.virtual) == (wanted.location, wanted.part, wanted.virtual)
-    np.testing.assert_array_equal(found.data.read(), wanted.data.read())
+    assert (found.location, found.part, found.virtual) == (expected.location, expected.part, expected.virtual)
+    np.testing.assert_array_equal(found.data.read(), expected.data.read())
 
 
 # Arrays in memory
@@ -200,11 +200,11 @@ def _memory_integers(found: aa.MasterArray) -> None:
 @checks("subarray_file")
 def _subarray_file(found: aa.SubArray) -> None:
     path = SAMPLES / "tiles" / "tile_01.nc"
-    wanted = aa.SubArray.from_file(path, "value")
+    expected = aa.SubArray.from_file(path, "value")
     assert isinstance(found, aa.SubArray) and found.uri == str(path) and found.variable == "value"
     for name in ("format", "shape", "dtype", "dimensions", "directions", "units", "calendar", "scale_factor", "add_offset"):
-        assert getattr(found, name) == getattr(wanted, name), name
-    np.testing.assert_array_equal(found.read(), wanted.read())
+        assert getattr(found, name) == getattr(expected, name), name
+    np.testing.assert_array_equal(found.read(), expected.read())
 
 
 @checks("subarray_memory")
@@ -239,12 +239,12 @@ MAPS: dict[str, dap.Map] = {
 
 @checks(*MAPS)
 def _map(found: dap.Map, name: str) -> None:
-    wanted = MAPS[name]
-    assert type(found) is type(wanted) and found == wanted and hash(found) == hash(wanted)
+    expected = MAPS[name]
+    assert type(found) is type(expected) and found == expected and hash(found) == hash(expected)
     version = "0.9.0" if name == "map_block_periodic" else "0.10.0"
-    for rank in range(wanted.nprocs):
-        assert repr(found.dim_dict(rank, version)) == repr(wanted.dim_dict(rank, version))
-        np.testing.assert_array_equal(found.indices(rank), wanted.indices(rank))
+    for rank in range(expected.nprocs):
+        assert repr(found.dim_dict(rank, version)) == repr(expected.dim_dict(rank, version))
+        np.testing.assert_array_equal(found.indices(rank), expected.indices(rank))
 
 
 def blocks() -> dap.Distribution:
@@ -294,8 +294,8 @@ def _local_ragged(found: Any) -> None:
     truth = expected_profiles()
     first = found.counts.global_indices[0][0]
     assert found.rank == 1 and 0 < first < len(truth)
-    for row, wanted in zip(found.ragged, truth[first:], strict=True):
-        np.testing.assert_allclose(row, wanted, atol=0.01)
+    for row, expected in zip(found.ragged, truth[first:], strict=True):
+        np.testing.assert_allclose(row, expected, atol=0.01)
 
 
 # Objects of `aggarray.memory`

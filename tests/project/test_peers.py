@@ -31,15 +31,15 @@ def with_xarray(paths: Sequence[str]) -> Iterator[Found]:
     import xarray as xr
 
     chosen: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact"}
-    with xr.open_mfdataset(paths, **chosen) as found:
-        yield days(found), found["lon"].values, found["tas"].transpose("time", "lon").values
+    with xr.open_mfdataset(paths, **chosen) as result:
+        yield days(result), result["lon"].values, result["tas"].transpose("time", "lon").values
 
 
 def with_mfdataset(paths: Sequence[str]) -> Iterator[Found]:
     import netCDF4
 
-    with netCDF4.MFDataset(list(paths)) as found:
-        yield found["time"][:], found["lon"][:], found["tas"][:]
+    with netCDF4.MFDataset(list(paths)) as result:
+        yield result["time"][:], result["lon"][:], result["tas"][:]
 
 
 def with_cf(paths: Sequence[str]) -> Iterator[Found]:
@@ -59,8 +59,8 @@ def with_kerchunk(paths: Sequence[str]) -> Iterator[Found]:
     single = [SingleHdf5ToZarr(path).translate() for path in paths]
     how: Any = {"concat_dims": ["time"], "identical_dims": ["lon"], "coo_map": {"time": "cf:time"}}
     references = MultiZarrToZarr(single, **how).translate()
-    with xr.open_dataset(references, engine="kerchunk") as found:
-        yield days(found), found["lon"].values, found["tas"].values
+    with xr.open_dataset(references, engine="kerchunk") as result:
+        yield days(result), result["lon"].values, result["tas"].values
 
 
 def days(found: Any) -> Any:
@@ -80,12 +80,12 @@ PEERS: dict[str, tuple[str, Callable[[Sequence[str]], Iterator[Found]]]] = {
 def outcome(name: str, read: Callable[[Sequence[str]], Iterator[Found]], paths: Sequence[str]) -> str:
     """Return the outcome of a pair in one word."""
     try:
-        found = list(read(paths))
+        result = list(read(paths))
     except Exception:  # other software raises anything
         return "error"
-    if len(found) > 1:
+    if len(result) > 1:
         return "separate"
-    times, longitudes, values = found[0]
+    times, longitudes, values = result[0]
     right = (
         name not in SEPARATE
         and len(longitudes) == 4
@@ -112,8 +112,8 @@ def test_table_matches_results(peer: str, tmp_path: Path) -> None:
     except (ImportError, RuntimeError, OSError) as error:
         pytest.skip(f"{peer} does not load: {error}")
     main(tmp_path)
-    found = {name: outcome(name, read, [str(tmp_path / name / f"{letter}.nc") for letter in "ab"]) for name in PAIRS}
-    assert found == {name: row[peer] for name, row in table().items()}
+    result = {name: outcome(name, read, [str(tmp_path / name / f"{letter}.nc") for letter in "ab"]) for name in PAIRS}
+    assert result == {name: row[peer] for name, row in table().items()}
 
 
 def test_pairs_contain_the_expected_values(tmp_path: Path) -> None:

@@ -82,12 +82,12 @@ def test_links_resolve(page: str) -> None:
 
 
 def test_files_refer_only_to_the_project() -> None:
-    found = []
+    result = []
     for path in texts():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if match := FOREIGN.search(line):
-                found.append(f"{path.relative_to(ROOT)}:{number} {match.group()!r}")
-    assert not found, "\n".join(found)
+                result.append(f"{path.relative_to(ROOT)}:{number} {match.group()!r}")
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize("text", ["see issue " + "12", "open('/" + "work/main/x')", "https://pypi" + ".org/simple"])

@@ -49,10 +49,10 @@ def in_kelvin(path: Path, month: Month) -> np.ndarray:
     values, attributes = raw(path)
     stored, about = values["tas"], attributes["tas"]
     gone = stored == np.asarray(missing_value(about, path)).astype(stored.dtype)
-    found = stored.astype("f8") * np.float64(about.get("scale_factor", 1)) + np.float64(about.get("add_offset", 0))
-    found += 273.15 if about["units"] == "degC" else 0
-    found = np.where(gone, np.nan, found).transpose([month.dimensions.index(d) for d in ("time", "lat", "lon")])
-    return found if values["lat"][0] < values["lat"][-1] else found[:, ::-1]
+    result = stored.astype("f8") * np.float64(about.get("scale_factor", 1)) + np.float64(about.get("add_offset", 0))
+    result += 273.15 if about["units"] == "degC" else 0
+    result = np.where(gone, np.nan, result).transpose([month.dimensions.index(d) for d in ("time", "lat", "lon")])
+    return result if values["lat"][0] < values["lat"][-1] else result[:, ::-1]
 
 
 @pytest.mark.parametrize("month", ARCHIVE, ids=lambda month: month.name)
@@ -100,17 +100,17 @@ def test_kinds_of_zarr(sample_archive: Path) -> None:
 
 
 def test_deviations(sample_archive: Path) -> None:
-    found = {number: raw(sample_archive / month.name) for number, month in BY_NUMBER.items()}
-    assert {number for number, (_, about) in found.items() if about["tas"]["units"] == "degC"} == {3}
-    assert {number for number, (values, _) in found.items() if values["lat"][0] > 0} == {4}
-    assert found[4][0]["lat_bnds"][0].tolist() == [90, 80]
-    assert {number for number, (_, about) in found.items() if "scale_factor" in about["tas"]} == {8}
-    assert found[8][0]["tas"].dtype == np.int16 and found[8][1]["tas"]["_FillValue"] == -32768
-    assert {number for number, (_, about) in found.items() if about["time"]["units"].startswith("hours since 1970")} == {9}
-    assert {number for number, (values, _) in found.items() if values["tas"].shape[0] == 36} == {10}
-    assert {number for number, (values, _) in found.items() if values["tas"].dtype == np.float64} == {11}
-    assert found[12][1]["tas"]["missing_value"] == -999 and "_FillValue" not in found[12][1]["tas"]
-    assert {number for number in found if np.isnan(expected_tas()[days_of(number)]).any()} == {2, 5, 8, 12}
+    result = {number: raw(sample_archive / month.name) for number, month in BY_NUMBER.items()}
+    assert {number for number, (_, about) in result.items() if about["tas"]["units"] == "degC"} == {3}
+    assert {number for number, (values, _) in result.items() if values["lat"][0] > 0} == {4}
+    assert result[4][0]["lat_bnds"][0].tolist() == [90, 80]
+    assert {number for number, (_, about) in result.items() if "scale_factor" in about["tas"]} == {8}
+    assert result[8][0]["tas"].dtype == np.int16 and result[8][1]["tas"]["_FillValue"] == -32768
+    assert {number for number, (_, about) in result.items() if about["time"]["units"].startswith("hours since 1970")} == {9}
+    assert {number for number, (values, _) in result.items() if values["tas"].shape[0] == 36} == {10}
+    assert {number for number, (values, _) in result.items() if values["tas"].dtype == np.float64} == {11}
+    assert result[12][1]["tas"]["missing_value"] == -999 and "_FillValue" not in result[12][1]["tas"]
+    assert {number for number in result if np.isnan(expected_tas()[days_of(number)]).any()} == {2, 5, 8, 12}
 
 
 def test_tiles_cover_the_matrix(sample_tiles: Path) -> None:

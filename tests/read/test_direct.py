@@ -54,23 +54,23 @@ def _fresh() -> None:
 @pytest.fixture
 def direct(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Note every batch that is read directly."""
-    found: list[Any] = []
+    result: list[Any] = []
     read_stored = reading.read_stored
 
     def noted(stored: Any, fetch: Any, items: Any) -> None:
-        found.append(items)
+        result.append(items)
         read_stored(stored, fetch, items)
 
     monkeypatch.setattr(reading, "read_stored", noted)
-    return found
+    return result
 
 
 def values(dtype: str, absent: bool = True) -> np.ndarray:
     """Return values of every sign, some of them -99, which may mean missing."""
-    found = (np.arange(np.prod(SHAPE)) * 37 % 201 - 100).reshape(SHAPE).astype(dtype)
+    result = (np.arange(np.prod(SHAPE)) * 37 % 201 - 100).reshape(SHAPE).astype(dtype)
     if absent:
-        found[1, 2:4] = -99
-    return found
+        result[1, 2:4] = -99
+    return result
 
 
 def hdf5(path: Path, dtype: str, **how: Any) -> None:
@@ -125,12 +125,12 @@ def hdf5_with_user_block(path: Path) -> None:
 
 def expected(raw: np.ndarray, key: Any) -> np.ma.MaskedArray:
     """Return what a key selects, dimension by dimension."""
-    found = np.ma.masked_equal(raw.astype(raw.dtype.newbyteorder("=")), -99)
+    result = np.ma.masked_equal(raw.astype(raw.dtype.newbyteorder("=")), -99)
     for axis in reversed(range(raw.ndim)):
         chosen = np.asarray(key[axis]) if isinstance(key[axis], list) else key[axis]
         chosen = chosen.astype(int) if isinstance(chosen, np.ndarray) and chosen.size == 0 else chosen
-        found = found[(*(slice(None),) * axis, chosen)]
-    return found
+        result = result[(*(slice(None),) * axis, chosen)]
+    return result
 
 
 @pytest.fixture(scope="module", params=STORED)
@@ -151,15 +151,15 @@ def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads
             for module in (reading, contiguous):
                 if hasattr(module, name):
                     patch.setattr(module, name, size)
-        found = array.read(key, masked=masked, threads=threads)
+        result = array.read(key, masked=masked, threads=threads)
     mask = np.ma.getmaskarray(wanted)
     if masked:
-        np.testing.assert_array_equal(np.ma.getmaskarray(found), mask)
-        np.testing.assert_array_equal(np.ma.getdata(found)[~mask], np.ma.getdata(wanted)[~mask])
+        np.testing.assert_array_equal(np.ma.getmaskarray(result), mask)
+        np.testing.assert_array_equal(np.ma.getdata(result)[~mask], np.ma.getdata(wanted)[~mask])
     else:
         fill = np.nan if array.dtype.kind == "f" else array.fill_value
-        np.testing.assert_array_equal(found, np.where(mask, fill, np.ma.getdata(wanted)))
-    assert found.dtype == array.dtype and found.dtype.isnative
+        np.testing.assert_array_equal(result, np.where(mask, fill, np.ma.getdata(wanted)))
+    assert result.dtype == array.dtype and result.dtype.isnative
 
 
 def test_which_storage_is_read_directly(stored: tuple[str, Path], direct: list[Any]) -> None:
@@ -185,12 +185,12 @@ def test_lazy_chains_come_out_the_same(stored: tuple[str, Path], data: st.DataOb
     chain = array.lazy[data.draw(st.slices(7)), data.draw(st.slices(10)), ::2].flip(array.dimensions[0])
     chain = chain.astype("f8").transpose(*data.draw(st.permutations(array.dimensions)))
     raw = np.ma.filled(array.read(masked=True).astype("f8"), np.nan)
-    found = chain[:]
+    result = chain[:]
     chunk_tables.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "find_chunk_index", lambda *args: None)
-        np.testing.assert_array_equal(found, chain[:])
-    assert found.size == 0 or np.isin(found[~np.isnan(found)], raw).all()
+        np.testing.assert_array_equal(result, chain[:])
+    assert result.size == 0 or np.isin(result[~np.isnan(result)], raw).all()
 
 
 def test_packed_values_in_other_units(tmp_path: Path, direct: list[Any]) -> None:
@@ -202,13 +202,13 @@ def test_packed_values_in_other_units(tmp_path: Path, direct: list[Any]) -> None
             v = file.createVariable("v", dtype, ("time",), chunksizes=(3,), compression="zlib", fill_value=7)
             v.setncatts({"scale_factor": scale, "add_offset": offset, "units": ("K", "degC", "K")[number]})
             v[:] = np.ma.array(offset + scale * np.arange(4), mask=[0, 1, 0, 0])
-    found = aa.open(tmp_path)["v"].read(masked=True)
+    result = aa.open(tmp_path)["v"].read(masked=True)
     assert direct
-    wanted = []
+    expected = []
     for number in range(3):
         with netCDF4.Dataset(tmp_path / f"{number}.nc") as file:
-            wanted.append(file["v"][:].astype("f8") + (273.15 if number == 1 else 0))
-    np.testing.assert_allclose(found, np.ma.concatenate(wanted), rtol=1e-12)
+            expected.append(file["v"][:].astype("f8") + (273.15 if number == 1 else 0))
+    np.testing.assert_allclose(result, np.ma.concatenate(expected), rtol=1e-12)
 
 
 def test_damaged_chunks_are_named(tmp_path: Path) -> None:
@@ -262,12 +262,12 @@ def test_a_read_takes_little_beside_its_output(tmp_path: Path) -> None:
     a[0]
     tracemalloc.start()
     try:
-        found = a.read(threads=2)
+        result = a.read(threads=2)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - found.nbytes < 64 << 20
-    np.testing.assert_array_equal(np.nan_to_num(found, nan=1.5), raw * 0.5)
+    assert peak - result.nbytes < 64 << 20
+    np.testing.assert_array_equal(np.nan_to_num(result, nan=1.5), raw * 0.5)
 
 
 @given(
@@ -281,14 +281,14 @@ def test_runs_cover_a_selection(selection: Any, chunk: int) -> None:
     if isinstance(selection, tuple):
         start, step, count = selection
         chosen: Any = slice(start, start + (count - 1) * step + 1 if count else start, step)
-        wanted = np.arange(chosen.start, chosen.stop, chosen.step)
+        expected = np.arange(chosen.start, chosen.stop, chosen.step)
     else:
-        chosen = wanted = np.array(sorted(selection), np.int64)
-    found = np.full(len(wanted), -1)
+        chosen = expected = np.array(sorted(selection), np.int64)
+    result = np.full(len(expected), -1)
     for run in runs_along(chosen, chunk):
         local = np.arange(chunk)[run.local]
-        found[run.out] = run.chunk * chunk + local
-    np.testing.assert_array_equal(found, wanted)
+        result[run.out] = run.chunk * chunk + local
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_planes_of_another_size_than_the_elements(tmp_path: Path) -> None:

@@ -111,12 +111,12 @@ def test_a_file_that_goes_is_forgotten(tmp_path: Path, counted: Counted) -> None
 
 def test_threads_share_files(tmp_path: Path, counted: Counted) -> None:
     a = array([written(tmp_path / f"{i}.nc", np.arange(50.0) + i) for i in range(4)])
-    wanted = np.concatenate([np.arange(50.0) + i for i in range(4)])
+    expected = np.concatenate([np.arange(50.0) + i for i in range(4)])
     wrong = []
 
     def work() -> None:
         for _ in range(20):
-            if not (a.read(threads=2) == wanted).all():
+            if not (a.read(threads=2) == expected).all():
                 wrong.append(1)
 
     with aa.set_options(open_files=2):

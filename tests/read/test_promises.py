@@ -47,12 +47,12 @@ def test_memory_is_the_output_and_a_little(tmp_path: Path, kind: str, threads: i
     a[:1]
     tracemalloc.start()
     try:
-        found = a.read(threads=threads)
+        result = a.read(threads=threads)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - found.nbytes < 64 * MEGABYTE
-    assert found[-1, -1, -1] == values[-1, -1, -1] * how.get("attrs", {}).get("scale_factor", 1)
+    assert peak - result.nbytes < 64 * MEGABYTE
+    assert result[-1, -1, -1] == values[-1, -1, -1] * how.get("attrs", {}).get("scale_factor", 1)
 
 
 def test_few_elements_far_apart_take_little_memory(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_files_rewritten_while_an_array_is_open(tmp_path: Path, how: str, read_b
 def test_a_file_that_is_copied_back_is_the_same(tmp_path: Path) -> None:
     path = write(tmp_path / "a.nc", cube(np.arange(3.0)))
     a = aa.open(path)["tas"]
-    wanted = a[:]
+    expected = a[:]
     data = Path(path).read_bytes()
     Path(path).unlink()
     with pytest.raises(aa.MissingFileError, match=r"a\.nc"):
@@ -161,7 +161,7 @@ def test_a_file_that_is_copied_back_is_the_same(tmp_path: Path) -> None:
     Path(path).write_bytes(data)
     chunk_tables.clear()
     close_files()
-    np.testing.assert_array_equal(a[:], wanted)
+    np.testing.assert_array_equal(a[:], expected)
 
 
 def test_chunks_of_another_size_than_an_index_says(tmp_path: Path) -> None:

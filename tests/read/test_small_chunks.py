@@ -20,9 +20,9 @@ FILES, STEPS, LATS, LONS = 40, 3, 4, 5
 
 def values(number: int) -> np.ndarray:
     """Return what file ``number`` holds, every eleventh value missing."""
-    found = (number * 1000 + np.arange(STEPS * LATS * LONS)).reshape(STEPS, LATS, LONS).astype("f4")
-    found.ravel()[number % 11 :: 11] = np.nan
-    return found
+    result = (number * 1000 + np.arange(STEPS * LATS * LONS)).reshape(STEPS, LATS, LONS).astype("f4")
+    result.ravel()[number % 11 :: 11] = np.nan
+    return result
 
 
 def made(path: Path, number: int) -> None:
@@ -80,20 +80,20 @@ def keys(size: int) -> Any:
 def test_any_selection(
     archive: tuple[Path, np.ndarray], key: Any, threads: int, light: bool, masked: bool, together: tuple[int, int, int]
 ) -> None:
-    folder, wanted = archive
+    folder, expected = archive
     for axis in (2, 1, 0):
-        wanted = wanted[(*(slice(None),) * axis, key[axis])]
+        expected = expected[(*(slice(None),) * axis, key[axis])]
     a = aa.open(folder / "index.nca")["tas"]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in zip(("SMALL", "TOGETHER", "MOST"), together, strict=True):
             patch.setattr(small_chunks, name, value)
         patch.setattr(reading, "_LIGHT", 1 << 18 if light else 0)
         patch.setattr(reading, "_MANY", 2)
-        found = a.read(key, threads=threads, masked=masked)
+        result = a.read(key, threads=threads, masked=masked)
     if masked:
-        np.testing.assert_array_equal(np.ma.getmaskarray(found), np.isnan(wanted))
-        found = found.filled(np.nan)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        np.testing.assert_array_equal(np.ma.getmaskarray(result), np.isnan(expected))
+        result = result.filled(np.nan)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def alike(folder: Path, **how: Any) -> np.ndarray:
@@ -110,7 +110,7 @@ def alike(folder: Path, **how: Any) -> np.ndarray:
 
 
 def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = alike(tmp_path, compression="gzip", shuffle=True)
+    expected = alike(tmp_path, compression="gzip", shuffle=True)
     counts = []
     put = small_chunks.SmallChunkBatch._put
     monkeypatch.setattr(
@@ -119,16 +119,16 @@ def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         lambda self, outputs, pieces, *of: (counts.append(len(pieces)), put(self, outputs, pieces, *of)),
     )
     a = aa.open(tmp_path / "*.nc")["v"]
-    np.testing.assert_array_equal(a.read(threads=1), wanted)
+    np.testing.assert_array_equal(a.read(threads=1), expected)
     assert counts == [FILES]
     counts.clear()
-    np.testing.assert_array_equal(a.read((slice(None, None, -2), 3), threads=2), wanted[::-2, 3])
+    np.testing.assert_array_equal(a.read((slice(None, None, -2), 3), threads=2), expected[::-2, 3])
     assert sum(counts) == FILES // 2 and len(counts) <= 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -> None:
-    wanted = alike(tmp_path, compression="gzip")
+    expected = alike(tmp_path, compression="gzip")
     agg = aa.open(tmp_path / "*.nc")
     agg.save(tmp_path / "index.nca")
     a = aa.open(tmp_path / "index.nca", missing="fill")["v"]
@@ -138,9 +138,9 @@ def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -
     damaged = bytes(data[:at] + b"\xff" * 4 + data[at + 4 :])
     # Gone: filled; the others as ever.
     (tmp_path / "07.nc").rename(tmp_path / "07.kept")
-    found = a.read(threads=threads, masked=True)
-    assert found.mask[7].all() and found.mask.sum() == 6
-    np.testing.assert_array_equal(np.delete(found.data, 7, 0), np.delete(wanted, 7, 0))
+    result = a.read(threads=threads, masked=True)
+    assert result.mask[7].all() and result.mask.sum() == 6
+    np.testing.assert_array_equal(np.delete(result.data, 7, 0), np.delete(expected, 7, 0))
     with pytest.raises(aa.MissingFileError, match=r"no such file.*variable 'v' in .*07\.nc"):
         aa.open(tmp_path / "index.nca")["v"].read(threads=threads)
     # Damaged: an error that names file and chunk.
@@ -158,15 +158,15 @@ def test_one_that_is_out_of_the_ordinary_says_so(tmp_path: Path, threads: int) -
 
 
 def test_chunks_that_are_not_stored(tmp_path: Path) -> None:
-    wanted = alike(tmp_path, fillvalue=5.0)
+    expected = alike(tmp_path, fillvalue=5.0)
     with h5py.File(tmp_path / "09.nc", "r+") as file:
         scales = [file["time"], file["x"]]
         del file["v"]
         data = file.create_dataset("v", shape=(1, 6), dtype="f8", chunks=(1, 6), fillvalue=5.0)
         for axis, scale in enumerate(scales):
             data.dims[axis].attach_scale(scale)
-    wanted[9] = 5
-    np.testing.assert_array_equal(aa.open(tmp_path / "*.nc")["v"].read(threads=1), wanted)
+    expected[9] = 5
+    np.testing.assert_array_equal(aa.open(tmp_path / "*.nc")["v"].read(threads=1), expected)
 
 
 def test_conversions_that_fail_name_the_file(tmp_path: Path) -> None:

@@ -66,5 +66,5 @@ def test_saving_with_chunk_tables(archive: list[str], tmp_path: Path, monkeypatc
     monkeypatch.setattr(h5py, "File", refusing(h5py.File, archive))
     monkeypatch.setattr(h5py.h5f, "open", refusing(h5py.h5f.open, [*archive, *map(str.encode, archive)]))
     aa.open(archive).save(tmp_path / "index.nca", chunk_table=True)
-    wanted = np.concatenate([np.arange(6).reshape(2, 3) + number for number in range(6)])
-    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["v"][...], wanted)
+    expected = np.concatenate([np.arange(6).reshape(2, 3) + number for number in range(6)])
+    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["v"][...], expected)

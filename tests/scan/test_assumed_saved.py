@@ -25,14 +25,14 @@ def forget() -> None:
 def variables(n: int, **changes: Any) -> dict[str, Any]:
     """Return the variables of a file of three steps: two of data."""
     times = 3.0 * n + np.arange(3)
-    found = {
+    result = {
         "time": (("time",), times, TIME),
         "lat": (("lat",), LATS, LAT),
         "lon": (("lon",), LONS, {"units": "degrees_east", "standard_name": "longitude"}),
         "tas": (("time", "lat", "lon"), field(times, LATS, LONS), TAS),
         "pr": (("time", "lat", "lon"), field(times, LATS, LONS) + 1, RAIN),
     }
-    return {name: value for name, value in {**found, **changes}.items() if value is not None}
+    return {name: value for name, value in {**result, **changes}.items() if value is not None}
 
 
 def gone(path: str) -> None:
@@ -44,9 +44,9 @@ def written(**changes: Any) -> Callable[[str], None]:
 
 
 def turned(path: str) -> None:
-    found = variables(4)
-    values = found["tas"][1].transpose(1, 0, 2)
-    write(path, variables(4, tas=(("lat", "time", "lon"), values, found["tas"][2])))
+    result = variables(4)
+    values = result["tas"][1].transpose(1, 0, 2)
+    write(path, variables(4, tas=(("lat", "time", "lon"), values, result["tas"][2])))
 
 
 TIMES = 12.0 + np.arange(3)
@@ -93,9 +93,9 @@ def test_deviating_file(tmp_path: Path, case: str, work: str) -> None:
         change(paths[4])
         agg = aa.open(paths, rules=ASSUME)
     assert agg["tas"].shape == (24, 3, 2)
-    with pytest.raises(aa.FormatError, match=words) as told:
+    with pytest.raises(aa.FormatError, match=words) as caught:
         WORKS[work](agg, tmp_path)
-    assert paths[4] in str(told.value) and "\n" not in str(told.value)
+    assert paths[4] in str(caught.value) and "\n" not in str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["data"]
     problems = agg.check().problems
     assert {p.file for p in problems} == {paths[4]} and problems

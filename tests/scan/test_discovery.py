@@ -58,10 +58,10 @@ def test_results_come_in_the_order_of_paths(tmp_path: Path, processes: int) -> N
     paths = [write(tmp_path / f"{n}.nc", cube([n])) for n in range(50)]
     paths[7] = str(tmp_path / "gone.nc")
     (tmp_path / "8.nc").write_text("text")
-    found = scan_files(paths, processes)
-    assert [p for p, _ in found] == paths
-    assert isinstance(found[7][1], MissingFileError) and isinstance(found[8][1], FormatError)
-    for number, (path, structure) in enumerate(found):
+    result = scan_files(paths, processes)
+    assert [p for p, _ in result] == paths
+    assert isinstance(result[7][1], MissingFileError) and isinstance(result[8][1], FormatError)
+    for number, (path, structure) in enumerate(result):
         if number not in (7, 8):
             assert isinstance(structure, Structure) and structure.uri == path
             time = next(v for v in structure.variables if v.name == "time")
@@ -91,8 +91,8 @@ def test_a_file_is_opened_once_by_its_format(
         monkeypatch.setattr(home, name, counting(getattr(home, name), by_library))
     OPENED.clear()
     with WorkerPool(1) as pool:
-        found = pool.run([(path, wanted) for path in paths])
-    assert not any(isinstance(f, Exception) for f in found)
+        result = pool.run([(path, wanted) for path in paths])
+    assert not any(isinstance(f, Exception) for f in result)
     assert sorted(p for p in OPENED if p in paths) == sorted(paths)
     assert not by_library
 

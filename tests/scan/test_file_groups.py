@@ -61,7 +61,7 @@ def bounded(times: Any, down: bool = False, **changes: Any) -> dict[str, Any]:
     times = np.asarray(times, "f8")
     pairs = np.stack([times - 0.5, times + 0.5], 1)
     lat = np.stack([LATS - 5, LATS + 5], 1)
-    found = cube(
+    result = cube(
         times,
         time=(("time",), times, {**TIME, "bounds": "time_bnds"}),
         time_bnds=(("time", "bnds"), pairs[:, ::-1] if down else pairs),
@@ -70,7 +70,7 @@ def bounded(times: Any, down: bool = False, **changes: Any) -> dict[str, Any]:
         height=((), 2.0, {"units": "m", "standard_name": "height", "positive": "up"}),
         tas=(("time", "lat", "lon"), field(times, LATS, LONS), {**TAS, "coordinates": "height"}),
     )
-    return {**found, **changes}
+    return {**result, **changes}
 
 
 def series(folder: Path, make: Callable[..., dict[str, Any]] = cube, count: int = 8, **given: Any) -> list[str]:
@@ -119,18 +119,18 @@ def test_a_series_of_zarr_stores(tmp_path: Path, version: int, consolidated: boo
 
 
 def test_partial_scan_equals_part_of_a_scan(tmp_path: Path) -> None:
-    wanted = PartialScanRequest({"time": 1, "height": 0}, ("title", "absent"))
+    expected = PartialScanRequest({"time": 1, "height": 0}, ("title", "absent"))
     for kind in ("NETCDF4", "NETCDF3_CLASSIC"):
         path = series(tmp_path / kind, bounded, 1, format=kind)[0]
-        seen, whole = scan_partially(path, wanted), scan(path)
+        seen, whole = scan_partially(path, expected), scan(path)
         assert isinstance(seen, PartialScan)
         assert seen.stamp == whole.stamp and seen.attrs == {"title": "all"}
         assert {v.name for v in seen.variables} == {"time", "height"}
-        for found in seen.variables:
-            other = next(v for v in whole.variables if v.name == found.name)
-            assert found.dtype == other.dtype and found.shape == other.shape
-            assert found.attrs == {k: v for k, v in other.attrs.items() if k in ("units", "calendar")}
-            np.testing.assert_array_equal(found.values, other.values)
+        for result in seen.variables:
+            other = next(v for v in whole.variables if v.name == result.name)
+            assert result.dtype == other.dtype and result.shape == other.shape
+            assert result.attrs == {k: v for k, v in other.attrs.items() if k in ("units", "calendar")}
+            np.testing.assert_array_equal(result.values, other.values)
         for odd in ({"height": 1}, {"nothing": 0}, {"time": 0}):
             assert isinstance(scan_partially(path, PartialScanRequest(odd)), Structure)
 
@@ -320,10 +320,10 @@ def test_deviating_file(tmp_path: Path, name: str) -> None:
         lambda: agg.save(tmp_path / "index.nc"),
         lambda: agg.append(tmp_path).save(tmp_path / "index.nc"),
     ):
-        with pytest.raises(aa.FormatError, match=text) as told:
+        with pytest.raises(aa.FormatError, match=text) as caught:
             read()
-        assert "trust='verify'" in str(told.value)
-        assert paths[5] in str(told.value) and "tas_00.nc" in str(told.value)
+        assert "trust='verify'" in str(caught.value)
+        assert paths[5] in str(caught.value) and "tas_00.nc" in str(caught.value)
     assert not (tmp_path / "index.nc").exists()
     problems = agg.check().problems
     assert [(p.kind, p.file) for p in problems] == [("unreadable", paths[5])] and "trust='verify'" in problems[0].message

@@ -22,10 +22,10 @@ def sent(*items: object) -> list[object]:
         sender.send(item)
     stream.seek(0)
     receiver = Receiver(stream)
-    found = [receiver.receive() for _ in items]
+    result = [receiver.receive() for _ in items]
     with pytest.raises(EOFError):
         receiver.receive()
-    return found
+    return result
 
 
 def assert_same(a: Structure, b: Structure) -> None:
@@ -51,18 +51,18 @@ def structures(folder: Path) -> list[Structure]:
 
 def test_objects_round_trip(tmp_path: Path) -> None:
     given = structures(tmp_path)
-    found = sent(*given, MissingFileError("a: gone"), None, [1, 2])
-    for a, b in zip(given, found[:-3], strict=True):
+    result = sent(*given, MissingFileError("a: gone"), None, [1, 2])
+    for a, b in zip(given, result[:-3], strict=True):
         assert isinstance(b, Structure)
         assert_same(a, b)
-    assert isinstance(found[-3], MissingFileError) and str(found[-3]) == "a: gone"
-    assert found[-2:] == [None, [1, 2]]
+    assert isinstance(result[-3], MissingFileError) and str(result[-3]) == "a: gone"
+    assert result[-2:] == [None, [1, 2]]
 
 
 def test_equal_parts_are_sent_once(tmp_path: Path) -> None:
     given = structures(tmp_path)
-    found = sent(*given)
-    lats = {id(next(v for v in s.variables if v.name == "lat")) for s in found if isinstance(s, Structure)}
+    result = sent(*given)
+    lats = {id(next(v for v in s.variables if v.name == "lat")) for s in result if isinstance(s, Structure)}
     assert len(lats) == 1
     stream, lengths = io.BytesIO(), []
     sender = Sender(stream)
@@ -85,8 +85,8 @@ def test_type_and_sign_are_compared() -> None:
     share = Interner()
     values = [np.float32(0.0), np.float32(-0.0), np.int32(0), np.float64(0.0), 0, 0.0, False, np.zeros(1), "0", ["0"]]
     for value in values * 2:
-        found = share.attrs({"a": value})["a"]
-        assert type(found) is type(value) and repr(found) == repr(value)
+        result = share.attrs({"a": value})["a"]
+        assert type(result) is type(value) and repr(result) == repr(value)
     one, other = (Variable("v", np.dtype(k), (1,), ("x",), {}, np.zeros(1, k)) for k in ("i4", "u4"))
     assert share.row(one)[5].dtype == np.int32 and share.row(other)[5].dtype == np.uint32
 

@@ -61,8 +61,8 @@ def test_ancillary_variables_and_formula_terms_are_data(tmp_path: Path) -> None:
         flag=(("time", "lat", "lon"), np.zeros((1, 3, 2), "i1")),
     )
     made["tas"] = (("time", "lev", "lat", "lon"), np.zeros((1, 1, 3, 2)), {**TAS, "ancillary_variables": "flag"})
-    found = roles(write(tmp_path / "a.nc", made))
-    assert found == {"tas": GRID | {"lev"}, "ps": GRID, "flag": GRID, "a": {"lev"}}
+    result = roles(write(tmp_path / "a.nc", made))
+    assert result == {"tas": GRID | {"lev"}, "ps": GRID, "flag": GRID, "a": {"lev"}}
 
 
 def test_variables_without_a_role_are_data(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_coordinates_by_proximity(tmp_path: Path) -> None:
         "c/tas": (("lat",), np.zeros(2), {**TAS, "coordinates": "/height"}),
     }
     arrays, _ = arrays_of(scan(write(tmp_path / "a.nc", variables)))
-    found = {a.name: a for a in arrays}
-    np.testing.assert_array_equal(found["a/b/tas"].coords["lat"][...], [3, 4])
-    np.testing.assert_array_equal(found["c/tas"].coords["lat"][...], [1, 2])
-    assert found["c/tas"].coords["height"][...] == found["a/b/tas"].coords["height"][...] == 1
+    result = {a.name: a for a in arrays}
+    np.testing.assert_array_equal(result["a/b/tas"].coords["lat"][...], [3, 4])
+    np.testing.assert_array_equal(result["c/tas"].coords["lat"][...], [1, 2])
+    assert result["c/tas"].coords["height"][...] == result["a/b/tas"].coords["height"][...] == 1
 
 
 def test_attributes_of_groups(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def stub(folder: Path, body: str) -> str:
 
 
 def all_there(paths: list[str], processes: int = 3) -> bool:
-    found = scan_files(paths, processes)
-    return [p for p, _ in found] == paths and all(isinstance(s, Structure) and s.uri == p for p, s in found)
+    result = scan_files(paths, processes)
+    return [p for p, _ in result] == paths and all(isinstance(s, Structure) and s.uri == p for p, s in result)
 
 
 def children() -> set[int]:
@@ -79,9 +79,9 @@ def test_no_workers_without_an_executable(
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     with WorkerPool(3) as pool:
-        found = pool.run([(path, None) for path in paths])
+        result = pool.run([(path, None) for path in paths])
         assert not pool._workers
-    assert [s.uri for s in found if isinstance(s, Structure)] == paths
+    assert [s.uri for s in result if isinstance(s, Structure)] == paths
     assert capfd.readouterr().err == ""
 
 
@@ -181,9 +181,9 @@ def test_workers_start_for_long_scans(paths: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(workers, "WORKER_SECONDS", 0.6 if seconds else 60.0)
     slow_here(monkeypatch, seconds)
     with WorkerPool() as pool:
-        found = pool.run([(path, None) for path in paths])
+        result = pool.run([(path, None) for path in paths])
         assert len(pool._workers) == helped
-    assert [s.uri for s in found if isinstance(s, Structure)] == paths
+    assert [s.uri for s in result if isinstance(s, Structure)] == paths
 
 
 def test_nothing_to_do() -> None:
@@ -232,9 +232,9 @@ def test_workers_have_the_same_formats_and_options(plugin: Path, monkeypatch: py
         path.write_bytes(b"TOLD")
     slow_here(monkeypatch, 0.05)
     with set_options(open_files=17):
-        found = [s for _, s in scan_files(list(map(str, told)), 2)]
-    assert all(isinstance(s, Structure) and s.attrs["open_files"] == "17" for s in found)
-    assert len({s.attrs["pid"] for s in found if isinstance(s, Structure)}) == 2
+        result = [s for _, s in scan_files(list(map(str, told)), 2)]
+    assert all(isinstance(s, Structure) and s.attrs["open_files"] == "17" for s in result)
+    assert len({s.attrs["pid"] for s in result if isinstance(s, Structure)}) == 2
 
 
 def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:

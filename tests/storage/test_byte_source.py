@@ -55,13 +55,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def descriptors(folder: Path) -> int:
     """Return how many files of a folder this process has open."""
-    found = 0
+    result = 0
     for name in os.listdir("/proc/self/fd"):
         try:
-            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(folder))
+            result += os.readlink(f"/proc/self/fd/{name}").startswith(str(folder))
         except FileNotFoundError:
             continue
-    return found
+    return result
 
 
 linux = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
@@ -70,9 +70,9 @@ linux = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts op
 @given(st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 200_000)), max_size=20))
 def test_any_ranges(shared: str, given_ranges: list[tuple[int, int]]) -> None:
     ranges = [(o, min(n, len(DATA) - o)) for o, n in given_ranges]
-    found = read_ranges(shared, ranges)
-    assert [bytes(f) for f in found] == [DATA[o : o + n] for o, n in ranges]
-    assert all(f.readonly for f in found)
+    result = read_ranges(shared, ranges)
+    assert [bytes(f) for f in result] == [DATA[o : o + n] for o, n in ranges]
+    assert all(f.readonly for f in result)
     whole = merge_ranges(ranges, GAP, SPAN)
     assert sorted(i for s in whole for i in s.members) == [i for i, r in enumerate(ranges) if r[1]]
     assert all(b.offset > a.offset + a.size + GAP or b.offset + b.size - a.offset > SPAN for a, b in itertools.pairwise(whole))
@@ -288,8 +288,8 @@ def test_threads(tmp_path: Path) -> None:
                 beside = path.with_suffix(f".{seed}")
                 beside.write_bytes(bytes([int(path.name)]) * 1000)
                 os.replace(beside, path)
-            found = bytes(read_ranges(str(path), [(choice.randrange(900), 100)])[0])
-            if found != bytes([int(path.name)]) * 100:
+            result = bytes(read_ranges(str(path), [(choice.randrange(900), 100)])[0])
+            if result != bytes([int(path.name)]) * 100:
                 wrong.append(path.name)
 
     with set_options(open_files=3):

@@ -44,11 +44,11 @@ class Browser:
         async with aiohttp.ClientSession() as session, session.ws_connect(address, max_msg_size=0) as self._socket:
             self._ready.set()
             async for message in self._socket:
-                found = json.loads(message.data)
-                if "id" in found:
-                    self._answers.pop(found["id"]).set_result(found)
+                result = json.loads(message.data)
+                if "id" in result:
+                    self._answers.pop(result["id"]).set_result(result)
                 else:
-                    self.events.append(found)
+                    self.events.append(result)
 
     def close(self) -> None:
         """Take leave of the page."""
@@ -128,11 +128,11 @@ def browser() -> Iterator[Browser]:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
             try:
-                found = Browser(_address(Path(profile, "DevToolsActivePort"), process))
+                result = Browser(_address(Path(profile, "DevToolsActivePort"), process))
                 try:
-                    yield found
+                    yield result
                 finally:
-                    found.close()
+                    result.close()
             finally:
                 process.terminate()
 

@@ -212,14 +212,14 @@ def scalar_time(step: float, lats: Any = LATS, lons: Any = LONS) -> Made:
 
 def turned(made: Made, dimension: str) -> Made:
     """Return variables that run the other way along a dimension."""
-    found = {}
+    result = {}
     for name, (dimensions, values, *rest) in made.items():
         flips = tuple(slice(None, None, -1 if d == dimension else 1) for d in dimensions)
         values = np.asarray(values)[flips]
         if name == f"{dimension}_bnds":
             values = values[:, ::-1]
-        found[name] = (dimensions, values, *rest)
-    return found
+        result[name] = (dimensions, values, *rest)
+    return result
 
 
 def tas(times: Any, lats: Any = LATS, lons: Any = LONS, **more: Any) -> Expected:
@@ -233,16 +233,16 @@ def tas(times: Any, lats: Any = LATS, lons: Any = LONS, **more: Any) -> Expected
 
 def verify(agg: Any, outcome: Outcome, rng: np.random.Generator) -> None:
     """Compare all arrays, refusals, skipped files and problems."""
-    found, problems = list(agg), []
+    result, problems = list(agg), []
     for expected in outcome.arrays:
-        faults = [_faults(array, expected, rng) for array in found]
+        faults = [_faults(array, expected, rng) for array in result]
         fits = next((n for n, fault in enumerate(faults) if not fault), None)
         if fits is None:
             problems.append(f"no array is {expected.name} {np.shape(expected.values)}: {faults}")
         else:
-            found.pop(fits)
+            result.pop(fits)
     shown = [f"{a.name}{a.shape}" for a in agg]
-    assert not problems and not found, f"{problems or ''} left over: {found}; arrays {shown}; {agg.refusals}"
+    assert not problems and not result, f"{problems or ''} left over: {result}; arrays {shown}; {agg.refusals}"
     _verify_refusals(agg.refusals, outcome.refusals)
     assert sorted(Path(s.file).name for s in agg.skipped) == sorted(outcome.skipped), agg.skipped
     if outcome.problems is not None:

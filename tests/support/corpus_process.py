@@ -107,7 +107,7 @@ def by_netcdf4(path: str) -> dict[str, Any]:
     """Return the variables of a file by path."""
     import netCDF4
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with netCDF4.Dataset(path, "r") as dataset:
         dataset.set_auto_maskandscale(False)
         waiting = [("", dataset)]
@@ -116,8 +116,8 @@ def by_netcdf4(path: str) -> dict[str, Any]:
             waiting += [(f"{prefix}{name}/", child) for name, child in group.groups.items()]
             for name, variable in group.variables.items():
                 dtype = np.dtype(object if variable.dtype is str else variable.dtype)
-                found[prefix + name] = described(dtype, variable.shape, lambda v=variable: v[...])  # type: ignore[misc]
-    return {"variables": found}
+                result[prefix + name] = described(dtype, variable.shape, lambda v=variable: v[...])  # type: ignore[misc]
+    return {"variables": result}
 
 
 def by_zarr(path: str) -> dict[str, Any]:
@@ -130,10 +130,10 @@ def by_zarr(path: str) -> dict[str, Any]:
 
 
 def _arrays(group: Any, prefix: str) -> list[tuple[str, Any]]:
-    found = [(prefix + name, array) for name, array in group.arrays()]
+    result = [(prefix + name, array) for name, array in group.arrays()]
     for name, child in group.groups():
-        found += _arrays(child, f"{prefix}{name}/")
-    return found
+        result += _arrays(child, f"{prefix}{name}/")
+    return result
 
 
 # By aggarray
@@ -146,12 +146,12 @@ def by_aggarray(path: str) -> dict[str, Any]:
 
     structure = scan(path)
     with contextlib.closing(open_file(path)) as handle:
-        found = {
+        result = {
             v.name: _read(v.dtype, v.shape, lambda v=v: handle.read(v.name, full_box(v.shape)))  # type: ignore[misc]
             for v in structure.variables
         }
     plain = {v.name for v in structure.variables if not _CODED & set(v.attrs)}
-    return {"variables": found, "skipped": dict(structure.skipped), "arrays": _opened(path, plain)}
+    return {"variables": result, "skipped": dict(structure.skipped), "arrays": _opened(path, plain)}
 
 
 def _read(dtype: Any, shape: tuple[int, ...], read: Callable[[], Any]) -> dict[str, Any]:
@@ -175,14 +175,14 @@ def _opened(path: str, plain: set[str]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         archive = aa.open(path, processes=1)
-    found = {}
+    result = {}
     for array in archive:
         for one in (array, *array.coords.values()):
             flat = flat_of(one)
             parts = [partition.data for partition in flat.partitions]
             if len(parts) == 1 and parts[0] is not None and parts[0].variable in plain:
-                found[str(parts[0].variable)] = described(flat.dtype, flat.shape, flat.read)
-    return found
+                result[str(parts[0].variable)] = described(flat.dtype, flat.shape, flat.read)
+    return result
 
 
 READERS = {"aggarray": by_aggarray, "h5py": by_h5py, "netCDF4": by_netcdf4, "zarr": by_zarr}

@@ -82,9 +82,9 @@ def normal(entry: dict[str, Any]) -> dict[str, Any]:
         "c": {"block_size": 1, "periodic": False},
         "u": {"one_to_one": False, "periodic": False},
     }[entry["dist_type"]]
-    found = {**defaults, **entry}
-    if "padding" in found:
-        found["padding"] = tuple(found["padding"])
-    if "indices" in found:
-        found["indices"] = np.asarray(found["indices"]).tolist()
-    return found
+    result = {**defaults, **entry}
+    if "padding" in result:
+        result["padding"] = tuple(result["padding"])
+    if "indices" in result:
+        result["indices"] = np.asarray(result["indices"]).tolist()
+    return result

@@ -33,12 +33,12 @@ def foreign(path: str | os.PathLike[str], path_map: PathMap = NOWHERE) -> Foreig
 
 def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:
     """Return the arrays of an aggregation file by name, with their coordinates."""
-    found = foreign(path)
-    arrays, skipped = arrays_of(found.structure)
+    result = foreign(path)
+    arrays, skipped = arrays_of(result.structure)
     assert skipped == []
 
     def put(array: aa.MasterArray) -> aa.MasterArray:
-        matrix = found.matrices.get(str(array.name))
+        matrix = result.matrices.get(str(array.name))
         return array if matrix is None else array_of_matrix(array, matrix)
 
     return {str(a.name): replace(put(a), coords={k: put(c) for k, c in a.coords.items()}) for a in arrays}

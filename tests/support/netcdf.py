@@ -60,14 +60,14 @@ def cube(times: Any, lats: Any = (10.0, 20.0, 30.0), lons: Any = (0.0, 5.0), **c
     ``changes`` replace variables, or omit them (None).
     """
     times, lats, lons = np.asarray(times, "f8"), np.asarray(lats, "f8"), np.asarray(lons, "f8")
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "time": (("time",), times, dict(TIME)),
         "lat": (("lat",), lats, dict(LAT)),
         "lon": (("lon",), lons, dict(LON)),
         "tas": (("time", "lat", "lon"), field(times, lats, lons), dict(TAS)),
     }
-    found.update(changes)
-    return {k: v for k, v in found.items() if v is not None}
+    result.update(changes)
+    return {k: v for k, v in result.items() if v is not None}
 
 
 def one_array(agg: aa.Aggregation, name: str = "tas") -> aa.MasterArray:

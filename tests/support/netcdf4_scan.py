@@ -157,15 +157,15 @@ def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
 
 def _netcdf_attrs(source: Any) -> dict[str, Any]:
     """Return the attributes of a variable or a group."""
-    found = {}
+    result = {}
     for name in source.ncattrs():
         try:
-            found[name] = source.getncattr(name)
-            if "\ufffd" in str(found[name]):
+            result[name] = source.getncattr(name)
+            if "\ufffd" in str(result[name]):
                 raise UnicodeError(f"attribute {name!r}: text that is not UTF-8, which h5py gives as it is")
         except UnicodeError:
             raise
         except LIBRARY_ERRORS:
             # Attributes of types that netCDF4 does not read have no meaning in CF.
             continue
-    return found
+    return result

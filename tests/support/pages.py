@@ -45,14 +45,14 @@ class Block:
     @property
     def file(self) -> str | None:
         """The file that the block is written to; None if it is not written."""
-        found = re.match(r"# (\S+\.(?:py|toml))\n", self.text)
-        return found and found[1]
+        result = re.match(r"# (\S+\.(?:py|toml))\n", self.text)
+        return result and result[1]
 
 
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page (its text) that name a language; directives of the documentation name none."""
-    found = re.finditer(r"^(`{3,})([^\n`]*)\n(.*?)^\1 *$", page, flags=re.DOTALL | re.MULTILINE)
-    return [Block(m[2], m[3], page[: m.start()].count("\n") + 2) for m in found if not m[2].startswith("{")]
+    result = re.finditer(r"^(`{3,})([^\n`]*)\n(.*?)^\1 *$", page, flags=re.DOTALL | re.MULTILINE)
+    return [Block(m[2], m[3], page[: m.start()].count("\n") + 2) for m in result if not m[2].startswith("{")]
 
 
 def needed(page: str) -> list[str]:
@@ -163,7 +163,7 @@ def run_console(text: str, where: str, folder: Path) -> int:
     parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)
     assert not parts[0].strip(), f"{where}: a session begins with '$ command'"
     for command, expected in zip(parts[1::2], parts[2::2], strict=True):
-        found = run_command(command, where, folder)
-        same = doctest.OutputChecker().check_output(expected, found, _SHOWN)
-        assert same, f"{where}: {command}\nprints\n{found}\ninstead of\n{expected}"
+        result = run_command(command, where, folder)
+        same = doctest.OutputChecker().check_output(expected, result, _SHOWN)
+        assert same, f"{where}: {command}\nprints\n{result}\ninstead of\n{expected}"
     return len(parts) // 2

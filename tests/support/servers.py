@@ -108,13 +108,13 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
             headers = {"Content-Type": "application/octet-stream", "Last-Modified": formatdate(stat.st_mtime, usegmt=True)}
             tag = f'{"W/" if web.weak else ""}"{stat.st_mtime_ns}-{stat.st_size}"'
             headers |= {"ETag": tag} if web.tags else {}
-            wanted = self.headers.get("If-Match")
-            if web.conditions and wanted is not None and (wanted != tag or web.weak or not web.tags):
+            expected = self.headers.get("If-Match")
+            if web.conditions and expected is not None and (expected != tag or web.weak or not web.tags):
                 return self._refuse(412)
-            found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            if found is None or not web.ranges:
+            result = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if result is None or not web.ranges:
                 return self._give(200, headers, data if body else b"", len(data))
-            first, last = int(found[1]), min(int(found[2]), len(data) - 1)
+            first, last = int(result[1]), min(int(result[2]), len(data) - 1)
             if first >= len(data):
                 return self._refuse(416, {"Content-Range": f"bytes */{len(data)}"})
             part = data[first : last + 1]

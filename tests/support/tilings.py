@@ -58,14 +58,14 @@ class Tiling:
 @st.composite
 def boxes(draw: st.DrawFn, shape: Sequence[int]) -> list[tuple[tuple[int, int], ...]]:
     """Cut an array into boxes at random; their edges need not align."""
-    found = [tuple((0, n) for n in shape)]
+    result = [tuple((0, n) for n in shape)]
     for _ in range(draw(st.integers(0, 5)) if shape else 0):
-        box = found.pop(draw(st.integers(0, len(found) - 1)))
+        box = result.pop(draw(st.integers(0, len(result) - 1)))
         axis = draw(st.integers(0, len(shape) - 1))
         low, high = box[axis]
         cut = draw(st.integers(low, high))
-        found += [(*box[:axis], part, *box[axis + 1 :]) for part in ((low, cut), (cut, high))]
-    return found
+        result += [(*box[:axis], part, *box[axis + 1 :]) for part in ((low, cut), (cut, high))]
+    return result
 
 
 @st.composite

@@ -74,12 +74,12 @@ def names_in(path: Path) -> list[str]:
 
 def check(path: Path, least: int = 1) -> dict[str, Any]:
     """Compare the chunk indexes of all variables of a file; ``least``: number that must not need the library."""
-    found = {name: directly(path, name) for name in names_in(path)}
-    for name, table in found.items():
+    result = {name: directly(path, name) for name in names_in(path)}
+    for name, table in result.items():
         if table is not UNSUPPORTED:
             assert equal_indexes(table, by_h5py(path, name)), f"{path}, {name}: {table} and {by_h5py(path, name)}"
-    assert sum(table is not UNSUPPORTED for table in found.values()) >= least, path
-    return found
+    assert sum(table is not UNSUPPORTED for table in result.values()) >= least, path
+    return result
 
 
 @pytest.mark.parametrize("libver", VERSIONS, ids=str)
@@ -144,16 +144,16 @@ def test_any_dataset(
             dataset[box] = np.random.default_rng(1).integers(0, 3, dataset[box].shape)
         if shape and options and data.draw(st.booleans()):
             dataset.resize(tuple(max(n - 2, 0) for n in shape))
-    found, wanted = directly(path, "v"), by_h5py(path, "v")
-    if found is UNSUPPORTED:
+    result, expected = directly(path, "v"), by_h5py(path, "v")
+    if result is UNSUPPORTED:
         assert dtype.endswith("f2"), "half precision"
-    elif wanted is None and found is not None:
+    elif expected is None and result is not None:
         # The library reports wrong positions for such chunks, so that it is not used.
         assert [axis for axis, most in enumerate(options["maxshape"]) if most is None] not in ([], [0])
         with h5py.File(path) as file:
-            np.testing.assert_array_equal(assembled(path, found), file["v"][...])
+            np.testing.assert_array_equal(assembled(path, result), file["v"][...])
     else:
-        assert equal_indexes(found, wanted)
+        assert equal_indexes(result, expected)
 
 
 @given(data=st.data())
@@ -196,11 +196,11 @@ def test_variables_without_a_chunk_index(tmp_path: Path, libver: str) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         unusual_filters(file)
-    found = check(path, 7)
-    assert found["masks"].masks.tolist() == [0, 3]
-    assert [found[name] for name in ("scaled", "edges", "compact", "claims")] == [None] * 4
-    assert (found["late"].fill, found["late"].offsets.tolist()) == (3, [-1])
-    assert found["byte"].dtype == np.dtype("i1")
+    result = check(path, 7)
+    assert result["masks"].masks.tolist() == [0, 3]
+    assert [result[name] for name in ("scaled", "edges", "compact", "claims")] == [None] * 4
+    assert (result["late"].fill, result["late"].offsets.tolist()) == (3, [-1])
+    assert result["byte"].dtype == np.dtype("i1")
 
 
 def external_files(path: Path) -> None:
@@ -217,8 +217,8 @@ def external_files(path: Path) -> None:
 def test_values_read_by_the_library(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     external_files(path)
-    found = {name: directly(path, name) for name in names_in(path)}
-    assert {name for name, table in found.items() if table is UNSUPPORTED} == {"external", "virtual", "text", "bool"}
+    result = {name: directly(path, name) for name in names_in(path)}
+    assert {name for name, table in result.items() if table is UNSUPPORTED} == {"external", "virtual", "text", "bool"}
     handle = FORMAT.open(str(path))
     assert handle.external_files("x") == []
     for name, file in (("external", "values"), ("virtual", "other.h5")):
@@ -263,7 +263,7 @@ def test_damaged_files(tmp_path: Path, write: Callable[[h5py.File], None], libve
         file.create_dataset("plain", data=np.arange(6.0))
     raw = whole.read_bytes()
     names = names_in(whole)
-    wanted = {name: directly(whole, name) for name in names}
+    expected = {name: directly(whole, name) for name in names}
     chance = random.Random(7)
     path = tmp_path / "damaged.h5"
     told = 0
@@ -280,7 +280,9 @@ def test_damaged_files(tmp_path: Path, write: Callable[[h5py.File], None], libve
             told += 1
             other = by_h5py(path, name)
             # HDF5 may fail on structures that chunk indexes do not need.
-            assert equal_indexes(table, wanted[name] if isinstance(other, Exception) else other), f"{name}: {table} and {other}"
+            assert equal_indexes(table, expected[name] if isinstance(other, Exception) else other), (
+                f"{name}: {table} and {other}"
+            )
     assert told
 
 
@@ -317,16 +319,16 @@ def test_partial_scans(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
             if data.draw(st.booleans()):
                 made.setncatts({"units": "days since 2000-01-01", "calendar": "noleap"})
         file.createVariable("height", "f8", ())[...] = 2.0
-    wanted = PartialScanRequest(
+    expected = PartialScanRequest(
         data.draw(st.sampled_from([{"t": 1}, {"height": 0}, {"t": 1, "height": 0}, {"none": 1}])), ("title", "a0")
     )
-    found, whole = partial_scan_without_library(path, wanted), scanned(path)
+    result, whole = partial_scan_without_library(path, expected), scanned(path)
     by_name = {v.name: v for v in whole.variables}
-    if found is None:
-        assert any(v is None or 0 in v.shape for v in map(by_name.get, wanted.coordinates))
+    if result is None:
+        assert any(v is None or 0 in v.shape for v in map(by_name.get, expected.coordinates))
         return
-    assert dict(found.attrs) == {name: whole.attrs[name] for name in ("title", "a0")}
-    for one in found.variables:
+    assert dict(result.attrs) == {name: whole.attrs[name] for name in ("title", "a0")}
+    for one in result.variables:
         other = by_name[one.name]
         assert (one.name, one.dtype, one.shape) == (other.name, other.dtype, other.shape)
         assert dict(one.attrs) == {name: other.attrs[name] for name in COORDINATE_ATTRIBUTES if name in other.attrs}

@@ -21,11 +21,11 @@ DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u1", "i2", "u2"
 
 @st.composite
 def boxes(draw: Callable[[Any], Any], shape: tuple[int, ...]) -> tuple[slice, ...]:
-    found = []
+    result = []
     for n in shape:
         start = draw(st.integers(0, n))
-        found.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
-    return tuple(found)
+        result.append(slice(start, draw(st.integers(start, n)), draw(st.integers(1, 3))))
+    return tuple(result)
 
 
 shapes = st.lists(st.integers(0, 6), max_size=3).map(tuple)
@@ -58,9 +58,9 @@ def test_boxes_equal_h5py(
     values = np.random.default_rng(1).integers(0, 100, shape).astype(dtype)
     with h5py.File(path, "w", userblock_size=userblock) as file:
         file.create_dataset("v", data=values, **options)
-    found = formats.scan(path)
-    variable = found.variables[0]
-    assert (found.format, variable.shape, variable.dtype) == ("HDF5", shape, np.dtype(dtype).newbyteorder("="))
+    result = formats.scan(path)
+    variable = result.variables[0]
+    assert (result.format, variable.shape, variable.dtype) == ("HDF5", shape, np.dtype(dtype).newbyteorder("="))
     assert variable.dimensions == tuple(f"dim_{i}" for i in range(len(shape)))
     handle = formats.open_file(path)
     box = data.draw(boxes(shape))
@@ -95,10 +95,10 @@ def test_boxes_equal_netcdf4(
     handle = formats.open_file(path)
     with netCDF4.Dataset(path) as oracle:
         oracle.set_auto_maskandscale(False)
-        wanted = oracle["v"][...]
-    assert (variable.shape, variable.dimensions) == (wanted.shape, names)
-    box = data.draw(boxes(wanted.shape))
-    np.testing.assert_array_equal(handle.read("v", box), wanted[box])
+        expected = oracle["v"][...]
+    assert (variable.shape, variable.dimensions) == (expected.shape, names)
+    box = data.draw(boxes(expected.shape))
+    np.testing.assert_array_equal(handle.read("v", box), expected[box])
     handle.close()
 
 
@@ -116,9 +116,9 @@ def test_a_dimension_lengthened_by_another_variable_reads_as_fill_value(tmp_path
         for structure in (formats.scan(path), through_h5py(path)):
             handle = formats.open_file(path)
             for name, variable in variables(structure).items():
-                wanted = oracle[name][...]
-                assert (variable.shape, variable.dimensions) == (wanted.shape, oracle[name].dimensions)
-                np.testing.assert_array_equal(handle.read(name, full_box(variable.shape)), wanted.astype(variable.dtype))
+                expected = oracle[name][...]
+                assert (variable.shape, variable.dimensions) == (expected.shape, oracle[name].dimensions)
+                np.testing.assert_array_equal(handle.read(name, full_box(variable.shape)), expected.astype(variable.dtype))
             part = (slice(1, 5, 2), slice(1, 3, 1))
             np.testing.assert_array_equal(handle.read("short", part), oracle["short"][part])
             assert handle.read("short", (slice(4, 5, 1), slice(2, 3, 1))).tolist() == [[-7.0]]
@@ -134,12 +134,12 @@ def test_two_dimensions_lengthened_by_other_variables(tmp_path: Path) -> None:
             file.createVariable(name, "i4", (name,))[:size] = range(size)
         file["time"].bounds = "short"
         file.createVariable("short", "f4", ("time", "x"), fill_value=-7.0)[:2, :3] = 1.0
-    wanted = np.full((5, 4), -7.0, "f4")
-    wanted[:2, :3] = 1.0
-    found = variables(formats.scan(path))["short"]
-    assert (found.shape, found.dimensions) == ((5, 4), ("time", "x"))
-    np.testing.assert_array_equal(found.values, wanted)
-    np.testing.assert_array_equal(formats.open_file(path).read("short", full_box((5, 4))), wanted)
+    expected = np.full((5, 4), -7.0, "f4")
+    expected[:2, :3] = 1.0
+    result = variables(formats.scan(path))["short"]
+    assert (result.shape, result.dimensions) == ((5, 4), ("time", "x"))
+    np.testing.assert_array_equal(result.values, expected)
+    np.testing.assert_array_equal(formats.open_file(path).read("short", full_box((5, 4))), expected)
 
 
 def through_h5py(path: Path) -> Structure:
@@ -180,13 +180,13 @@ def write_groups(path: Path) -> None:
 def test_groups_types_and_names(tmp_path: Path) -> None:
     path = tmp_path / "a.nc"
     write_groups(path)
-    found = formats.scan(path)
-    assert found.format == "netCDF4"
-    assert [name for name, _ in found.skipped] == ["pair"]
-    assert "compound" in found.skipped[0][1]
-    assert set(found.groups) == {"out put", "out put/größe"}
-    assert found.groups["out put/größe"] == {"units": "m"}
-    there = variables(found)
+    result = formats.scan(path)
+    assert result.format == "netCDF4"
+    assert [name for name, _ in result.skipped] == ["pair"]
+    assert "compound" in result.skipped[0][1]
+    assert set(result.groups) == {"out put", "out put/größe"}
+    assert result.groups["out put/größe"] == {"units": "m"}
+    there = variables(result)
     assert set(there) == {"x", "out put/größe/deep", "length", "name", "enum", "flag", "ragged", "ragged_row_size"}
     assert there["ragged_row_size"].attrs["sample_dimension"] == there["ragged"].dimensions[0] == "ragged_sample"
     assert there["out put/größe/deep"].dimensions == ("y", "x")
@@ -247,17 +247,17 @@ def test_plain_hdf5(tmp_path: Path) -> None:
         file.attrs.update({"bytes": np.bytes_("hé".encode()), "one": np.array([1.5]), "texts": ["a", "b"]})
         file.attrs["null"] = h5py.Empty("f4")
         file["text"].attrs["region"] = file["text"].ref
-    found = formats.scan(path)
-    assert found.format == "HDF5"
-    assert {name for name, _ in found.skipped} == {
+    result = formats.scan(path)
+    assert result.format == "HDF5"
+    assert {name for name, _ in result.skipped} == {
         *("pair", "opaque", "reference", "dangling", "outside", "array"),
-    } - ({"array"} if "array" in variables(found) else set())
-    there = variables(found)
+    } - ({"array"} if "array" in variables(result) else set())
+    there = variables(result)
     assert "_FillValue" not in there["unwritten"].attrs
     assert there["text"].attrs == {}
-    assert found.attrs["bytes"] == "hé"
-    assert type(found.attrs["one"]) is np.float64
-    assert found.attrs["texts"] == ["a", "b"]
+    assert result.attrs["bytes"] == "hé"
+    assert type(result.attrs["one"]) is np.float64
+    assert result.attrs["texts"] == ["a", "b"]
     handle = formats.open_file(path)
     read = {name: handle.read(name, full_box(v.shape)) for name, v in there.items()}
     assert all(read[name].dtype == v.dtype and read[name].shape == v.shape for name, v in there.items())
@@ -301,9 +301,9 @@ def test_items_that_netcdf4_skips_are_reported(tmp_path: Path) -> None:
         file["v"] = [1, 2]
         file["v"].dims[0].attach_scale(file["x"])
         file.create_dataset("reference", (), h5py.ref_dtype)
-    found = formats.scan(path)
-    assert set(variables(found)) == {"x", "v"}
-    assert [name for name, _ in found.skipped] == ["reference"]
+    result = formats.scan(path)
+    assert set(variables(result)) == {"x", "v"}
+    assert [name for name, _ in result.skipped] == ["reference"]
 
 
 def test_text_that_does_not_decode(tmp_path: Path) -> None:
@@ -338,8 +338,8 @@ def test_huge_sparse_datasets_take_no_memory(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("v", (1 << 40, 1 << 20), "f8", chunks=(64, 64), fillvalue=1.0)
         file.create_dataset("x", (1 << 40,), "f8", chunks=(64,))
-    found = variables(formats.scan(path))
-    assert found["v"].shape == (1 << 40, 1 << 20)
+    result = variables(formats.scan(path))
+    assert result["v"].shape == (1 << 40, 1 << 20)
     last = slice((1 << 40) - 1, 1 << 40, 1)
     assert formats.open_file(path).read("v", (last, slice(0, 2, 1))).tolist() == [[1.0, 1.0]]
 

@@ -78,9 +78,9 @@ def test_text_of_fixed_size_of_any_kind(tmp_path_factory: pytest.TempPathFactory
         if shape[0] and data.draw(st.booleans()):
             dataset[0] = data.draw(st.sampled_from([b"q", b"rs", b""]))
         dataset.attrs["coordinates"] = "s"
-        wanted = [text.decode() for text in dataset[...].tolist()]
+        expected = [text.decode() for text in dataset[...].tolist()]
     check_against_h5py(path)
-    assert aa.open(path)["s"][...].tolist() == wanted
+    assert aa.open(path)["s"][...].tolist() == expected
 
 
 def scales(file: h5py.File, **sizes: int) -> None:
@@ -116,8 +116,8 @@ def test_a_scale_with_a_null_dataspace(libver: str, tmp_path: Path, alone: None)
         listed = np.empty(2, object)
         listed[:] = [references(file, ("y",)), references(file, ("x",))]
         file["v"].attrs.create("DIMENSION_LIST", listed, dtype=h5py.vlen_dtype(h5py.ref_dtype))
-    found = {v.name: v for v in check_against_h5py(path).variables}
-    assert (found["v"].dimensions, found["v"].shape, found["y"].shape) == (("y", "x"), (2, 3), (0,))
+    result = {v.name: v for v in check_against_h5py(path).variables}
+    assert (result["v"].dimensions, result["v"].shape, result["y"].shape) == (("y", "x"), (2, 3), (0,))
     assert aa.open(path)["v"][...].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
@@ -362,9 +362,9 @@ def test_rare_features_of_valid_files(write: Callable[[h5py.File], None], libver
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         write(file)
-        wanted = file["v"][...].tolist()
+        expected = file["v"][...].tolist()
     check_against_h5py(path)
-    assert aa.open(path)["v"][...].tolist() == wanted
+    assert aa.open(path)["v"][...].tolist() == expected
 
 
 def test_coordinates_that_only_the_library_decodes(tmp_path: Path) -> None:
@@ -437,8 +437,8 @@ def test_a_scale_that_was_deleted(most: int | None, tmp_path: Path) -> None:
         scales(file, x=5)
         file.create_dataset("v", data=np.arange(5.0), maxshape=(most,), chunks=(5,)).dims[0].attach_scale(file["x"])
         del file["x"]
-    found = check_against_h5py(path)
-    assert found.skipped == (("v:DIMENSION_LIST", "a reference to a missing object; the dimension has no name"),)
+    result = check_against_h5py(path)
+    assert result.skipped == (("v:DIMENSION_LIST", "a reference to a missing object; the dimension has no name"),)
     agg = aa.open(path)
     assert agg["v"].dimensions == ("dim_0",)
     assert agg["v"][...].tolist() == [0, 1, 2, 3, 4]

@@ -21,11 +21,11 @@ NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 
 def files_in(folder: Path) -> list[Path]:
     """Return the first HDF5 file of each folder under a folder."""
-    found: dict[Path, Path] = {}
+    result: dict[Path, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".nc", ".h5") and path.read_bytes()[:4] == b"\x89HDF":
-            found.setdefault(path.parent if folder == DATA else path, path)
-    return list(found.values())
+            result.setdefault(path.parent if folder == DATA else path, path)
+    return list(result.values())
 
 
 @pytest.mark.parametrize("path", files_in(ROOT / "sample_data"), ids=lambda p: p.name)
@@ -44,17 +44,17 @@ def test_real_data() -> None:
 def test_netcdf4_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.nc"
     write_all(path)
-    wanted = formats.scan(path)
+    expected = formats.scan(path)
 
     def fail(*arguments: Any, **named: Any) -> None:
         raise AssertionError("netCDF4 was called")
 
     monkeypatch.setattr(netCDF4, "Dataset", fail)
     monkeypatch.setattr(library, "scan_structure", fail)
-    found = formats.scan(path)
-    assert found.stamp == wanted.stamp
-    assert not list(differences(found, wanted))
-    assert not list(differences(pickle.loads(pickle.dumps(found)), wanted))
+    result = formats.scan(path)
+    assert result.stamp == expected.stamp
+    assert not list(differences(result, expected))
+    assert not list(differences(pickle.loads(pickle.dumps(result)), expected))
 
 
 def write_all(path: Path, kind: str = "NETCDF4") -> None:
@@ -80,8 +80,8 @@ def write_all(path: Path, kind: str = "NETCDF4") -> None:
 
 def test_every_dtype(tmp_path: Path) -> None:
     write_all(tmp_path / "a.nc")
-    found = check(tmp_path / "a.nc")
-    assert len([v for v in found.variables if v.values is not None]) > 15
+    result = check(tmp_path / "a.nc")
+    assert len([v for v in result.variables if v.values is not None]) > 15
     write_all(tmp_path / "b.nc", "NETCDF4_CLASSIC")
     check(tmp_path / "b.nc")
 
@@ -100,9 +100,9 @@ def test_variable_length_text(tmp_path: Path) -> None:
         file.setncattr_string("text", "é" * 2000)
         file["x"].setncattr_string("long_name", "name")
         file["one"].setncattr("non_ascii", "ö")
-    found = check(path)
-    assert found.variables[0].values is not None
-    assert found.attrs["texts"] == ["a", "é", ""]
+    result = check(path)
+    assert result.variables[0].values is not None
+    assert result.attrs["texts"] == ["a", "é", ""]
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40, 300])
@@ -156,9 +156,9 @@ def test_groups(tmp_path: Path) -> None:
             group.createVariable("t", "i4", ("t",))[: len(name)] = 1
             group.createVariable("y", "i4", ("x",))
         file.createGroup("empty")
-    found = check(path)
-    wanted = [f"{name}{rest}" for name in ("b", "a", "größe") for rest in ("", "/deep", "/deep/er")]
-    assert list(found.groups) == [*wanted, "empty"]
+    result = check(path)
+    expected = [f"{name}{rest}" for name in ("b", "a", "größe") for rest in ("", "/deep", "/deep/er")]
+    assert list(result.groups) == [*expected, "empty"]
 
 
 def test_names_and_dimensions(tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_lengthened_dimensions(tmp_path: Path) -> None:
         file.createVariable("unwritten", "i2", ("time",))
         file.createVariable("text", str, ("time",))[0] = "a"
         file["long"].coordinates = "short unwritten text"
-    found = check(path)
-    assert {v.name: v.shape for v in found.variables}["time"] == (5,)
+    result = check(path)
+    assert {v.name: v.shape for v in result.variables}["time"] == (5,)
 
 
 def test_renamed_and_deleted(tmp_path: Path) -> None:

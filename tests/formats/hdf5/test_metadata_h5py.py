@@ -124,10 +124,10 @@ def test_every_type_of_chunk_index(tmp_path: Path, write: Callable[[h5py.File], 
         file["note"] = 1
         file["note"].attrs["coordinates"] = np.bytes_(" ".join(names))
     # With two unlimited dimensions netCDF-C returns uninitialised memory.
-    found = {v.name: v.values for v in (check_against_h5py if write is tree else check)(path).variables}
+    result = {v.name: v.values for v in (check_against_h5py if write is tree else check)(path).variables}
     with h5py.File(path) as file:
         for name in names:
-            np.testing.assert_array_equal(found[name], file[name][...])
+            np.testing.assert_array_equal(result[name], file[name][...])
 
 
 def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_values_of_a_tree_of_version_2(tmp_path: Path) -> None:
         tree(file)
     with contextlib.closing(H5File(str(path))) as own, h5py.File(path) as file:
         for link in own.links_at(own.address, own.root):
-            wanted = file[link.name.decode()][...]
-            found = values_of(own.data, header_at(own.data, link.address), wanted.shape)
-            np.testing.assert_array_equal(found, wanted)
+            expected = file[link.name.decode()][...]
+            result = values_of(own.data, header_at(own.data, link.address), expected.shape)
+            np.testing.assert_array_equal(result, expected)
 
 
 def test_compact_storage(tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_attributes_of_every_type(tmp_path: Path) -> None:
         for space in (h5py.h5s.create(h5py.h5s.SCALAR), h5py.h5s.create_simple((1,))):
             attribute = h5py.h5a.create(made.id, f"padded {space.get_simple_extent_ndims()}".encode(), padded, space)
             attribute.write(np.full(space.shape, b"ab   ", "S5"))
-    found = check(path)
-    assert set(given) <= set(found.attrs)
-    assert found.attrs["texts"] == ["ab", "cdef"]
+    result = check(path)
+    assert set(given) <= set(result.attrs)
+    assert result.attrs["texts"] == ["ab", "cdef"]
     # Lists are not shared between results.
-    found.attrs["texts"].append("mine")
+    result.attrs["texts"].append("mine")
     assert check(path).attrs["texts"] == ["ab", "cdef"]
 
 
@@ -323,8 +323,8 @@ def test_strategies_of_free_space(tmp_path: Path, strategy: str, persist: bool) 
 def test_files_without_scales_are_not_netcdf(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["scalar"] = 1
-    found = check_against_h5py(tmp_path / "a.h5")
-    assert (found.format, found.sizes) == ("HDF5", None)
+    result = check_against_h5py(tmp_path / "a.h5")
+    assert (result.format, result.sizes) == ("HDF5", None)
 
 
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:

@@ -132,16 +132,16 @@ for path in sys.stdin.read().split():
 
 def scan_in_process(oracle: str, paths: list[str]) -> list[Structure | str]:
     """Return the scans of files by an oracle of `scans`: an error as text, "crash" if the oracle crashes."""
-    found: list[Structure | str] = []
-    while len(found) < len(paths):
-        rest = "\n".join(paths[len(found) :]).encode()
+    result: list[Structure | str] = []
+    while len(result) < len(paths):
+        rest = "\n".join(paths[len(result) :]).encode()
         done = subprocess.run([sys.executable, "-c", _ORACLE, oracle], cwd=ROOT, input=rest, capture_output=True, check=False)
         answers = io.BytesIO(done.stdout)
         while answers.tell() < len(done.stdout):
-            found.append(pickle.load(answers))
-        if len(found) < len(paths):
-            found.append("crash")
-    return found
+            result.append(pickle.load(answers))
+        if len(result) < len(paths):
+            result.append("crash")
+    return result
 
 
 def new(path: Path) -> None:
@@ -184,22 +184,22 @@ def test_damaged_files(tmp_path: Path, write: Callable[[Path], None]) -> None:
         damaged[at] = chance.choice([damaged[at] ^ 1 << chance.randrange(8), chance.randrange(256), 0, 255])
         path = tmp_path / f"{number}.nc"
         path.write_bytes(damaged)
-        found = without_library(path)
-        if found is not None:
-            accepted[str(path)] = found
+        result = without_library(path)
+        if result is not None:
+            accepted[str(path)] = result
     assert len(accepted) < 400
     paths = list(accepted)
     by_netcdf4 = dict(zip(paths, scan_in_process("by_netcdf4", paths), strict=True))
     # h5py may read or report files that netCDF4 refuses, crashes on or silently shortens.
     left = [path for path in paths if isinstance(by_netcdf4[path], str) or accepted[path].skipped]
     by_h5py = dict(zip(left, scan_in_process("by_h5py", left), strict=True))
-    for path, found in accepted.items():
-        wanted = by_h5py.get(path, by_netcdf4[path])
-        if isinstance(wanted, str):
+    for path, result in accepted.items():
+        expected = by_h5py.get(path, by_netcdf4[path])
+        if isinstance(expected, str):
             # HDF5 fails on a structure that a scan does not need.
-            assert {d.partition(":")[0] for d in differences(found, whole)} == {"uri"}, (path, wanted)
+            assert {d.partition(":")[0] for d in differences(result, whole)} == {"uri"}, (path, expected)
         else:
-            told = differences_from_h5py(found, wanted) if path in by_h5py else list(differences(found, wanted))
+            told = differences_from_h5py(result, expected) if path in by_h5py else list(differences(result, expected))
             assert not told, (path, told)
 
 

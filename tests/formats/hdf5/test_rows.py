@@ -42,9 +42,9 @@ def check(path: Path, rows: list[np.ndarray], dtype: str, cut: tuple[int, int, i
     file = HDF5File(str(path))
     start, stop, step = sorted(cut[:2])[0], sorted(cut[:2])[1], cut[2]
     inside = slice(min(start, len(flat)), min(stop, len(flat)), step)
-    found = file.read("g/v", (inside,))
-    assert found.dtype == np.dtype(dtype).newbyteorder("=")
-    np.testing.assert_array_equal(found, flat[inside])
+    result = file.read("g/v", (inside,))
+    assert result.dtype == np.dtype(dtype).newbyteorder("=")
+    np.testing.assert_array_equal(result, flat[inside])
     sizes = file.read("g/v_row_size", (slice(0, len(rows), 1),))
     assert sizes.dtype == np.int64 and sizes.tolist() == [len(row) for row in rows]
     file.close()
@@ -93,10 +93,10 @@ def test_a_committed_type(tmp_path: Path) -> None:
             made = file.createVariable(name, kind, ("profile",))
             for i, row in enumerate(rows):
                 made[i] = np.array(row, np.int16)
-    found = HDF5File(str(tmp_path / "a.nc"))
+    result = HDF5File(str(tmp_path / "a.nc"))
     for name in ("v", "w"):
-        assert found.read(name, (slice(0, 5, 1),)).tolist() == [1, 2, 3, 4, 5]
-    found.close()
+        assert result.read(name, (slice(0, 5, 1),)).tolist() == [1, 2, 3, 4, 5]
+    result.close()
 
 
 @pytest.mark.usefixtures("without_library")
@@ -104,10 +104,10 @@ def test_numbers_of_a_committed_type(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["kind"] = np.dtype(">f4")
         file.create_dataset("v", data=np.arange(6.0).reshape(2, 3), dtype=file["kind"], chunks=(1, 3))
-    found = HDF5File(str(tmp_path / "a.h5"))
-    chunks = found.chunks("v")
+    result = HDF5File(str(tmp_path / "a.h5"))
+    chunks = result.chunks("v")
     assert chunks is not None and chunks.dtype == np.dtype(">f4")
-    found.close()
+    result.close()
 
 
 @pytest.mark.usefixtures("without_library")
@@ -115,7 +115,7 @@ def test_a_variable_with_the_name_of_row_sizes(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("v", (2,), h5py.vlen_dtype("i4"))[0] = [1, 2]
         file.create_dataset("v_row_size", (2,), h5py.vlen_dtype("f8"))[1] = [7.5]
-    found = HDF5File(str(tmp_path / "a.h5"))
-    assert found.read("v_row_size", (slice(0, 1, 1),)).tolist() == [7.5]
-    assert found.read("v_row_size_", (slice(0, 2, 1),)).tolist() == [2, 0]
-    found.close()
+    result = HDF5File(str(tmp_path / "a.h5"))
+    assert result.read("v_row_size", (slice(0, 1, 1),)).tolist() == [7.5]
+    assert result.read("v_row_size_", (slice(0, 2, 1),)).tolist() == [2, 0]
+    result.close()

@@ -45,8 +45,8 @@ def check(path: Path, made: Any, dtype: str, box: tuple[slice, ...]) -> None:
     values = np.asarray(made[...])
     table = known(path, "deep/v")
     assert table.dtype.newbyteorder("=") == np.dtype(dtype).newbyteorder("=")
-    found = assembled(path, table)
-    np.testing.assert_array_equal(found, values)
+    result = assembled(path, table)
+    np.testing.assert_array_equal(result, values)
 
 
 def drawn(data: st.DataObject) -> tuple[tuple[int, ...], tuple[int, ...], tuple[slice, ...], str, Any]:
@@ -203,16 +203,16 @@ def test_any_metadata(tmp_path_factory: pytest.TempPathFactory, data: st.DataObj
     path = tmp_path_factory.mktemp("any") / "v"
     array(path, version, **({"shards": (4, 6)} if version == 3 else {}))
     meta = path / (".zarray" if version == 2 else "zarr.json")
-    found = json.loads(meta.read_text())
+    result = json.loads(meta.read_text())
     junk = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda s: st.lists(s, max_size=3))
-    place: Any = found
+    place: Any = result
     while isinstance(place, dict | list) and place:
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
         if not isinstance(place[key], dict | list) or data.draw(st.booleans()):
             place[key] = data.draw(junk)
             break
         place = place[key]
-    meta.write_text(json.dumps(found))
+    meta.write_text(json.dumps(result))
     with contextlib.suppress(AggarrayError):
         table_of(path)
 
@@ -245,9 +245,9 @@ def test_unread_chunks_take_no_memory(tmp_path: Path, version: Any, compressors:
     made[10**5, 10**5 - 5 : 10**5 + 5] = np.arange(10, 20)
     table = known(tmp_path / "v")
     assert len(table.offsets) == 10**11 and table.offsets.strides == table.sizes.strides == (0,)
-    found = aa.open(tmp_path / "v")["v"][10**5 - 1 : 10**5 + 1, 10**5 - 5 : 10**5 + 6]
+    result = aa.open(tmp_path / "v")["v"][10**5 - 1 : 10**5 + 1, 10**5 - 5 : 10**5 + 6]
     absent = np.nan if version == 2 else 7  # in version 2 the fill value says what is missing
-    np.testing.assert_array_equal(found, [[absent] * 11, [*range(10, 20), absent]])
+    np.testing.assert_array_equal(result, [[absent] * 11, [*range(10, 20), absent]])
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -233,10 +233,10 @@ def test_a_packed_aggregation_variable_is_unpacked_after_assembly(tmp_path: Path
     packing = {"scale_factor": 0.1, "add_offset": 200.0, "_FillValue": np.int16(-1)}
     path = index(tmp_path, [["a.nc"], ["b.nc"]], attrs=packing, dtype="i2")
     tas = opened(path)["tas"]
-    wanted = np.where(stored == -1, np.nan, stored * 0.1 + 200.0)
+    expected = np.where(stored == -1, np.nan, stored * 0.1 + 200.0)
     assert tas.dtype == np.float64
-    np.testing.assert_array_equal(tas[...], wanted)
-    np.testing.assert_array_equal(tas.astype("f4")[...], wanted.astype("f4"))
+    np.testing.assert_array_equal(tas[...], expected)
+    np.testing.assert_array_equal(tas.astype("f4")[...], expected.astype("f4"))
     assert tas.read(masked=True).mask.sum() == 5
 
 
@@ -269,12 +269,12 @@ def test_a_missing_file_may_be_filled(tmp_path: Path) -> None:
 def test_nothing_outside_the_roots_is_opened(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pair(tmp_path)
-    found = opened(index(tmp_path / "in", [["../a.nc"], ["../b.nc"]]))["tas"]
-    tas = replace(found, _access=Access(roots=(str(tmp_path / "in"),)))
+    result = opened(index(tmp_path / "in", [["../a.nc"], ["../b.nc"]]))["tas"]
+    tas = replace(result, _access=Access(roots=(str(tmp_path / "in"),)))
     with pytest.raises(aa.IndexFileError, match=r"lies outside the folders.*a\.nc"):
         tas[...]
     assert tas.partitions[0].data.dimensions == ("time", "x")
-    np.testing.assert_array_equal(replace(found, _access=Access(roots=(str(tmp_path),)))[...], VALUES)
+    np.testing.assert_array_equal(replace(result, _access=Access(roots=(str(tmp_path),)))[...], VALUES)
 
 
 def test_a_changed_file_is_opened_again(tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ def test_lazy_operations_on_unresolved_fragments(tmp_path: Path) -> None:
     fragment(tmp_path / "b.nc", VALUES[2:] - np.float32(273.15), units="degC")
     tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]]))["tas"]
     chain = tas.lazy[::-1, 1:].transpose().flip("x").to_units("degC").astype("f8")
-    wanted = VALUES[::-1, 1:].T[::-1] - np.float32(273.15)
-    np.testing.assert_allclose(chain[...], wanted, rtol=1e-5, atol=1e-4)
+    expected = VALUES[::-1, 1:].T[::-1] - np.float32(273.15)
+    np.testing.assert_allclose(chain[...], expected, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(tas.lazy[[4, 0, 1], [0, 3]][...], VALUES[np.ix_([4, 0, 1], [0, 3])], rtol=1e-5, atol=1e-4)
     np.testing.assert_array_equal(tas.lazy[1, 2][...], VALUES[1, 2])
 
@@ -429,15 +429,15 @@ def test_unique_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attrs = {"aggregated_data": "map: m unique_values: v", "_FillValue": np.float32(-1)}
     path = index(tmp_path, [["a.nc"], ["b.nc"]], ((2, 3), (1, 3)), more=more, attrs=attrs)
     tas = opened(path)["tas"]
-    wanted = np.repeat(np.repeat(np.array([[1.5, 2.5], [3.5, np.nan]], "f4"), [2, 3], 0), [1, 3], 1)
-    np.testing.assert_array_equal(tas[...], wanted)
-    np.testing.assert_array_equal(tas[::-2, [3, 0, 1]], wanted[::-2, [3, 0, 1]])
-    np.testing.assert_array_equal(tas.lazy[1:, 1:3].flip("time").astype("f8")[...], wanted[1:, 1:3][::-1])
-    np.testing.assert_array_equal(aa.concat([tas, tas], "x")[...], np.concatenate([wanted, wanted], 1))
+    expected = np.repeat(np.repeat(np.array([[1.5, 2.5], [3.5, np.nan]], "f4"), [2, 3], 0), [1, 3], 1)
+    np.testing.assert_array_equal(tas[...], expected)
+    np.testing.assert_array_equal(tas[::-2, [3, 0, 1]], expected[::-2, [3, 0, 1]])
+    np.testing.assert_array_equal(tas.lazy[1:, 1:3].flip("time").astype("f8")[...], expected[1:, 1:3][::-1])
+    np.testing.assert_array_equal(aa.concat([tas, tas], "x")[...], np.concatenate([expected, expected], 1))
     assert tas.partitions[1, 0].data.read().shape == (2, 2)
     theirs = cfdm_values(path, "tas", tmp_path, monkeypatch)
-    there = ~np.isnan(wanted)  # cfdm reads 0 for the missing fragment
-    np.testing.assert_array_equal(np.ma.getdata(theirs)[there], wanted[there])
+    there = ~np.isnan(expected)  # cfdm reads 0 for the missing fragment
+    np.testing.assert_array_equal(np.ma.getdata(theirs)[there], expected[there])
 
 
 def test_names_in_groups(tmp_path: Path) -> None:

@@ -22,24 +22,24 @@ LOCATIONS = ([[0, 1], [0, 3]], [[2, 4], [0, 3]])
 
 def part(number: int, rows: int, **changes: Any) -> dict[str, Any]:
     """Return a partition as JSON; ``changes`` replace (None: remove) keys of it, or of its sub-array."""
-    found = {"index": [number], "location": LOCATIONS[number], "subarray": {}}
+    result = {"index": [number], "location": LOCATIONS[number], "subarray": {}}
     sub = {"shape": [rows, 4], "file": f"{'ab'[number]}.nc", "ncvar": "tas", "format": "netCDF", "dtype": "float32"}
     for key, value in changes.items():
-        (sub if key in (*sub, "varid", "pshape") else found)[key] = value
-    found["subarray"] = {k: v for k, v in sub.items() if v is not None}
-    return {k: v for k, v in found.items() if v is not None}
+        (sub if key in (*sub, "varid", "pshape") else result)[key] = value
+    result["subarray"] = {k: v for k, v in sub.items() if v is not None}
+    return {k: v for k, v in result.items() if v is not None}
 
 
 def index(folder: Path, partitions: Any, attrs: Any = None, more: Any = None, format: str = "NETCDF4", **given: Any) -> str:
     """Write an aggregation file over (time: 5, x: 4); ``given`` replace or (None) remove keys of the JSON."""
     text: dict[str, Any] = {"pmdimensions": ["time"], "pmshape": [2], "base": "", "Partitions": partitions, **given}
-    found = {"cf_role": "cfa_variable", "cfa_dimensions": "time x", "units": "K"}
-    found["cfa_array"] = json.dumps({k: v for k, v in text.items() if v is not None})
-    found = {k: v for k, v in {**found, **(attrs or {})}.items() if v is not None}
+    result = {"cf_role": "cfa_variable", "cfa_dimensions": "time x", "units": "K"}
+    result["cfa_array"] = json.dumps({k: v for k, v in text.items() if v is not None})
+    result = {k: v for k, v in {**result, **(attrs or {})}.items() if v is not None}
     variables = {
         "time": (("time",), np.arange(5.0), TIME),
         "xx": (("x",), np.arange(4.0)),
-        "tas": ((), np.float32(0), found),
+        "tas": ((), np.float32(0), result),
         **(more or {}),
     }
     return write(folder / "index.nca", variables, {"Conventions": "CF-1.5 CFA-0.4"}, format)
@@ -158,10 +158,10 @@ def test_parts(tmp_path: Path) -> None:
     first = part(0, 2, part="[[1, 4, 3], (0, 3, 4, 8), [1, 1, 1]]", **said)
     second = part(1, 3, file="a.nc", reverse=["time"], part="[(0, 2, 7), [2, 8, 2], (0,)]", **said)
     tas = opened(index(tmp_path, [first, second]))["tas"]
-    wanted = np.concatenate([big[1:5:3][:, [0, 3, 4, 8], 1], big[[0, 2, 7]][::-1, 2:9:2, 0]])
-    np.testing.assert_array_equal(tas[...], wanted)
+    expected = np.concatenate([big[1:5:3][:, [0, 3, 4, 8], 1], big[[0, 2, 7]][::-1, 2:9:2, 0]])
+    np.testing.assert_array_equal(tas[...], expected)
     assert tas.partitions[0].part[0] == slice(1, 5, 3) and tas.partitions[0].virtual
-    np.testing.assert_array_equal(tas.lazy[::-2, [0, 2]][...], wanted[::-2][:, [0, 2]])
+    np.testing.assert_array_equal(tas.lazy[::-2, [0, 2]][...], expected[::-2][:, [0, 2]])
 
 
 @pytest.mark.parametrize("text", ["[]", "[[0, 1, 1], [0, 3, 1]]", "[(0, 1), (0, 1, 2, 3)]", "([0,1,1],[0,3,1])"])

@@ -49,8 +49,8 @@ def pair(tmp_path: Path) -> Path:
 
 def test_fragments_make_one_array(pair: Path) -> None:
     path = index(pair, [["a.nc"], ["b.nc"]])
-    found = convention_of(scan(path))
-    assert found is not None and found.name == "CFA-0.6.2"
+    result = convention_of(scan(path))
+    assert result is not None and result.name == "CFA-0.6.2"
     arrays = opened(path)
     np.testing.assert_array_equal(arrays["tas"][...], VALUES)
     assert set(arrays) == {"tas", "xx"} and arrays["tas"].units == "K"

@@ -100,8 +100,8 @@ def _web(tmp_path: Path, tags: bool) -> Iterator[Server]:
 
 @pytest.fixture(params=["s3", "tagged", "untagged"])
 def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
+    result: Server = request.getfixturevalue(request.param)
+    return result
 
 
 def values(version: int) -> np.ndarray:
@@ -124,8 +124,8 @@ def made(folder: Path, version: int, kind: str) -> bytes:
     data = xr.Dataset({"tas": (("time", "lat", "lon"), values(version), {"units": "K"})}, {"time": np.arange(40.0)})
     data.time.attrs["units"] = "days since 2000-01-01"
     data.to_netcdf(folder / "made.nc", encoding={"tas": how}, **kept)
-    found = (folder / "made.nc").read_bytes()
-    return found + bytes(3_000_000 - len(found))
+    result = (folder / "made.nc").read_bytes()
+    return result + bytes(3_000_000 - len(result))
 
 
 def version_read(found: np.ndarray, key: Any = ...) -> int:
@@ -246,8 +246,8 @@ def references(server: Server, folder: Path, kind: str) -> Path:
     """Return references to an object on a server."""
     (folder / "a.nc").write_bytes(made(folder, 1, kind))
     server.put("a.nc", (folder / "a.nc").read_bytes())
-    found = aa.open(folder / "a.nc").to_kerchunk()
-    text = json.dumps(found).replace(str(folder / "a.nc"), f"{server.url}/a.nc")
+    result = aa.open(folder / "a.nc").to_kerchunk()
+    text = json.dumps(result).replace(str(folder / "a.nc"), f"{server.url}/a.nc")
     server.put("refs.json", text.encode())
     return folder
 

@@ -74,12 +74,12 @@ def s3(sample_archive: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_a_bucket(s3: dict[str, Any], sample_archive: Path) -> None:
-    wanted = aa.open(sample_archive)
-    same(aa.open("s3://data/archive", storage_options=s3), wanted)
+    expected = aa.open(sample_archive)
+    same(aa.open("s3://data/archive", storage_options=s3), expected)
     assert aa.open("s3://data/**/tas_20010[1-3]*", storage_options=s3)["tas"].shape[0] == 90
-    found = aa.open("s3://data/archive/", storage_options={"s3": s3})
-    assert found["tas"].partitions[0].data.uri == "s3://data/archive/tas_200101.nc"
-    assert np.array_equal(pickle.loads(pickle.dumps(found["tas"]))[3], wanted["tas"][3], equal_nan=True)
+    result = aa.open("s3://data/archive/", storage_options={"s3": s3})
+    assert result["tas"].partitions[0].data.uri == "s3://data/archive/tas_200101.nc"
+    assert np.array_equal(pickle.loads(pickle.dumps(result["tas"]))[3], expected["tas"][3], equal_nan=True)
 
 
 @pytest.mark.parametrize("month", [1, 5, 6, 7])
@@ -91,14 +91,14 @@ def test_every_file_of_a_bucket(s3: dict[str, Any], sample_archive: Path, month:
 def test_an_index_in_a_bucket(s3: dict[str, Any], sample_archive: Path, tmp_path: Path) -> None:
     fs = fsspec.filesystem("s3", **s3, skip_instance_cache=True)
     months = [f"s3://data/archive/tas_20010{month}.nc" for month in (1, 2, 3)]
-    wanted = aa.open([sample_archive / f"tas_20010{month}.nc" for month in (1, 2, 3)])
+    expected = aa.open([sample_archive / f"tas_20010{month}.nc" for month in (1, 2, 3)])
     aa.open(months, storage_options=s3).save(tmp_path / "far.nca")
     assert b"hidden" not in (tmp_path / "far.nca").read_bytes()
-    same(aa.open(tmp_path / "far.nca", roots=["s3://data/archive"], storage_options=s3), wanted)
+    same(aa.open(tmp_path / "far.nca", roots=["s3://data/archive"], storage_options=s3), expected)
     with pytest.raises(aa.IndexFileError, match="roots="):
         aa.open(tmp_path / "far.nca", storage_options=s3)["tas"][0]
     fs.pipe_file("data/far.nca", (tmp_path / "far.nca").read_bytes())
-    same(aa.open("s3://data/far.nca", storage_options=s3), wanted)
+    same(aa.open("s3://data/far.nca", storage_options=s3), expected)
 
 
 def test_a_bucket_from_the_shell(s3: dict[str, Any], tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ def memory(sample_archive: Path) -> Iterator[Any]:
 
 
 def test_memory(memory: Any, sample_archive: Path, tmp_path: Path) -> None:
-    found = aa.open("memory://archive", processes=4)
-    same(found, aa.open(sample_archive))
-    found.save(tmp_path / "index.nca")
-    same(aa.open(tmp_path / "index.nca", roots=["memory://archive"]), found)
+    result = aa.open("memory://archive", processes=4)
+    same(result, aa.open(sample_archive))
+    result.save(tmp_path / "index.nca")
+    same(aa.open(tmp_path / "index.nca", roots=["memory://archive"]), result)
     memory.pipe_file("/archive/index.nca", (tmp_path / "index.nca").read_bytes())
-    same(aa.open("memory://archive/index.nca"), found)
+    same(aa.open("memory://archive/index.nca"), result)
 
 
 def test_names_that_need_care(memory: Any, tmp_path: Path) -> None:
@@ -183,14 +183,14 @@ def zipped(folder: Path, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_zip_archive(sample_archive: Path, tmp_path: Path, compression: int) -> None:
     (tmp_path / "x.zip").write_bytes(zipped(sample_archive, compression))
-    wanted = aa.open(sample_archive)
+    expected = aa.open(sample_archive)
     for source in (f"zip://::{tmp_path}/x.zip", f"zip://tas_*::file://{tmp_path}/x.zip"):
-        same(aa.open(source), wanted)
+        same(aa.open(source), expected)
     one = aa.open(f"zip://tas_200106.zarr::{tmp_path}/x.zip")
     same(one, aa.open(sample_archive / "tas_200106.zarr"))
     aa.open(f"zip://::{tmp_path}/x.zip").save(tmp_path / "index.nca")
-    same(aa.open(tmp_path / "index.nca"), wanted)
-    same(aa.open(tmp_path / "index.nca", roots=[tmp_path]), wanted)
+    same(aa.open(tmp_path / "index.nca"), expected)
+    same(aa.open(tmp_path / "index.nca", roots=[tmp_path]), expected)
     with pytest.raises(aa.IndexFileError, match="outside"):
         aa.open(tmp_path / "index.nca", roots=[tmp_path / "other"])
 
@@ -200,10 +200,10 @@ def test_archives_on_a_web_server(sample_archive: Path, tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(zipped(sample_archive))
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         archive.add(sample_archive, "inner")
-    wanted = aa.open(sample_archive)
+    expected = aa.open(sample_archive)
     with web_server(tmp_path) as web:
-        same(aa.open(f"zip://::{web.url}/x.zip"), wanted)
-        same(aa.open(f"tar://inner/tas_*::{web.url}/x.tar"), wanted)
+        same(aa.open(f"zip://::{web.url}/x.zip"), expected)
+        same(aa.open(f"tar://inner/tas_*::{web.url}/x.tar"), expected)
         (tmp_path / "x.zip").write_bytes(b"no archive")
         remote.forget()
         with pytest.raises(aa.FormatError, match=r"cannot be opened.*zip://a\.nc::http"):

@@ -85,11 +85,11 @@ def test_a_folder_holds_what_is_joined_to_it(root: str, names: list[str]) -> Non
 @given(st.lists(st.sampled_from(["..", "a", "%2e%2e", ".", "%2E.", "b%2f..", ""]), max_size=8).map("/".join))
 def test_no_reference_leads_out_of_its_host(reference: str) -> None:
     for folder in ("https://h/d/e", "s3://b/d/e"):
-        found = resolve(reference, folder)
-        assert origin(found) == origin(folder)
+        result = resolve(reference, folder)
+        assert origin(result) == origin(folder)
         # What a server might take for a way up is not below anything.
-        if is_below(found, ["https://h/d", "s3://b/d"]):
-            assert ".." not in found.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").split("/")
+        if is_below(result, ["https://h/d", "s3://b/d"]):
+            assert ".." not in result.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").split("/")
 
 
 def test_an_archive_lies_where_its_file_does() -> None:
@@ -162,11 +162,11 @@ def test_options_for_one_protocol_or_for_all() -> None:
     st.integers(1, 3000),
 )
 def test_spans_hold_every_range_once(ranges: list[tuple[int, int]], gap: int, most: int) -> None:
-    found = merge_ranges(ranges, gap, most)
-    assert sorted(i for span in found for i in span.members) == [i for i, r in enumerate(ranges) if r[1]]
-    for span in found:
+    result = merge_ranges(ranges, gap, most)
+    assert sorted(i for span in result for i in span.members) == [i for i, r in enumerate(ranges) if r[1]]
+    for span in result:
         for i in span.members:
             assert span.offset <= ranges[i][0] and ranges[i][0] + ranges[i][1] <= span.offset + span.size
         assert len(span.members) == 1 or span.size <= max(most, *(ranges[i][1] for i in span.members))
-    for before, after in pairwise(found):
+    for before, after in pairwise(result):
         assert before.offset <= after.offset

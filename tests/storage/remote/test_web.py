@@ -367,8 +367,8 @@ def test_errors(
     with pytest.raises(kind, match=says(words, rf"{web.url}/a\.nc")) as caught:
         aa.open(f"{web.url}/a.nc")
     assert "\n" not in str(caught.value)
-    found = aa.open([f"{web.url}/a.nc", str(web.root / "b.nc")])
-    assert [s.file for s in found.skipped] == [f"{web.url}/a.nc"]
+    result = aa.open([f"{web.url}/a.nc", str(web.root / "b.nc")])
+    assert [s.file for s in result.skipped] == [f"{web.url}/a.nc"]
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -436,8 +436,8 @@ def test_a_file_that_is_gone(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     (web.root / "b.nc").unlink()
     with pytest.raises(aa.MissingFileError, match=r"variable 'tas' in .*b\.nc.*missing='fill'"):
         agg["tas"][...]
-    found = filled["tas"][...]
-    assert np.isnan(found[2:]).all() and not np.isnan(found[:2]).any()
+    result = filled["tas"][...]
+    assert np.isnan(result[2:]).all() and not np.isnan(result[:2]).any()
     assert [p.kind for p in agg.check().problems] == ["missing"]
 
 
