@@ -1,1 +1,1 @@
-"""Bytes of files and objects, local or remote: reading, writing atomically, locking, caching, access control."""
+"""Reading, atomic writing, locking and caching of files and objects."""

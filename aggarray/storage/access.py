@@ -28,7 +28,7 @@ class Access:
     storage: StorageOptions = _PLAIN
 
     def check(self, uri: str) -> None:
-        """Raise ForbiddenPathError for a file outside the roots, links resolved, or away from the user's own path."""
+        """Raise ForbiddenPathError for a file outside the roots or ``near``."""
         if self.roots is not None:
             if not is_below(uri, self.roots):
                 hint = "name its folder in roots="
@@ -49,7 +49,7 @@ class Access:
             access_in_force.reset(token)
 
     def check_named(self, uri: str, by: str) -> None:
-        """Raise ForbiddenPathError for a file that another file names and that must not be read.
+        """Raise ForbiddenPathError for a file that another file must not name.
 
         Without roots any local file may be read, a remote one only from where the file that names it came.
         """
@@ -68,9 +68,10 @@ ANYWHERE = Access()
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Return whether a file lies in one of the folders (or under one of the URL prefixes), links and ``..`` resolved.
+    """Return whether a file lies in one of the folders.
 
-    A member of an archive lies where the archive lies, or below an address with the same beginning.
+    Links and ``..`` are resolved. For remote files the folders are URL prefixes. A member of an archive lies where the archive
+    lies, or below an address with the same beginning.
 
     >>> is_below("/data/a/../b.nc", ["/data"]), is_below("/data2/b.nc", ["/data"])
     (True, False)

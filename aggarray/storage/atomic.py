@@ -1,6 +1,6 @@
-"""Atomic replacement of files and folders: a crash leaves the old one or the new one.
+"""Atomic replacement of files and folders.
 
-The new file is written beside the old one and renamed over it, while the path is locked (`locks`).
+A crash leaves the old or the new one: the new one is written beside it and renamed, under a lock (`locks`).
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _HERE, _EXCHANGE = -100, 2
 
 @contextlib.contextmanager
 def write_errors(path: str) -> Iterator[None]:
-    """Turn operating system errors inside a block into IndexFileError with the path."""
+    """Raise errors of the operating system as IndexFileError with the path."""
     try:
         yield
     except LockError as error:
@@ -35,10 +35,10 @@ def write_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_atomically(path: str, check: Callable[[], None] = lambda: None, folder: bool = False) -> Iterator[str]:
-    """Give an empty file or folder to fill during a block; afterwards it is in place, on the disk.
+    """Give an empty file or folder, which replaces the old one after a block.
 
-    ``path``: not a link; ``check``: called before the old one is replaced. One process at a time; leftovers of killed processes
-    are removed. An error or an interrupt inside the block leaves the old file unchanged, and nothing else. Raises OSError.
+    ``path``: not a link; ``check``: called before the replacement. One process at a time; leftovers of killed processes are
+    removed. An error or interrupt inside the block leaves only the old file, unchanged. Raises OSError.
     """
     with temporary_for(path, folder) as (temporary, lock):
         yield temporary
@@ -59,10 +59,10 @@ def replace_atomically(path: str, check: Callable[[], None] = lambda: None, fold
 
 @contextlib.contextmanager
 def temporary_for(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
-    """Give an empty temporary file or folder for ``path``, and the lock, during a block; remove both afterwards.
+    """Give an empty temporary file or folder and the lock during a block.
 
-    One process at a time; leftovers of killed processes are removed. The temporary file is never more readable than the path.
-    Raises OSError.
+    Both are removed afterwards. One process at a time; leftovers of killed processes are removed. The temporary file is never
+    more readable than the path. Raises OSError.
     """
     with locked(path) as lock:
         for left in abandoned(path, lock.is_system):
@@ -78,7 +78,7 @@ def temporary_for(path: str, folder: bool = True) -> Iterator[tuple[str, Lock]]:
 
 
 def create_private(new: str, path: str, folder: bool) -> None:
-    """Create an empty file or folder, readable by no more users than what it replaces; never through a link."""
+    """Create an empty file or folder, as private as ``path``, not via a link."""
     mode = _mode(path)
     if folder:
         # Users who may read a file may enter the folder.
@@ -92,7 +92,6 @@ def create_private(new: str, path: str, folder: bool) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """Return the permissions of a path, None if it does not exist."""
     try:
         return os.stat(path).st_mode & 0o777
     except OSError as error:
@@ -102,7 +101,7 @@ def _mode(path: str) -> int | None:
 
 
 def put_in_place(new: str, path: str) -> None:
-    """Rename a new file or folder over the old one; an old folder is named ``new`` afterwards."""
+    """Rename a new file over the old one; swap a new folder with the old one."""
     if not (os.path.isdir(new) and os.path.isdir(path)):
         os.replace(new, path)
     # promise: folder-replaced-atomically
@@ -136,7 +135,7 @@ def keep_mode(old: str, new: str) -> None:
 
 
 def flush(path: str) -> None:
-    """Write a file or folder to the disk. Raises OSError: full disks may fail only here."""
+    """Write a file or folder to the disk; full disks may raise OSError here."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

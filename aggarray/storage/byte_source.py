@@ -31,7 +31,7 @@ _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 
 
 class LocalSource:
-    """An open local file. Its descriptor is closed by `close`, or with the last reference to it.
+    """Open local file, closed by `close` or with its last reference.
 
     ``path``; ``size``: its bytes and ``state``: its state when it was opened; ``distant``: whether each call takes a round
     trip; ``shared``: whether `close` does nothing; ``readers``: the threads that read a cached one. Reading raises FormatError,
@@ -58,15 +58,15 @@ class LocalSource:
             raise changed(self.path)
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Return bytes at an offset, fewer at the end of the file, where a system call may return fewer as well."""
+        """Return bytes at an offset; a system call may return fewer."""
         return os.pread(self.descriptor, count, offset)
 
     def preads(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of several ranges (offset, count), each shorter at the end of the file."""
+        """Return the bytes of several ranges, each shorter at the end of the file."""
         return [os.pread(self.descriptor, count, offset) for offset, count in ranges]
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of each range, in the order given, read-only; ranges read in one call share memory."""
+        """Return read-only bytes of each range, in order; they may share memory."""
         if any(type(number) is not int for number in ranges[0]) if ranges else False:
             ranges = [(int(offset), int(size)) for offset, size in ranges]
         low, high = (min(r[0] for r in ranges), max(map(sum, ranges))) if ranges else (0, 0)
@@ -89,7 +89,7 @@ class LocalSource:
         self._fill(offset, view.data)
 
     def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
-        """Read the bytes at each offset into the beginning of a row of a contiguous uint8 buffer, a call for each."""
+        """Read the bytes at each offset into a row of a contiguous uint8 buffer."""
         for offset, size in zip(offsets, sizes, strict=True):
             check_range(self.path, offset, size, self.size)
         views, width, file = buffer.reshape(-1).data, buffer.shape[1], self.descriptor
@@ -156,7 +156,6 @@ _sources = LRUCache(lambda: get_options().open_files, in_use=lambda source: bool
 
 
 def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read some bytes at an offset into a buffer; return how many."""
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [view], offset)
     data = os.pread(descriptor, min(len(view), SPAN), offset)
@@ -165,7 +164,7 @@ def _read_at(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def stat_file(path: str, descriptor: int | None = None, regular: bool = False) -> FileState:
-    """Return the state of a file or folder; of a local one that is open, by its descriptor.
+    """Return the state of a file or folder.
 
     Raises MissingFileError, and FormatError if it cannot be inspected or, on request, is not a regular file.
     """
@@ -182,7 +181,7 @@ def stat_file(path: str, descriptor: int | None = None, regular: bool = False) -
 
 
 def cannot_open(path: str, error: OSError | ValueError) -> FormatError:
-    """Return the error of a file that does not open; a null byte in its path is a ValueError."""
+    """Return the error of a file that does not open (OSError, null byte)."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MissingFileError("no such file or folder", path=path, hint="check the path")
     reason = getattr(error, "strerror", None) or error
@@ -191,9 +190,9 @@ def cannot_open(path: str, error: OSError | ValueError) -> FormatError:
 
 @contextmanager
 def open_once(path: str) -> Iterator[None]:
-    """Open a local file at most once during a block: every `open_source` of this path shares its first descriptor.
+    """Open a local file at most once during a block.
 
-    Changes of the file are noticed all the same: `ByteSource.check` inspects the descriptor, `stat_file` the path.
+    Every `open_source` of this path shares its descriptor. `ByteSource.check` and `stat_file` still notice changes.
     """
     if path in _kept_open.get({}):
         yield
@@ -210,7 +209,7 @@ def open_once(path: str) -> Iterator[None]:
 
 
 def open_source(path: str) -> ByteSource:
-    """Open a file or object for reading by offset. MissingFileError if it does not exist, FormatError if it fails."""
+    """Open a file or object; raise MissingFileError or FormatError."""
     kept = _kept_open.get({})
     if source := kept.get(path):
         return source
@@ -224,9 +223,9 @@ def open_source(path: str) -> ByteSource:
 
 @contextmanager
 def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSource]:
-    """Give a source for several reads; afterwards its state must be ``state``, unless that is None.
+    """Give a source for several reads, and check its state afterwards.
 
-    Raises MissingFileError, and FormatError for a file that has changed or cannot be read.
+    Raises MissingFileError, and FormatError for a file whose state is not ``state`` or that cannot be read.
     """
     if is_remote(path):
         remote = RemoteSource(path)
@@ -255,7 +254,7 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
 
 @contextmanager
 def version_source(path: str, versions: Versions) -> Iterator[ByteSource]:
-    """Give a source whose version is that of earlier reads in ``versions``, and note it there. Raises as `shared_source`."""
+    """Give a source like `shared_source`, of the version in ``versions``."""
     with shared_source(path, versions.states.get(path)) as source:
         state = versions.states.setdefault(path, source.state)
         yield source
@@ -263,7 +262,7 @@ def version_source(path: str, versions: Versions) -> Iterator[ByteSource]:
 
 
 def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = None) -> list[memoryview]:
-    """Return the bytes of each range (offset, size) of a file, in the order given, read-only; see `LocalSource.read_ranges`.
+    """Return the bytes of ranges of a file, as `LocalSource.read_ranges`.
 
     ``state``: the file's state when the ranges were looked up.
     """
@@ -272,7 +271,7 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
 
 
 def read_into(path: str, offset: int, buffer: Any, state: FileState | None = None) -> None:
-    """Fill a writable, contiguous buffer with the bytes of a file from an offset on."""
+    """Fill a writable, contiguous buffer with bytes of a file."""
     with shared_source(path, state) as source:
         source.read_into(offset, buffer)
 
@@ -280,10 +279,10 @@ def read_into(path: str, offset: int, buffer: Any, state: FileState | None = Non
 def read_pieces(
     paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], versions: Versions
 ) -> list[memoryview | None]:
-    """Return pieces of several files, None for those that do not exist; pieces of remote ones are requested concurrently.
+    """Return pieces of several files, None for those that do not exist.
 
-    Offset and size 0: all of a file, even if it was rewritten since it was listed. ``versions``: known versions of the files,
-    extended by those of the pieces. ChangedFileError for a file of another version.
+    Offset and size 0: all of a file, even if rewritten since it was listed. ``versions``: known versions, extended by those of
+    the pieces. Raises ChangedFileError for another version. Remote pieces are requested concurrently.
     """
     pieces: list[memoryview | None] = [None] * len(paths)
     distant, local = list[int](), dict[str, list[int]]()
@@ -311,7 +310,7 @@ def read_pieces(
 
 
 def read_file(path: str) -> memoryview | None:
-    """Return all bytes of a small local file, uncached; None if it does not exist or is a folder."""
+    """Read all of a small local file, uncached; None if missing or a folder."""
     try:
         with LocalSource(path, _FLAGS | _NONBLOCK, regular=True) as source:
             return source._read(0, source.size)
@@ -322,6 +321,6 @@ def read_file(path: str) -> memoryview | None:
 
 
 def close_sources() -> None:
-    """Close cached descriptors that are not in use, and forget what is known of remote objects."""
+    """Close unused cached descriptors and clear the state of remote objects."""
     _sources.clear()
     forget()

@@ -36,15 +36,15 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def same_time(path: str, now: int, then: int) -> bool:
-    """Return whether a modification time is the recorded one; for remote files whole seconds may have been recorded.
+    """Return whether a modification time equals the recorded one.
 
-    Times recorded for remote files now have a fraction derived from their version.
+    Of remote files, whole seconds may be recorded; otherwise the time has a fraction derived from their version.
     """
     return now == then or (remote.is_remote(path) and not then % _SECOND and now // _SECOND == then // _SECOND)
 
 
 def resized(now: FileState, size: int) -> str | None:
-    """Return how a file of ``size`` bytes has changed, as text; None if its size is unchanged."""
+    """Describe how a file of ``size`` bytes has changed, None if it has not."""
     if now.folder:
         return "changed since it was scanned: a folder is in its place"
     return None if now.size == size else f"changed since it was scanned: {size} bytes then, {now.size} now"
@@ -68,7 +68,7 @@ def _is(path: str, folder: bool) -> bool:
 
 
 def store_mark(path: str, marks: Sequence[str]) -> str:
-    """Return the name of the file that marks a folder as a Zarr store; "" for another folder."""
+    """Return the file that marks a folder as a Zarr store, "" if none does."""
     if not remote.is_remote(path):
         return next((mark for mark in marks if os.path.isfile(os.path.join(path, mark))), "")
     try:
@@ -98,7 +98,7 @@ def for_library(path: str) -> Any:
 
 
 def make_ready(path: str) -> None:
-    """Fetch the beginning of a remote file, where metadata lie, before a library locks others out to read it."""
+    """Fetch the beginning of a remote file before a library locks to read it."""
     if remote.is_remote(path):
         remote.RemoteSource(path).pread(remote.READY, 0)
 

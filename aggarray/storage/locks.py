@@ -1,9 +1,9 @@
-"""Locks between processes that write to the same path, on file systems with locks (`flock`) and without.
+"""Locks between processes that write to the same path.
 
-With `flock` the lock is a hidden file beside the path, and the system releases it with the process. Where `flock` fails, the
-lock is a file that is created exclusively and names its owner. The lock of a process of this host that has ended is taken over
-at once, that of another host when it has had no heartbeat for `STALE` seconds. A process that takes a lock over holds a second
-one while it compares and replaces, so that two never do.
+They work on file systems with and without `flock`. With `flock` the lock is a hidden file beside the path, and the system
+releases it with the process. Where `flock` fails, the lock is a file that is created exclusively and names its owner. The lock
+of a process of this host that has ended is taken over at once, that of another host when it has had no heartbeat for `STALE`
+seconds. A process that takes a lock over holds a second one while it compares and replaces, so that two never do.
 """
 
 import contextlib
@@ -47,13 +47,13 @@ class Lock:
         return self._descriptor >= 0
 
     def check(self) -> None:
-        """Raise LockError if another process has taken the lock over: its result must stay."""
+        """Raise LockError if another process has taken the lock over."""
         lost = self._descriptor >= 0 and not is_still(self._descriptor, self._path)
         if lost or (self._exclusive is not None and not self._exclusive.is_mine()):
             raise LockError(f"its lock {self._path} was removed, or taken over by another process", hint="run it again")
 
     def acquire(self, path: str, wait: bool) -> None:
-        """Acquire the lock of a path. BlockingIOError if another process holds it and ``wait`` is false."""
+        """Acquire a path's lock; without ``wait``, raise BlockingIOError if held."""
         self._path = lock_of(path)
         while not self._flocked(wait):
             pass
@@ -64,7 +64,7 @@ class Lock:
             self._exclusive.acquire(wait)
 
     def _flocked(self, wait: bool) -> bool:
-        """Try to lock the lock file; return False if it was replaced meanwhile. Without `flock` there is none."""
+        """Try to lock the lock file; return False if it was replaced meanwhile."""
         try:
             how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             # promise: lock-symlink
@@ -101,7 +101,6 @@ class Lock:
             self._close()
 
     def _is_held(self) -> bool:
-        """Return whether this process holds the lock: an interrupt may come earlier."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -116,7 +115,7 @@ class Lock:
 
 @contextlib.contextmanager
 def locked(path: str, wait: bool = True) -> Iterator[Lock]:
-    """Hold the lock of a path during a block; its files are removed afterwards.
+    """Hold the lock of a path during a block, then remove its files.
 
     One process, and one thread, at a time. BlockingIOError if another one holds it and ``wait`` is false; LockError if it is
     not available; OSError if the folder is not writable.
@@ -131,9 +130,9 @@ def locked(path: str, wait: bool = True) -> Iterator[Lock]:
 
 @contextlib.contextmanager
 def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
-    """Hold an open file during a block, without a lock file where `flock` works.
+    """Lock an open file during a block.
 
-    BlockingIOError if another process holds it and ``wait`` is false.
+    There is no lock file where `flock` works. BlockingIOError if another process holds it and ``wait`` is false.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -148,7 +147,7 @@ def locked_file(descriptor: int, path: str, wait: bool) -> Iterator[None]:
 
 
 def unlock(path: str) -> None:
-    """Remove the lock that a killed process left at an up-to-date path; a held lock stays."""
+    """Remove a killed process's lock on an up-to-date path; keep a held one."""
     if any(os.path.lexists(lock_of(path, kind)) for kind in ("lock", _KIND)):
         with contextlib.suppress(OSError), locked(path, wait=False):
             pass
@@ -164,7 +163,7 @@ def is_still(descriptor: int, path: str) -> bool:
 
 
 def finish_uninterrupted(undo: Callable[[], None]) -> None:
-    """Run a final action to its end; an interrupt meanwhile is raised afterwards."""
+    """Run a final action to its end, then raise an interrupt that came."""
     try:
         undo()
     except KeyboardInterrupt:
@@ -173,7 +172,7 @@ def finish_uninterrupted(undo: Callable[[], None]) -> None:
 
 
 class _Exclusive:
-    """A lock file that exists while it is held, and names its owner; ``depth``: 1 for the lock held during a takeover, etc."""
+    """Lock file of an owner; ``depth``: 1 for the lock during a takeover."""
 
     def __init__(self, target: str, depth: int = 0) -> None:
         self._target, self._depth = target, depth
@@ -182,11 +181,10 @@ class _Exclusive:
         self._ended = threading.Event()
 
     def is_mine(self) -> bool:
-        """Return whether the file is still this object's, and this process is not a fork of its owner."""
+        """Return whether this object, in its own process, owns the file."""
         return bool(self._content) and self._process == os.getpid() and _content(self._path) == self._content
 
     def acquire(self, wait: bool) -> None:
-        """Create the file, or take it over from an owner that has ended. BlockingIOError instead of waiting."""
         owner = this_process()
         content = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
         self._content = json.dumps(content).encode()
@@ -210,7 +208,6 @@ class _Exclusive:
             threading.Thread(target=self._beat, name="aggarray-lock", daemon=True).start()
 
     def _created(self, made: str) -> bool:
-        """Try to create the file; return False if it exists."""
         try:
             os.link(made, self._path)
         except FileExistsError:
@@ -225,7 +222,7 @@ class _Exclusive:
         return True
 
     def _taken_over(self, made: str) -> bool:
-        """Replace the file of an owner that has ended; return False if there is none."""
+        """Replace the file of an owner that has ended, return False without one."""
         content = _content(self._path)
         if content is None or not self._is_stale(content, made):
             return False
@@ -242,7 +239,6 @@ class _Exclusive:
             finish_uninterrupted(guard.release)
 
     def _sweep(self) -> None:
-        """Remove the leftovers of a process killed during a takeover."""
         guard = _Exclusive(self._target, self._depth + 1)
         if os.path.lexists(guard._path):
             with contextlib.suppress(BlockingIOError):
@@ -250,7 +246,7 @@ class _Exclusive:
                 guard.release()
 
     def _is_stale(self, content: bytes, made: str) -> bool:
-        """Return whether the owner of a file has ended, or its heartbeat has stopped."""
+        """Return whether the owner has ended or its heartbeat has stopped."""
         fields: Any = None
         with contextlib.suppress(ValueError, RecursionError):
             fields = json.loads(content)
@@ -267,7 +263,7 @@ class _Exclusive:
         return False
 
     def _beat(self) -> None:
-        """Update the file's time at intervals, also after another process has replaced the file."""
+        """Update the file's time at intervals, even after it was replaced."""
         with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -286,7 +282,6 @@ class _Exclusive:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Write a file that does not exist yet, atomically."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         if os.write(descriptor, content) < len(content):
@@ -299,7 +294,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _read(path: str) -> tuple[bytes, float]:
-    """Return content and time of a lock file, which a network file system refreshes when it is opened. LockError for others."""
+    """Return a lock file's content and time, as refreshed by opening it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -315,7 +310,6 @@ def _read(path: str) -> tuple[bytes, float]:
 
 
 def _content(path: str) -> bytes | None:
-    """Return the content of a lock file, None if it does not exist."""
     try:
         return _read(path)[0]
     except FileNotFoundError:

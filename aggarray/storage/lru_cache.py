@@ -8,9 +8,9 @@ from typing import Any
 
 
 class LRUCache:
-    """Cache of items whose sizes add up to at most ``most()``; thread-safe, and empty in the child of a fork.
+    """Thread-safe cache of items whose sizes add up to at most ``most()``.
 
-    ``in_use``: which items are evicted last, if any.
+    It is empty in the child of a fork. ``in_use``: which items are evicted last, if any.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LRUCache:
                 self._total -= self._size(self._items.pop(key))
 
     def keep(self, key: Hashable, item: Any) -> None:
-        """Cache an item unless it is larger than the whole cache; evict the least recently used ones."""
+        """Cache an item, unless it is too large; evict the least recently used."""
         most = self._most()
         if not most:
             return

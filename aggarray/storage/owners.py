@@ -21,7 +21,7 @@ _PROCESS = r"(?P<host>\w{1,40})-(?P<pid>\d+)-(?P<start>\d+)"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: ``host``: see `host`; ``pid``; ``start``: clock ticks since the host was booted, 0 if unknown."""
+    """Process on a ``host``; ``start``: clock ticks since boot, 0 if unknown."""
 
     host: str
     pid: int
@@ -31,7 +31,7 @@ class Owner:
         return f"{self.host}-{self.pid}-{self.start}"
 
     def is_gone(self) -> bool | None:
-        """Return whether the process has ended; None for one of another host or container."""
+        """Return whether the process has ended; None on another host or container."""
         if self.host != host():
             return None
         try:
@@ -51,7 +51,7 @@ def this_process() -> Owner:
 
 @functools.cache
 def host() -> str:
-    """Return an identifier of this host since it was booted; containers, which number processes anew, are separate hosts."""
+    """Return an identifier of this host, or container, since it was booted."""
     name, boot, numbers = os.uname().nodename, "", ""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read()
@@ -62,7 +62,7 @@ def host() -> str:
 
 
 def _status(pid: int) -> tuple[bool, int]:
-    """Return whether a process has ended, and its start time; False and 0 if the system does not show it."""
+    """Return whether a process has ended, and its start time, 0 if hidden."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The program's name, in brackets, may contain any character.

@@ -13,7 +13,7 @@ Range: TypeAlias = tuple[int, int]
 
 
 def check_range(path: str, offset: int, size: int, there: int) -> None:
-    """Raise FormatError for a range that lies outside a file of ``there`` bytes."""
+    """Raise FormatError for a range outside a file of ``there`` bytes."""
     if offset < 0 or size < 0:
         what = f"{size} bytes at offset {offset}: no such range"
         raise FormatError(what, path=path, hint="the file or its index is damaged")
@@ -37,9 +37,9 @@ class Span:
 
 
 def merge_ranges(ranges: Sequence[Range], gap: int, most: int) -> list[Span]:
-    """Return the spans to read for ranges in any order, overlapping or not, by offset; empty ranges belong to none.
+    """Return the spans to read for ranges in any order, sorted by offset.
 
-    Ranges with at most ``gap`` bytes between them are read together, up to ``most`` bytes unless a single range is longer.
+    Ranges at most ``gap`` bytes apart share a span of up to ``most`` bytes, or one longer range. Empty ranges have no span.
 
     >>> merge_ranges([(100, 10), (0, 20), (5, 0), (1 << 20, 3)], 1 << 16, 1 << 24)
     [Span(offset=0, size=110, members=(1, 0)), Span(offset=1048576, size=3, members=(3,))]
@@ -62,14 +62,14 @@ def merge_ranges(ranges: Sequence[Range], gap: int, most: int) -> list[Span]:
 
 
 def cut_span(span: Span, data: memoryview, ranges: Sequence[Range], out: list[memoryview]) -> None:
-    """Put the bytes of each range inside a span into ``out``, by the range's number."""
+    """Put the bytes of each range inside a span into ``out``, by its number."""
     for i in span.members:
         offset, size = ranges[i]
         out[i] = data[offset - span.offset : offset - span.offset + size]
 
 
 def bytes_of(buffer: object) -> np.ndarray:
-    """Return a writable, contiguous buffer as one-dimensional uint8 without a copy. ValueError for other buffers."""
+    """View a writable, contiguous buffer as uint8, or raise ValueError."""
     array = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]
     if not array.flags.c_contiguous or not array.flags.writeable:
         raise ValueError("the buffer to read into must be writable and contiguous")

@@ -10,9 +10,9 @@ from aggarray.errors import ChangedFileError
 
 
 class FileState(NamedTuple):
-    """State of a file or object: modification time in ns, bytes, inode (of a remote object: a number of its entity tag).
+    """State of a file or object: modification time in ns, bytes, inode.
 
-    Two states are equal if the file has not changed in between.
+    The inode of a remote object is a number of its entity tag. Two states are equal if the file has not changed in between.
     """
 
     mtime_ns: int
@@ -28,7 +28,7 @@ def changed(path: str) -> ChangedFileError:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions of the files of one read, by path: everything that it takes from a file must be of one version.
+    """Versions by path, one for each file of a read.
 
     ``states``: of local files, and of remote objects whose state was requested; ``tags``: entity tags from answers.
     """
@@ -47,7 +47,7 @@ _first_states: ContextVar[dict[str, FileState] | None] = ContextVar("aggarray_fi
 
 @contextmanager
 def one_version() -> Iterator[None]:
-    """Require one version of each file read inside a block; `check_version` raises ChangedFileError otherwise."""
+    """Require one version of each file in a block; see `check_version`."""
     token = _first_states.set({}) if _first_states.get() is None else None
     try:
         yield
@@ -57,7 +57,7 @@ def one_version() -> Iterator[None]:
 
 
 def check_version(path: str, state: FileState) -> None:
-    """Raise ChangedFileError for a file that has changed since this read first met it."""
+    """Raise ChangedFileError for a file changed since this read first met it."""
     first = _first_states.get()
     if first is not None and first.setdefault(path, state) != state:
         raise changed(path)

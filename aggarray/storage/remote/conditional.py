@@ -1,6 +1,6 @@
-"""Reads of one version of an object: S3 by ``If-Match``, web servers by the headers of their answers.
+"""Reads of one version of an object.
 
-A version is the entity tag of an object or, of a web server without one, the time of its last change.
+S3 gets ``If-Match``, answers of web servers are checked. A version is an entity tag or, without one, the time of change.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -13,7 +13,7 @@ _MODIFIED = "Last-Modified: "
 
 
 class ExpectedVersion(NamedTuple):
-    """The version that a read must return: ``tag``, empty for any; ``tags``: versions met by one read, by address."""
+    """Version a read must return: ``tag``, "" for any; ``tags``: those met."""
 
     tag: str = ""
     tags: MutableMapping[str, str] | None = None
@@ -23,7 +23,7 @@ class ExpectedVersion(NamedTuple):
         return self.tag or (self.tags or {}).get(uri, "")
 
     def check(self, uri: str, headers: Mapping[str, Any]) -> None:
-        """Raise ChangedFileError for an answer of another version; record the version of the first answer."""
+        """Raise ChangedFileError for another version; record the first version."""
         expected, there = self.of(uri), version_of(headers)
         if expected and expected.startswith(_MODIFIED) != there.startswith(_MODIFIED):
             # A tag and a time do not compare; the time does, if the answer has both.
@@ -48,7 +48,7 @@ def _modified(headers: Mapping[str, Any]) -> str:
 
 
 def if_match(version: str) -> str:
-    """Return the ``If-Match`` header for a version, "" if it cannot be used: weak tags never match.
+    """Return the ``If-Match`` header for a version, "" for a weak one.
 
     >>> if_match('"abc"'), if_match('W/"abc"'), if_match("Last-Modified: now")
     ('"abc"', '', '')
@@ -57,7 +57,7 @@ def if_match(version: str) -> str:
 
 
 async def get_s3(fs: Any, uri: str, limits: tuple[int, int], expected: ExpectedVersion) -> bytes:
-    """Return bytes between two offsets of an object in S3, by one request. Raises errors of s3fs as well."""
+    """Return bytes of an object in S3 by one request; may raise s3fs errors."""
     from s3fs.core import _error_wrapper
 
     bucket, key, version = fs.split_path(fs._strip_protocol(uri))

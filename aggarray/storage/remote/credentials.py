@@ -1,4 +1,4 @@
-"""Addresses that may be read, and their credentials, during an open or a read.
+"""Readable addresses and their credentials, during an open or a read.
 
 Formats receive only a path: `with_access` sets the rest for this thread and for the threads of `in_threads`. Options are never
 shown.
@@ -23,7 +23,7 @@ TOGETHER = 16
 
 
 class StorageOptions:
-    """Options of fsspec file systems, including credentials: never shown, equal if their content is.
+    """Options of fsspec file systems; credentials are never shown.
 
     >>> StorageOptions({"s3": {"secret": "x"}})
     StorageOptions(...)
@@ -75,7 +75,7 @@ _KNOWN = {*_ALIKE, "memory", "zip", "tar", "ftp", "sftp", "webdav", "adl", "oss"
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """Access to remote files; ``allowed``: the only addresses, or address prefixes, that may be read, None = any."""
+    """Access to remote files; ``allowed``: addresses or prefixes, None: any."""
 
     storage: StorageOptions
     allowed: tuple[str, ...] | None = None
@@ -97,7 +97,7 @@ def with_access(reach: RemoteAccess) -> Iterator[None]:
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """Yield the result of ``work`` for each item, in order, several at a time: for work that waits more than it computes."""
+    """Yield the result of ``work`` for each item, in order, using threads."""
     if len(items) < 2:
         yield from map(work, items)
         return

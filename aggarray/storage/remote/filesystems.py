@@ -28,9 +28,9 @@ _DOTS = re.compile(r"^(\./+)+")
 
 @dataclass(slots=True, eq=False)
 class FileSystem:
-    """A file system; ``web``: read by our own requests; ``lock``: held around calls that are not thread-safe.
+    """File system of an address.
 
-    ``s3``: objects of S3, which are read conditionally on their version.
+    ``web``: read by our own requests; ``s3``: read conditionally; ``lock``: held around calls that are not thread-safe.
     """
 
     fs: Any
@@ -52,7 +52,10 @@ systems = LRUCache(lambda: _MOST)
 
 
 def filesystem_of(uri: str) -> FileSystem:
-    """Return the file system of an address. FormatError if there is none, ForbiddenPathError if it must not be read."""
+    """Return the file system of an address.
+
+    Raises FormatError if there is none, ForbiddenPathError if the address must not be read.
+    """
     access, there = access_in_force.get(), carrier(uri)
     if access.allowed is not None and "://" in there and not is_below(there, access.allowed):
         raise ForbiddenPathError("not among the addresses that may be read", path=uri, hint="name its address in roots=")
@@ -100,7 +103,6 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
 
 
 def _without_dots(archive: Any) -> None:
-    """Strip ``./`` from the member names of a tar archive that was made of ``.`` or ``./folder``."""
     members = archive.tar.getmembers()
     if not any(m.name == "." or m.name.startswith("./") for m in members):
         return
@@ -113,7 +115,6 @@ def _without_dots(archive: Any) -> None:
 
 
 def _options(scheme: str) -> dict[str, Any]:
-    """Return the options of a file system: those given, and limits on waiting and redirects."""
     options = access_in_force.get().storage.of(scheme)
     if scheme in WEB:
         import aiohttp
@@ -137,7 +138,6 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
     import aiohttp
 
     async def check(session: Any, context: Any, redirect: Any) -> None:
-        """Look at a redirection before it is followed."""
         target = urljoin(str(redirect.url), redirect.response.headers.get("Location", ""))
         # A redirect from http to https stays on the host.
         forms = [form.partition("?")[0] for form in (target, re.sub("^https://", "http://", target))]
@@ -160,7 +160,7 @@ _THEIRS = (
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that reading an address may raise, of aggarray and of the loaded libraries."""
+    """Return the exceptions that reading an address may raise."""
     theirs = (getattr(sys.modules.get(module), name, None) for module, name in _THEIRS)
     return (AggarrayError, *_ERRORS, *(kind for kind in theirs if kind is not None))
 
@@ -173,7 +173,7 @@ _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,
 
 
 def explain_error(uri: str, error: BaseException, what: str = "cannot be read") -> AggarrayError:
-    """Return a library's error as one line with the address and the remedy, without credentials."""
+    """Return an error as one line, with address and remedy, no credentials."""
     if isinstance(error, AggarrayError):
         return error
     response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)

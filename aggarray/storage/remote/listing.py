@@ -1,4 +1,4 @@
-"""Files in a remote folder, or matching a pattern, as far as the file system lists them.
+"""Files that a file system lists in a folder or matching a pattern.
 
 Web servers list folders as pages of links. Hidden names are left out; a Zarr store counts as one file.
 """
@@ -22,15 +22,15 @@ _DEEPEST = 64
 
 
 def has_magic(uri: str) -> bool:
-    """Return whether an address is a pattern; ``?`` begins the query of web addresses and is no wildcard there."""
+    """Return whether an address is a pattern; ``?`` in URLs begins a query."""
     member, archive = split(uri)
     return _MAGIC.search(member if archive else uri.partition("://")[2]) is not None
 
 
 def expand(uri: str) -> list[str]:
-    """Return the files and Zarr stores of an address: itself, all in a folder, or the matches of a pattern.
+    """Return the files and Zarr stores of an address.
 
-    MissingFileError if there are none; unreadable ones are reported when they are scanned.
+    They are itself, all in a folder, or the matches of a pattern. Raises MissingFileError if there are none.
     """
     if has_magic(uri):
         member, archive = split(uri)
@@ -60,7 +60,7 @@ def expand(uri: str) -> list[str]:
 
 
 def folders_in(uri: str) -> list[str]:
-    """Return the names of the folders in a folder. FormatError if they cannot be listed."""
+    """Return the folders in a folder; raise FormatError if it is not listable."""
     try:
         return sorted(name for name, folder in _entries(uri) if folder)
     except MissingFileError as error:
@@ -93,7 +93,7 @@ def _expression(pattern: str) -> str:
 
 
 def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[str]:
-    """Yield the files and stores in folders, down to a level; the folders of one level are listed concurrently."""
+    """Yield files and stores down to a level; list each level concurrently."""
     below: list[str] = []
     for folder, listed in zip(folders, in_threads(_listed, folders), strict=True):
         if isinstance(listed, AggarrayError):
@@ -120,7 +120,7 @@ def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the names in a folder, each with whether it is a folder; record the states that the listing gives."""
+    """Return names and whether they are folders; record the listed states."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
     async def later(system: FileSystem) -> Any:
@@ -148,5 +148,4 @@ def _entries(folder: str) -> list[tuple[str, bool]]:
 
 
 def _bare(name: str) -> str:
-    """Return a name without its query and surrounding slashes."""
     return name.partition("?")[0].strip("/") if "://" in name else name.strip("/")

@@ -35,7 +35,7 @@ _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "CRC", "checksum")
 
 
 class ObjectState(NamedTuple):
-    """State of an object: bytes, time of change in ns, entity tag as the server writes it, whether it is a folder.
+    """State of an object: bytes, time of change in ns, entity tag, folder.
 
     ``store``: the name of the file that marks a folder as a Zarr store; "" for another folder.
     """
@@ -48,7 +48,7 @@ class ObjectState(NamedTuple):
 
     @property
     def state(self) -> FileState:
-        """The state that changes with the object; the number of its tag stands for the inode."""
+        """State that changes with the object; a number of its tag is the inode."""
         return FileState(self.time, self.size, _number(self.tag), self.folder)
 
 
@@ -68,7 +68,10 @@ def forget() -> None:
 
 
 def status(uri: str) -> ObjectState:
-    """Return the state of an object or folder. MissingFileError, FormatError, or ForbiddenPathError."""
+    """Return the state of an object or folder.
+
+    Raises MissingFileError, FormatError or ForbiddenPathError.
+    """
     state = request_states([uri])[0]
     if isinstance(state, AggarrayError):
         raise state
@@ -93,13 +96,12 @@ def _note(uri: str, state: ObjectState) -> None:
 
 
 def _recall(uri: str) -> ObjectState | None:
-    """Return the recent state of an object. Objects in memory are inspected anew, which costs nothing."""
     noted = None if uri.startswith(_MEMORY) else _states.get((uri, access_in_force.get()))
     return noted[1] if noted is not None and time.monotonic() - noted[0] < FRESH else None
 
 
 def request_states(uris: Sequence[str]) -> list[ObjectState | AggarrayError]:
-    """Return the state of each object or folder, or the error of each; those that are not cached are requested together."""
+    """Return each object's state or error; request uncached ones together."""
     found: list[Any] = [_recall(uri) for uri in uris]
     unknown = [n for n, known in enumerate(found) if known is None]
     for n, answer in zip(unknown, _answers([uris[n] for n in unknown]), strict=True):
@@ -142,7 +144,6 @@ def _info(uri: str, system: FileSystem) -> ObjectState:
 
 
 def _state_of(info: Mapping[str, Any], uri: str) -> ObjectState:
-    """Return the state in a file system's description of an object."""
     if info.get("type") == "directory":
         return ObjectState(0, 0, "", True)
     size = info.get("size", info.get("file_size"))
@@ -160,13 +161,13 @@ def _state_of(info: Mapping[str, Any], uri: str) -> ObjectState:
 
 
 def _dated(time: int, tag: str) -> int:
-    """Return a time of whole seconds with a fraction derived from the version: it differs if an object is replaced at once."""
+    """Add a fraction, derived from the version, to a time in whole seconds."""
     number = _number(tag.strip('"')) if tag else 0
     return (time + number % 10**9 if time % 10**9 == 0 else time) if time else number
 
 
 def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, there: int) -> bytes:
-    """Return fetched bytes. FormatError if there are too few, or the error that they came as."""
+    """Return fetched bytes; raise their error, or FormatError if too few."""
     if isinstance(data, AggarrayError):
         raise with_state_forgotten(uri, data)
     if request.size is not None and len(data) != request.size:
@@ -177,7 +178,7 @@ def checked_bytes(uri: str, request: RangeRequest, data: bytes | AggarrayError, 
 
 
 def with_state_forgotten(uri: str, error: AggarrayError) -> AggarrayError:
-    """Return an error of an object, after dropping the cached state of one that changed or vanished."""
+    """Drop the cached state of a changed or missing object; return the error."""
     if isinstance(error, ChangedFileError | MissingFileError):
         _states.discard((uri, access_in_force.get()))
     return error

@@ -1,4 +1,4 @@
-"""Byte ranges of remote objects: neighbouring ranges are merged, and all are requested concurrently.
+"""Byte ranges of remote objects, merged and requested concurrently.
 
 Blocks of metadata are cached, values are not.
 """
@@ -31,10 +31,10 @@ READY = AHEAD * BLOCK
 def fetch_pieces(
     paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], tags: MutableMapping[str, str]
 ) -> list[memoryview | None]:
-    """Return pieces of several objects, requested concurrently; size 0: the whole object; None for objects that do not exist.
+    """Return pieces of several objects, requested concurrently.
 
-    A piece is shorter where its object ends; a negative offset gives None. ``tags``: known versions of objects, extended by
-    those of the answers. ChangedFileError for an object of another version.
+    Size 0: the whole object. None for a missing object or a negative offset. A piece is shorter where its object ends.
+    ``tags``: known versions, extended by those of the answers. Raises ChangedFileError for another version.
     """
     requests, members = list[RangeRequest](), list[list[int]]()
     by_path: dict[str, list[int]] = {}
@@ -85,11 +85,11 @@ class RemoteSource:
             raise with_state_forgotten(self.path, changed(self.path))
 
     def pread(self, count: int, offset: int) -> bytes:
-        """Return bytes at an offset, fewer at the end of the object; blocks around them are cached."""
+        """Return bytes at an offset, fewer at the end; cache the blocks around."""
         return self.preads([(offset, count)])[0]
 
     def preads(self, ranges: Sequence[Range]) -> list[bytes]:
-        """Return the bytes of several ranges (offset, count), each shorter at the end; uncached blocks come concurrently."""
+        """Return the bytes of ranges; request uncached blocks concurrently."""
         limits = [(offset, min(offset + count, self.size)) for offset, count in ranges]
         content = {n: blocks.get((self._version, n)) for limit in limits for n in _blocks_of(*limit)}
         missing = {n for n, block in content.items() if block is None}
@@ -100,7 +100,6 @@ class RemoteSource:
         return [data[start % BLOCK : start % BLOCK + end - start] for data, (start, end) in zip(joined, limits, strict=True)]
 
     def _fetch_blocks(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Fetch blocks, neighbouring ones in one request."""
         spans = merge_ranges([(n * BLOCK, min(BLOCK, self.size - n * BLOCK)) for n in numbers], 0, self.size)
         requests = [RangeRequest(self.path, span.offset, span.size, ExpectedVersion(self._expected.tag)) for span in spans]
         content = {}
@@ -158,7 +157,6 @@ class RemoteSource:
 
 
 def _blocks_of(start: int, end: int) -> range:
-    """Return the numbers of the blocks between two offsets."""
     return range(start // BLOCK, -(-end // BLOCK)) if end > start else range(0)
 
 

@@ -33,12 +33,15 @@ class RangeRequest(NamedTuple):
 
 
 def fetch(requests: Sequence[RangeRequest]) -> list[bytes | AggarrayError]:
-    """Return the bytes of each request, fewer at the end of an object, or the error of each."""
+    """Return the bytes of each request, fewer at the end, or its error."""
     return run_concurrently([(request.uri, partial(_awaited, request), partial(_read, request)) for request in requests])
 
 
 def run_concurrently(jobs: Sequence[tuple[str, Any, Any]]) -> list[Any]:
-    """Return the result or error of each job: (address, coroutine of a file system, the same as a plain function)."""
+    """Return the result or error of each job.
+
+    A job: the address, a coroutine of a file system, and the same as a plain function.
+    """
     results: list[Any] = [None] * len(jobs)
     waiting: dict[FileSystem, list[int]] = {}
     for number, (uri, _, _) in enumerate(jobs):
@@ -104,7 +107,7 @@ def _read(request: RangeRequest, system: FileSystem) -> bytes:
 
 
 def fetch_objects(uris: Sequence[str]) -> list[bytes | None]:
-    """Return all bytes of many small objects, None for those that do not exist; raise the first other error."""
+    """Return bytes of small objects, None if missing; raise the first error."""
     results = fetch([RangeRequest(uri) for uri in uris])
     for result in results:
         if isinstance(result, AggarrayError) and not isinstance(result, MissingFileError):

@@ -40,7 +40,7 @@ def scheme_of(uri: str) -> str:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Return the member and the archive of an address; for any other address, itself and "".
+    """Return the member and the archive of an address, else itself and "".
 
     >>> split("zip://a/b.nc::s3://bucket/x.zip"), split("s3://bucket/a::b.nc")
     (('a/b.nc', 's3://bucket/x.zip'), ('s3://bucket/a::b.nc', ''))
@@ -109,7 +109,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def below(folder: str, path: str) -> str:
-    """Return the path or address of a slash-separated relative path in a folder."""
+    """Return the path or address of a relative path in a folder."""
     return f"{folder}/{path}" if "://" not in folder else join(folder, *path.split("/"))
 
 
@@ -130,7 +130,7 @@ def parent(uri: str) -> str:
 
 
 def resolve(reference: str, folder: str) -> str:
-    """Return the address of a relative reference (RFC 3986) in a folder; it never leaves the host or archive.
+    """Resolve a relative reference (RFC 3986) in a folder, on the same host.
 
     >>> resolve("../b%20c.nc", "https://h/d/e"), resolve("../b%20c.nc", "s3://b/d/e"), resolve("/a.nc", "s3://b/d")
     ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
@@ -146,7 +146,7 @@ def resolve(reference: str, folder: str) -> str:
 
 
 def carrier(uri: str) -> str:
-    """Return the file or address that must be read for an address: the archive of a member, else itself.
+    """Return the archive of a member; for another address, itself.
 
     >>> carrier("zip://a.nc::file:///data/x.zip"), carrier("s3://b/a.nc")
     ('/data/x.zip', 's3://b/a.nc')
@@ -169,7 +169,7 @@ def origin(uri: str) -> str:
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Return whether an address starts with one of some addresses, without leading back up.
+    """Return whether an address without ``..`` starts with one of the roots.
 
     >>> is_below("s3://b/d/a.nc", ["s3://b/d"]), is_below("s3://b/d2/a.nc", ["s3://b/d"]), is_below("s3://b/d/../a", ["s3://b/d"])
     (True, False, False)

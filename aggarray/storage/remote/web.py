@@ -31,7 +31,7 @@ _PLAIN = {"Accept-Encoding": "identity"}
 
 
 class WebState(NamedTuple):
-    """A server's description of a file: bytes, None if unknown; time in ns; version; whether it is a page."""
+    """State of a file on a server: size (None: unknown), time in ns, version."""
 
     size: int | None
     time: int
@@ -40,7 +40,7 @@ class WebState(NamedTuple):
 
 
 def _retried(request: Callable[_Arguments, Coroutine[Any, Any, _T]]) -> Callable[_Arguments, Coroutine[Any, Any, _T]]:
-    """Retry a request after temporary failures; a server that is unreachable or silent gets one attempt."""
+    """Retry a request after temporary failures of a reachable server."""
 
     @wraps(request)
     async def attempt(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _T:
@@ -65,7 +65,7 @@ def _retried(request: Callable[_Arguments, Coroutine[Any, Any, _T]]) -> Callable
 
 @_retried
 async def head(fs: Any, url: str) -> WebState:
-    """Request the state of a file, by its first byte if the server rejects HEAD."""
+    """Request the state of a file, by its first byte if HEAD is rejected."""
     session = await fs.set_session()
     address, options = fs.encode_url(url), _options(fs)
     async with session.head(address, allow_redirects=True, **options) as response:
@@ -94,7 +94,7 @@ async def _page(fs: Any, url: str) -> bytes:
 
 @_retried
 async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expected: ExpectedVersion = ANY) -> bytes:
-    """Return a range of a file, or all of it. ChangedFileError if its version is not ``expected``."""
+    """Return bytes of a file; raise ChangedFileError if not ``expected``."""
     session, options = await fs.set_session(), _options(fs)
     if size is not None:
         options["headers"] = {**options["headers"], "Range": f"bytes={offset}-{offset + size - 1}"}
@@ -121,7 +121,7 @@ async def get(fs: Any, url: str, offset: int = 0, size: int | None = None, expec
 
 
 async def _body(response: Any, url: str, skip: int, size: int | None, most: int = MOST_OBJECT) -> bytes:
-    """Return the requested bytes of an answer. FormatError for an object of ``most`` bytes or more."""
+    """Return the requested bytes; raise FormatError at ``most`` bytes or more."""
     end = most if size is None else skip + size
     parts, there = [], 0
     async for part in response.content.iter_chunked(_PART):
