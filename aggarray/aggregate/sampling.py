@@ -84,7 +84,7 @@ class _FileSamplings:
         return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances by a variable, else by the file's dimensions, else by the highest index."""
+        """Return the number of instances from a variable, else from the file's dimensions, else from the highest index."""
         if index is None:
             return runs
         name, group = self.sampling.instances, self.sampling.group

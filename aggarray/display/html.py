@@ -161,7 +161,7 @@ def colours_of(files: np.ndarray) -> np.ndarray:
 
 
 def _recolour(colours: np.ndarray, pairs: np.ndarray) -> None:
-    """Change colours that equal those of a neighbour to the rarest free one, in place; ``pairs``: of neighbours."""
+    """Change colours that equal those of a neighbour to the rarest free one, in place; ``pairs``: pairs of neighbours."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for first, second in pairs.tolist():
         neighbours[first].add(second)

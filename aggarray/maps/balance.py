@@ -125,7 +125,7 @@ def _assigned_ranks(ranks: Any, slabs: int, count: int, dimension: str) -> np.nd
     assigned = as_integers(ranks, f"assignment of {dimension!r}")
     if assigned.shape != (slabs,) or ((assigned < 0) | (assigned >= count)).any():
         reason = f"invalid assignment of {dimension!r}: {short_repr(ranks)}"
-        raise ProtocolError(reason, hint=f"give a rank of 0 to {count - 1} for each of its {slabs} partitions")
+        raise ProtocolError(reason, hint=f"give a rank from 0 to {count - 1} for each of its {slabs} partitions")
     return assigned
 
 

@@ -40,7 +40,7 @@ class Array(Interchange):
         if access is READ_WRITE and not values.flags.writeable:
             # Even if the block claims to be writable: writing to a file that is mapped for reading ends the process.
             what = "the values are read-only"
-            raise MemoryAccessError(what, hint="give access READ, or a copy, array(..., Access.READ | Access.WRITE)")
+            raise MemoryAccessError(what, hint="give access READ, or copy it with array(..., Access.READ | Access.WRITE)")
         if values.dtype.hasobject and values.dtype.kind != "T":
             raise MemoryAccessError(f"Python objects ({values.dtype}) have no type in memory", hint=SUPPORTED)
         self._values, self._access, self.embedded = values, access, embedded
@@ -176,7 +176,8 @@ class Array(Interchange):
             what = "memory that may be written elsewhere is not immutable"
             raise MemoryAccessError(what, hint="freeze() unshared memory, or pass asserted=True")
         if access is not READ_WRITE and not self.guarded():
-            raise MemoryAccessError(f"{self.type} shared read-only could be made writable again", hint="copy it, array(...)")
+            what = f"{self.type} shared read-only could be made writable again"
+            raise MemoryAccessError(what, hint="copy it with array(...)")
         return Array(self.block, self._values, access)
 
     def freeze(self) -> Self:
@@ -184,7 +185,7 @@ class Array(Interchange):
         if self._access is not READ_IMMUTABLE:
             if not self.block.unshared:
                 what = f"{self.block!r} is shared"
-                raise MemoryAccessError(what, hint="copy it, array(...), or with_access(..., asserted=True)")
+                raise MemoryAccessError(what, hint="copy it with array(...), or use with_access(..., asserted=True)")
             self.block.freeze()
             self._access = READ_IMMUTABLE
             lock(self._values)
@@ -251,9 +252,9 @@ def _index(key: Any) -> int:
         except TypeError:
             pass
     what = f"key {key!r} does not select a view: only integers, slices and Ellipsis do"
-    raise SelectionError(what, hint="copy, numpy.asarray(...)[key]")
+    raise SelectionError(what, hint="copy it with numpy.asarray(...)[key]")
 
 
 def _refuse(what: str, access: Access) -> NoReturn:
-    hint = "copy it, array(..., Access.READ | Access.WRITE)"
+    hint = "copy it with array(..., Access.READ | Access.WRITE)"
     raise MemoryAccessError(f"memory of access {describe_access(access)} cannot be {what}", hint=hint)

@@ -106,7 +106,7 @@ class ProcessGroup:
         def check() -> list[int]:
             numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
             if len(numbers) < len(as_list(ranks, "include")) or len(set(numbers)) < len(numbers):
-                hint = f"give each rank once, of 0 to {self.size - 1}"
+                hint = f"give each rank once, from 0 to {self.size - 1}"
                 raise ExchangeError(f"include: invalid ranks {short_repr(ranks)}", hint=hint)
             return numbers
 
@@ -249,4 +249,4 @@ def as_dimensions(dimensions: Any, count: int, what: str) -> tuple[int, ...]:
         numbers = [None if (n := as_integer(i)) is None or not -count <= n < count else n % count for i in items]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return tuple(sorted(n for n in numbers if n is not None))
-    raise ExchangeError(f"invalid {what} {short_repr(dimensions)}", hint=f"give dimensions of 0 to {count - 1}, each once")
+    raise ExchangeError(f"invalid {what} {short_repr(dimensions)}", hint=f"give dimensions from 0 to {count - 1}, each once")

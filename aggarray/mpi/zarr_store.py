@@ -95,7 +95,7 @@ class Store:
 
         if os.path.lexists(os.path.join(self._real, self._name)):
             raise ExchangeError(
-                "exists already", path=self._path, variable=self._name, hint="give another name, or remove the array"
+                "already exists", path=self._path, variable=self._name, hint="give another name, or remove the array"
             )
         metadata, labels_by_name = self._metadata, dict(zip(self._metadata.dimensions, labels, strict=True))
         coords = {}

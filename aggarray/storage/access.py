@@ -18,7 +18,7 @@ class Access:
     """Rules for reading the files of an array.
 
     ``missing``: what a missing file does, "raise" or "fill"; ``roots``: the only folders (links resolved) and address prefixes
-    whose files are opened, None = any; ``near``: those that hold if no roots are given: where the user's own path lies;
+    whose files are opened, None = any; ``near``: those that apply without roots, where the user's own path lies;
     ``storage``: options for remote files.
     """
 
@@ -51,7 +51,7 @@ class Access:
     def check_named(self, uri: str, by: str) -> None:
         """Raise ForbiddenPathError for a file that another file must not name.
 
-        Without roots any local file may be read, a remote one only from where the file that names it came.
+        Without roots, a local file may name any local file, and a remote one only files of its own host or bucket.
         """
         # promise: reference-roots
         if self.roots is not None:

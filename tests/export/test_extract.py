@@ -184,7 +184,7 @@ def test_files_of_the_user_are_not_replaced(tmp_path: Path, sample_tiles: Path) 
         ("file.zarr", "overwrite", "is a file and not a Zarr store"),
         ("folder.nc", "overwrite", "is a folder"),
         ("other.nc", "raise", "is a folder with other content: .*other.nc.part"),
-        ("data.nc", "raise", "exists already"),
+        ("data.nc", "raise", "already exists"),
         ("data.nc", "update", "was not extracted by aggarray"),
         ("no/where.nc", "raise", "no folder"),
         ("out.grib", "raise", "ends with .zarr or .nc"),

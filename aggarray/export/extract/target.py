@@ -40,7 +40,7 @@ class ExtractTarget:
         if not os.path.isdir(os.path.dirname(self.path)):
             raise AggregationError(f"no folder {os.path.dirname(self.path)}", path=self.path, hint="make it first")
         if exists == "raise" and os.path.lexists(self.path):
-            raise AggregationError("exists already", path=self.path, hint="give another name, or pass exists='overwrite'")
+            raise AggregationError("already exists", path=self.path, hint="give another name, or pass exists='overwrite'")
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             if os.path.lexists(self.path) and (problem := self._conflict(exists)):
                 raise AggregationError(problem, path=self.path, hint="give another name, or remove it")

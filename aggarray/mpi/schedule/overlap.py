@@ -54,7 +54,7 @@ class Lookup:
 
     @cached_property
     def _table(self) -> tuple[int, np.ndarray] | None:
-        """The lowest index and the position or -1 of each from it on; None if sparse."""
+        """The lowest index, and the position of every index from it on, -1 for unlisted ones; None if sparse."""
         low, high = int(self._listed.min()), int(self._listed.max())
         if high - low >= max(64 * len(self._listed), 1 << 16):
             return None

@@ -129,7 +129,7 @@ def _chunked_4(message: bytes) -> DataLayout:
         parameters = tuple(message[at : at + length])
         at += length
     else:
-        raise UnsupportedError(f"chunk index {index}")
+        raise UnsupportedError(f"unsupported chunk index {index}")
     address = little_endian(message, at, 8)
     return DataLayout(CHUNKED, address, 0, b"", _checked(chunk), index, parameters, message[0] == 5, bare)
 

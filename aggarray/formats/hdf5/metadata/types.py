@@ -116,7 +116,7 @@ class _Type(NamedTuple):
 
     @property
     def rest(self) -> int:
-        """Offset of its properties."""
+        """Offset of the properties of the type."""
         return self.at + 8
 
     @property
