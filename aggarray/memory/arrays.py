@@ -167,7 +167,7 @@ class Array(Interchange):
         >>> a = view(bytearray(b"abc")).with_access(Access.READ)
         >>> a.with_access(Access.READ | Access.WRITE)
         Traceback (most recent call last):
-        aggarray.errors.MemoryAccessError: memory of access read cannot be made writable; copy it, ...
+        aggarray.errors.MemoryAccessError: memory of access read cannot be made writable; copy it with ...
         """
         access = check_access(access)
         if access is READ_WRITE and self._access is not READ_WRITE:
