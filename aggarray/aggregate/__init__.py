@@ -31,7 +31,7 @@ Result = tuple[tuple[str, int], MasterArray]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Arrays ordered by first file and position in it, refusals, and files left out because they repeat others exactly."""
+    """Joined arrays in file order, refusals, and exact duplicates left out."""
 
     arrays: list[MasterArray]
     refusals: list[Refusal]
@@ -39,7 +39,7 @@ class Joined:
 
 
 def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
-    """Join arrays by the rules. Raises AggregationError for rules that name what no array has."""
+    """Join arrays by the rules; raise AggregationError for unknown names."""
     enabled = gc.isenabled()
     gc.disable()  # joining creates many objects but no reference cycles
     try:
@@ -79,7 +79,7 @@ def _without_idle_axes(group: list[Candidate]) -> Iterator[Candidate]:
 
 
 def _idle_axes(candidate: Candidate) -> set[str]:
-    """Return the dimensions of size 1 without a coordinate. They hold no information; other arrays may lack them."""
+    """Return dimensions of size 1 without a coordinate: arrays may lack them."""
     return {key for key, p in candidate.axes.items() if p.size == 1 and p.coordinate is None and not p.scalar}
 
 
@@ -124,15 +124,13 @@ class _JoinResult:
         return [*others, *rows]
 
     def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        """Add the reason why an array stays separate."""
         self.refusals.append(refusal(separate, relative, rule, reason))
 
     def repeated(self, duplicate: Candidate, kept: Candidate) -> None:
-        """Add an array that is left out because it repeats another."""
         self.duplicates.append(Duplicate(duplicate.array.name or "", duplicate.uri, kept.uri))
 
     def join_group(self, group: list[Candidate]) -> None:
-        """Join the arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
+        """Join the arrays of one signature; those that fail stay separate."""
         for joinable in split(list(_without_idle_axes(group)), self.rules, self.refuse, self.repeated):
             first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
             try:
@@ -148,7 +146,7 @@ class _JoinResult:
                     self.refuse(candidate, first, "join", str(error))
 
     def join_rows(self, group: list[Candidate]) -> None:
-        """Join ragged arrays of one signature. Arrays whose join fails stay separate, with the error as the reason."""
+        """Join ragged arrays of one signature; those that fail stay separate."""
         try:
             kept, duplicates = without_duplicates(group)
             self.results.append((min(candidate.order for candidate in kept), join_ragged(kept, self.rules)))
@@ -161,7 +159,7 @@ class _JoinResult:
 
 
 def _stays_as_is(array: MasterArray, rules: Rules) -> bool:
-    """Return whether the only array of an identity needs no examination: no conversion, and no coordinate to be read."""
+    """Return whether an only array needs no conversion and no coordinate read."""
     if rules.units or rules.directions or rules.new_dimension is not None or isinstance(array, RaggedMasterArray):
         return False
     return all(c._known is not None or len(c._matrix.dimensions) > 1 for c in array.coords.values())
@@ -174,7 +172,7 @@ def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
 
 
 def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Group arrays of one identity by signature, and by name if a file has several arrays of one signature."""
+    """Group arrays by signature, and by name where a file repeats one."""
     groups = _grouped(members)
     counts = Counter((member.uri, number) for number, group in enumerate(groups) for member in group)
     if max(counts.values(), default=0) > 1:

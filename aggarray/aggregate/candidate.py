@@ -41,7 +41,7 @@ _quantity = lru_cache(maxsize=4096)(comparable_units)
 
 
 def identity_of(array: MasterArray) -> str:
-    """Return the standard_name of an array, else its long_name, else its name; "unknown" and the like do not count."""
+    """Return the standard_name, long_name or name, the first meaningful one."""
     attrs = array.attrs
     return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
 
@@ -68,7 +68,7 @@ def coordinate_identity(coordinate: MasterArray) -> str:
 
 
 def is_mapping(coordinate: MasterArray) -> bool:
-    """Return whether a variable is a grid mapping (CF section 5.6). The attributes of a grid mapping matter, not its value."""
+    """Return whether a variable is a grid mapping (CF section 5.6)."""
     return not MAPPING.isdisjoint(coordinate.attrs)
 
 
@@ -89,7 +89,7 @@ class AxisCoordinate:
     largest: float = 0.0
 
     def values(self, units: str | None, calendar: str | None) -> np.ndarray:
-        """Return the coordinate values in the units given, ascending where monotonic; positions without a coordinate."""
+        """Return values, ascending if monotonic; positions without a coordinate."""
         if self.coordinate is None:
             return np.arange(self.size)
         values, mask = self.coordinate._values_and_mask()
@@ -166,7 +166,7 @@ def uri_of(array: MasterArray) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The identities and bounds of coordinates by name, and the signature without facets, that equal arrays share."""
+    """Identities, bounds and facetless signature that equal arrays share."""
 
     identities: dict[str, str]
     bounds: dict[str, str]
@@ -175,14 +175,14 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class CandidateCache:
-    """Descriptions of arrays by the ids of shared objects, valid as long as these objects are alive."""
+    """Descriptions by the ids of shared objects, valid while these exist."""
 
     descriptions: dict[tuple[Any, ...], Description] = field(default_factory=dict)
     runs: Runs = field(default_factory=dict)
 
 
 def describe(candidate: Candidate, separate_by: Sequence[str], cache: CandidateCache) -> None:
-    """Set identities, bounds, axes and signature. Raises FormatError for a coordinate that cannot be read."""
+    """Describe a candidate; raise FormatError for an unreadable coordinate."""
     array = candidate.array
     # Attributes count by object, which equal files share.
     coords = [(n, id(c.attrs), c.units, c.calendar, c.dtype.kind, c._matrix.dimensions) for n, c in array.coords.items()]
@@ -261,7 +261,7 @@ def _signature(candidate: Candidate) -> Signature:
 
 
 def describe_values(array: MasterArray, prefix: str = "") -> Signature:
-    """Return the entries of a signature that describe values: kind, units, flags."""
+    """Return the signature entries of values: kind, units, flags."""
     return {
         f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
         f"{prefix}units": quantity_of(array),
@@ -286,7 +286,7 @@ def plain_attribute(value: Any) -> str:
 
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
-    """Return (rule, reason) for the first difference of two signatures. The reason shows both values as the files have them."""
+    """Return (rule, reason) for the first difference of two signatures."""
     for key in dict.fromkeys([*one.signature, *other.signature]):
         a, b = one.signature.get(key), other.signature.get(key)
         if a == b:
@@ -313,7 +313,7 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
 
 
 def describe_units(*arrays: MasterArray) -> str:
-    """Return the text that units do not convert, with calendars and kinds of temperature (CF 3.1.2)."""
+    """Describe units that do not convert: calendars, temperatures (CF 3.1.2)."""
     if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
         kinds = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
         return f"{kinds}, which do not convert (CF 3.1.2); state units_metadata in both"

@@ -106,7 +106,7 @@ class _Join:
         return assemble(pieces, boxes, Rules(), [c.uri for c in self.candidates])
 
     def _aligned(self, piece: MasterArray, before: Sequence[MasterArray]) -> MasterArray:
-        """Give a piece the directions of the first: relabel the joined dimension, reverse others and vertices of bounds."""
+        """Orient a piece like the first: relabel or reverse its dimensions."""
         for axis, name in enumerate(piece.dimensions if before else ()):
             # promise: concat-directions
             if piece.directions[axis] == before[0].directions[axis]:
@@ -119,7 +119,7 @@ class _Join:
         return same_vertices(piece, before)
 
     def coordinates(self) -> dict[str, MasterArray]:
-        """Return the coordinates that all arrays have, joined if they span the dimension or differ, else the first's."""
+        """Return the coordinates that all arrays have, joined where they differ."""
         first, coords = self.candidates[0], dict[str, MasterArray]()
         for name, coordinate in first.array.coords.items():
             items = [c.array.coords.get(m[name]) for c, m in zip(self.candidates, self.matches, strict=True)]

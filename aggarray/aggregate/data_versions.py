@@ -20,7 +20,7 @@ FINAL = 1
 
 
 def by_version(arrays: Sequence[MasterArray], name: str) -> list[tuple[MasterArray, int]]:
-    """Return the arrays with their ranks, 0 without any version; arrays of several versions are cut."""
+    """Return arrays, cut to one version each, with its rank (0: no version)."""
     stated = [a.coords[name] for a in arrays if name in a.coords]
     if not stated:
         return [(array, 0) for array in arrays]
@@ -56,7 +56,7 @@ def _ranked(array: MasterArray, name: str, text: bool) -> Iterator[tuple[MasterA
 
 
 def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -> tuple[MasterArray, int]:
-    """Return an array of one version with its rank. The version becomes a coordinate along time."""
+    """Return an array with its rank; the version becomes a coordinate."""
     coords = {k: c for k, c in array.coords.items() if k != name}
     rank = int(value) if str(value).strip().isdigit() else 0
     if time is None:
@@ -71,7 +71,7 @@ def _with_version(array: MasterArray, name: str, time: str | None, value: Any) -
 
 
 def _version_runs(array: MasterArray, name: str, time: str | None, versions: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield (index of the version, start, stop) of runs along time; the lowest version with any value serves each."""
+    """Yield (version index, start, stop) of runs of the lowest valid version."""
     order = sorted(range(len(versions)), key=lambda i: (len(str(versions[i])), str(versions[i])))
     if time is None:
         yield order[0], 0, 1
@@ -87,7 +87,7 @@ def _version_runs(array: MasterArray, name: str, time: str | None, versions: np.
 
 
 def _has_valid_values(array: MasterArray, name: str, index: int, time: str) -> np.ndarray:
-    """Return, per step, whether a version has any valid value; complete fields are read only if a sample has none."""
+    """Return whether a version has valid values, per step, by samples first."""
     single = array._selected({name: index})
     axis = single.dimensions.index(time)
     sizes = zip(single.dimensions, single.shape, strict=True)

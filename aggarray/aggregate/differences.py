@@ -64,7 +64,7 @@ def common_folder(uris: Sequence[str]) -> str:
 
 
 def labels(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return, per array, its differences from others of its name, or "": by facets, then attributes, then files."""
+    """Return the differences of each array from others of its name, or ""."""
     words: list[list[str]] = [[] for _ in arrays]
     for describe in (_by_facets, _by_attributes, _by_files):
         groups: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
@@ -83,13 +83,13 @@ def facets_of(array: MasterArray) -> dict[str, str]:
 
 
 def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the facets in which arrays differ, with the value of each array. They are in the order of `FACETS`."""
+    """Return differing facets in the order of `FACETS`, a value per array."""
     all_facets = [facets_of(array) for array in arrays]
     return _differing(FACETS, lambda name: [facets.get(name) for facets in all_facets])
 
 
 def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
-    """Return the other attributes in which arrays differ, short ones only. Units and calendar come first."""
+    """Return other short attributes that differ; units and calendar first."""
     names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
     keys = [key for key in dict.fromkeys((*DISTINGUISHING, *names)) if key not in FACETS and key not in UNINFORMATIVE]
 
@@ -106,7 +106,7 @@ def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]
 
 
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
-    """Return the differing facets of each array; of facets that separate the same arrays, only the first."""
+    """Return the differing facets of each array, without redundant ones."""
     distinct: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
     for key, values in differing_facets(arrays):
         distinct.setdefault(tuple(map(values.index, values)), (key, values))
@@ -139,7 +139,7 @@ def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
 
 
 def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
-    """Yield the edges (known, new) of a minimum spanning tree of signatures by the number of entries that differ."""
+    """Yield edges (known, new) of a minimum spanning tree of signatures."""
     if len(firsts) < 2:
         return
     columns = []

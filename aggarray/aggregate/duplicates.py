@@ -41,7 +41,7 @@ class BlockDigests:
         self._rest: Iterator[object] = (digest(array.read(key, masked=True)) for key in _keys(array.shape))
 
     def digest(self, number: int) -> object:
-        """Return the digest of a block, None after the last. The digest of an unreadable block equals no other."""
+        """Return the digest of a block, unique if unreadable; None after the last."""
         while number >= len(self._digests):
             try:
                 self._digests.append(next(self._rest, None))
@@ -61,13 +61,13 @@ class BlockDigests:
 
 @dataclass(slots=True)
 class DigestCache:
-    """Digests by array and by conformed form. A file under two names is read once."""
+    """Digests by array and conformed form: a file of two names is read once."""
 
     by_array: dict[object, tuple[MasterArray, BlockDigests | None]] = field(default_factory=dict)
     stored: dict[object, BlockDigests] = field(default_factory=dict)
 
     def get(self, candidate: Candidate, first: Candidate) -> BlockDigests | None:
-        """Return the digests of an array conformed to another; None where it does not convert or has another shape."""
+        """Return digests of a conformed array, None if it cannot be conformed."""
         keys = first.dimension_keys()
         directions = tuple((keys[d], not first.axes[keys[d]].flipped) for d in first.array.dimensions)
         form: Form = (directions, first.array.units, first.array.calendar)
@@ -110,7 +110,7 @@ class _DistinctArrays:
         return None
 
     def _is_confirmed(self, candidate: Candidate, kept: Candidate, digests: DigestCache, fraction: float) -> bool:
-        """Return whether two arrays that are equal when conformed to the first array are equal directly."""
+        """Return whether arrays equal in conformed form are also equal directly."""
         if candidate.number == kept.number:
             return False
         if kept is self.first:
@@ -125,7 +125,7 @@ class _DistinctArrays:
 
 
 def without_duplicates(view: View, note: Note, digests: DigestCache) -> list[Candidate] | None:
-    """Return the group without exact duplicates, each reported as ``note(duplicate, kept)``; None if it has none."""
+    """Return the group without duplicates, each noted; None if it has none."""
     if any(view.group[0].axes[k].name in view.rules.order for k in view.layouts):
         return None
     by_position: dict[tuple[int, ...], list[_DistinctArrays]] = {}
@@ -164,7 +164,7 @@ def _conformed(candidate: Candidate, first: Candidate) -> MasterArray:
 
 
 def _source(array: MasterArray) -> object:
-    """Return a key of the stored values that an array shows: equal for the same view of one local file; None if unknown."""
+    """Return a key equal for equal views of one local file, None if unknown."""
     matrix = array._matrix
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or matrix.parts.starts or matrix.parts.steps:
         return None
@@ -217,7 +217,7 @@ def digest(block: Any) -> bytes:
 
 
 def _plain(values: np.ndarray) -> np.ndarray | None:
-    """Return numbers in the smallest common dtype that holds them exactly, None for other values."""
+    """Return numbers in the smallest exact dtype, None for other values."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind in "biu":
         return _plain_integers(values)

@@ -29,7 +29,7 @@ def reference_units(axes: Iterable[AxisCoordinate]) -> Units:
 
 
 def roundings(axes: Sequence[AxisCoordinate], units: Units) -> list[float]:
-    """Return the rounding error of each axis in ``units``, as powers of two, so that an archive has few different ones."""
+    """Return the rounding error of each axis in ``units``, a power of two."""
     largest: dict[tuple[str | None, str | None, Any] | None, float] = {None: 0.0}
     keys = []
     for axis in axes:
@@ -60,7 +60,7 @@ HORIZONTAL = ("latitude", "longitude", "grid_latitude", "grid_longitude", "proje
 
 
 def is_longitude(coordinate: MasterArray) -> bool:
-    """Return whether a coordinate is a longitude in degrees (CF section 4.2). Such coordinates are equal modulo 360."""
+    """Return whether a coordinate is a longitude in degrees (CF section 4.2)."""
     if coordinate.dtype.kind not in "iuf":
         return False
     named = text_attribute(coordinate.attrs.get("standard_name")) in ("longitude", "grid_longitude")
@@ -109,7 +109,6 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
 
 
 def _equal_as_scanned(a: MasterArray, b: MasterArray) -> bool:
-    """Return whether two scanned coordinates are equal without conversion. Most are."""
     if a._known is None or b._known is None or a._known[1] is not None or b._known[1] is not None:
         return False
     x, y = a._known[0], b._known[0]
@@ -217,7 +216,7 @@ def _extent(values: np.ndarray) -> str:
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> Any:
-    """Return a value of one ascending coordinate between values of the other; None if there is no such value."""
+    """Return a value of one coordinate between values of the other, or None."""
     for one, other in ((x, y), (y, x)):
         inside = other[(other > one[0]) & (other < one[-1]) & ~np.isin(other, one)]
         if inside.size:

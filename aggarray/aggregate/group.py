@@ -27,7 +27,7 @@ Refuse = Callable[[Candidate, Candidate, str, str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joinable:
-    """Ordered candidates with their positions. ``overlap``: as in `Rules`, which one serves positions that several cover."""
+    """Ordered candidates and their positions; ``overlap``: as in `Rules`."""
 
     candidates: list[Candidate]
     frame: Frame
@@ -87,12 +87,12 @@ def _divide(view: View, division: Division, refuse: Refuse) -> list[list[Candida
 
 
 def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
-    """Replace runs by the candidates that they were cut from. The runs of the next group are cut again."""
+    """Replace runs by the candidates that they were cut from."""
     return list({c.number: c.cut_from or c for c in group}.values()) if any(c.cut_from for c in group) else list(group)
 
 
 def _sort_key(view: View) -> Callable[[int], tuple[object, ...]]:
-    """Return the sort key of rows: lowest position, then URI, empty ones last; runs are at the position of their array."""
+    """Return the sort key of rows: lowest position, then URI, empty ones last."""
     boxes, _ = view.boxes(list(view.varying))
     empty = (boxes[:, :, 0] == boxes[:, :, 1]).any(axis=1)
     lowest: dict[int, list[int]] = {}
@@ -125,7 +125,7 @@ def _joinable(view: View, rows: Sequence[int]) -> Joinable:
 
 
 def _assign_rounds(view: View) -> tuple[list[list[int]], dict[int, int]]:
-    """Return rounds of rows without overlap, each serving what it can of the rest, and {blocked row: its blocker}."""
+    """Return rounds of rows without overlap, and {blocked row: its blocker}."""
     all_rows = list(range(len(view.group)))
     if view.rules.overlap != "refuse":
         return [all_rows], {}
@@ -153,7 +153,7 @@ def _assign_rounds(view: View) -> tuple[list[list[int]], dict[int, int]]:
 
 
 def _deciding_axis(view: View) -> int | None:
-    """Return the only varying axis that decides about overlaps, None for runs, longitudes and interleaved arrays."""
+    """Return the only varying axis that decides about overlaps, or None."""
     several = [(axis, key) for axis, (key, different) in enumerate(view.varying.items()) if different > 1]
     if len(several) != 1 or any(one.cut_from for one in view.group):
         return None
@@ -166,7 +166,7 @@ def _deciding_axis(view: View) -> int | None:
 
 
 def _assign_spans(rows_and_spans: tuple[list[int], np.ndarray], rounds: list[list[int]], blocked: dict[int, int]) -> None:
-    """Assign spans, int64 (rows, 2), to the first round where their positions are free; empty rows come last."""
+    """Assign spans, int64 (rows, 2), to the first rounds with room for them."""
     rows, spans = rows_and_spans
     ends = np.zeros(len(rows), np.int64)  # the end of the positions taken in each round
     used = 0
@@ -190,7 +190,7 @@ def _assign_spans(rows_and_spans: tuple[list[int], np.ndarray], rounds: list[lis
 
 
 def _serve_first(view: View, rows_and_boxes: tuple[list[int], np.ndarray, Sequence[int]], blocked: dict[int, int]) -> list[int]:
-    """Return the rows that are served first, in order. All runs of one array are served, or none."""
+    """Return the rows served first, in order: all runs of an array or none."""
     rows, boxes, shape = rows_and_boxes
     cover = refine(boxes[rows], shape, list(map(str, range(len(shape)))), "every")
     owner = np.full(prod(cover.shape), -1, np.int64)

@@ -39,7 +39,10 @@ class Frame:
 
 
 def join(candidates: Sequence[Candidate], frame: Frame, rules: Rules) -> MasterArray:
-    """Join candidates at the positions of a frame. Raises AggregationError if they overlap or need too large a matrix."""
+    """Join candidates at the positions of a frame.
+
+    Raises AggregationError if they overlap or need too large a matrix.
+    """
     layout = _Layout(candidates, frame, rules)
     dimensions = list(layout.order.values())
     pieces = [oriented(c, own, dimensions, layout.increasing) for c, own in zip(candidates, layout.names, strict=True)]
@@ -79,7 +82,7 @@ def assemble(
 
 
 def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.ndarray]:
-    """Return the cells of matrices at their boxes, and the matrix of each; fast for matrices of one complete sub-array."""
+    """Return the cells of matrices at their boxes, and the matrix of each."""
     if any(len(m.refs) != 1 or len(m.references) != 1 or m.refs[0] or m.parts.starts or m.parts.steps for m in matrices):
         return gather(matrices, boxes[:, :, 0])
     builder, first = ReferenceBuilder(), matrices[0]
@@ -88,7 +91,7 @@ def _cells(matrices: Sequence[Matrix], boxes: np.ndarray) -> tuple[Cells, np.nda
 
 
 def _step(pieces: Sequence[MasterArray], rules: Rules, names: Sequence[str | None]) -> Step:
-    """Return units and dtype of the master of pieces. ``names``: by which the rules may request other units."""
+    """Return units and dtype of a master; ``names``: for the rules on units."""
     first = pieces[0]
     units = next((rules.units[n] for n in names if n is not None and n in rules.units), first.units)
     calendar = first.calendar if units == first.units else normal_calendar(units, first.calendar)
@@ -167,7 +170,7 @@ def same_values(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _spanned(first: Candidate, name: str, frame: Frame) -> list[str]:
-    """Return the joined axes that a coordinate spans; scalars and their bounds span the axis that they are tied to."""
+    """Return the joined axes that a coordinate spans or is tied to."""
     own = {p.name: key for key, p in first.axes.items()}
     spanned = [own[d] for d in first.array.coords[name].dimensions if own.get(d) in frame.sizes]
     parent = next((n for n, bounds in first.bounds.items() if bounds == name), name)
@@ -223,7 +226,7 @@ class _Layout:
         self.names = [{p.name: self.order[key] for key, p in c.axes.items() if key in self.order} for c in candidates]
 
     def boxes(self, pieces: Sequence[MasterArray], rows: Sequence[int]) -> np.ndarray:
-        """Return the box of each piece, of the candidates ``rows``: int64 (pieces, dimensions, 2)."""
+        """Return boxes of pieces of ``rows``: int64 (pieces, dimensions, 2)."""
         frame, keys = self.frame, {self.order[k]: k for k in self.frame.sizes if k in self.order}
         boxes = np.zeros((len(pieces), pieces[0].ndim, 2), np.int64)
         boxes[:, :, 1] = pieces[0].shape
@@ -236,9 +239,9 @@ class _Layout:
         return boxes
 
     def coordinates(self, rules: Rules, master: MasterArray) -> dict[str, MasterArray]:
-        """Return the coordinates of a master: joined where they span a joined dimension, else the first's.
+        """Return the coordinates of a master, joined along joined dimensions.
 
-        Bounds take the units of the master or of the coordinate that they belong to.
+        Others are those of the first. Bounds take the units of the master or of the coordinate that they belong to.
         """
         first = self.candidates[0]
         matches = [match_coordinates(first, c) for c in self.candidates]
@@ -255,7 +258,7 @@ class _Layout:
         return {name: coords[name] for name in first.array.coords}
 
     def _coordinate(self, name: str, names: Sequence[str], rules: Rules, file_attrs: Mapping[str, Any]) -> MasterArray:
-        """Join one coordinate, its ``names`` per candidate, over the candidates at distinct positions."""
+        """Join one coordinate, its ``names`` per candidate, at distinct positions."""
         frame, rows = self.frame, [0]
         spanned = _spanned(self.candidates[0], name, frame)
         if spanned:

@@ -20,7 +20,7 @@ NEAR = 1e-9
 
 
 def unwrapped(view: View) -> list[Candidate] | None:
-    """Return the group with longitudes in one turn if different positions are equal modulo 360, None if nothing changes."""
+    """Return the group with longitudes in one turn, None if nothing changes."""
     for key in view.varying:
         if not _have_equal_longitudes(view, key):
             continue
@@ -44,7 +44,6 @@ def repeated_meridians(view: View) -> Division | None:
 
 
 def _have_equal_longitudes(view: View, key: str) -> bool:
-    """Return whether different positions have equal longitudes modulo 360."""
     axis, layout = view.group[0].axes[key], view.layouts[key]
     if axis.coordinate is None or not is_longitude(axis.coordinate) or not all(c.axes[key].monotonic for c in view.group):
         return False
@@ -88,7 +87,7 @@ def _any_near(known: np.ndarray, values: np.ndarray, tolerance: float) -> bool:
 
 
 def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> Candidate:
-    """Return a candidate with longitudes and their bounds in the turn that begins at ``base``, itself if they already are."""
+    """Return a candidate with longitudes in the turn beginning at ``base``."""
     turns, axis = np.floor((values - base) / 360.0), candidate.axes[key]
     names = [n for n, c in candidate.array.coords.items() if axis.coordinate is not None and c.name == axis.coordinate.name]
     if not turns.any() or not names:
@@ -113,7 +112,6 @@ def _turned(candidate: Candidate, key: str, values: np.ndarray, base: float) -> 
 
 
 def _shifted(coordinate: MasterArray, shift: np.ndarray) -> MasterArray:
-    """Return a coordinate with shifted values, in memory."""
     values, mask = coordinate._values_and_mask()
     moved = (values + shift).astype(values.dtype)
     return in_memory(coordinate, moved if mask is None else np.where(mask, values, moved), mask)

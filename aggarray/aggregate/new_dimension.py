@@ -62,7 +62,7 @@ def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> st
 
 
 def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
-    """Raise AggregationError for names in rules that no array has, and UnitsError for units that do not parse."""
+    """Raise AggregationError for unknown names, UnitsError for invalid units."""
     if not arrays:
         return
     names = {"along": rules.along or (), "order": [*rules.order], "directions": [*rules.directions], "units": [*rules.units]}
@@ -91,7 +91,6 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
 
 
 def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Sequence[str]]) -> None:
-    """Raise AggregationError for unknown names; ``names_by_field``: names by field."""
     dimensions = {name for array in arrays for name in (*array.dimensions, *array.coords)}
     dimensions |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
     quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}

@@ -56,7 +56,6 @@ def oriented(
 def _is_oriented(
     candidate: Candidate, item: MasterArray, names: Mapping[str, str], order: Sequence[str], increasing: Mapping[str, bool]
 ) -> bool:
-    """Return whether an array is oriented already, as most are."""
     dimensions, directions = item._matrix.dimensions, item._matrix.directions
     if dimensions != tuple(order) or any(own != name and own in dimensions for own, name in names.items()):
         return False
@@ -71,7 +70,7 @@ def _is_oriented(
 
 
 def unmatched_names(candidate: Candidate, coordinate: MasterArray, order: Sequence[str]) -> dict[str, str]:
-    """Return master names, the last of ``order``, of dimensions that only a coordinate has, as vertices of bounds."""
+    """Return names, last in ``order``, of dimensions only a coordinate has."""
     axes = {p.name for p in candidate.axes.values()}
     extra = [d for d in coordinate.dimensions if d not in axes]
     return dict(zip(extra, order[max(0, len(order) - len(extra)) :], strict=False))

@@ -116,7 +116,7 @@ def _union(distinct: list[np.ndarray], tolerances: list[float]) -> tuple[list[np
 
 
 def _nearest(known: np.ndarray, values: np.ndarray) -> np.ndarray | None:
-    """Return the position of the nearest known value of each value; None if there is no known value."""
+    """Return the position of the nearest known value, None if none is known."""
     if not len(known):
         return None
     after = np.searchsorted(known, values).clip(1, max(1, len(known) - 1))
@@ -156,7 +156,7 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 @dataclass(slots=True)
 class _Cluster:
-    """Classes that share a dimension. Their positions are sorted; their ranges, ``lows`` to ``highs``, are disjoint."""
+    """Classes that share a dimension: sorted positions, disjoint ranges."""
 
     members: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
@@ -177,7 +177,6 @@ class _Cluster:
         return True
 
     def add(self, number: int, positions: list[int]) -> None:
-        """Add an accepted class."""
         self.members.append(number)
         new = [p for p in positions if p not in self.known]
         self.known.update(new)

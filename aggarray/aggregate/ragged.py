@@ -32,7 +32,7 @@ from aggarray.formats.base import basename
 
 
 def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:
-    """Set the signature of a ragged candidate. Raises FormatError if scanned rows do not fit the samples."""
+    """Describe a ragged candidate; raise FormatError if its rows do not fit."""
     array: Any = candidate.array
     geometry = array._instances
     if all(part.known for part in geometry.parts):
@@ -57,12 +57,12 @@ def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:
 
 
 def _is_of_samples(coordinate: MasterArray, array: MasterArray) -> bool:
-    """Return whether a coordinate has further dimensions after the samples. Bounds of a ragged coordinate have."""
+    """Return whether a coordinate has dimensions after the samples (bounds)."""
     return not isinstance(coordinate, RaggedMasterArray) and coordinate._matrix.dimensions[:1] == array._matrix.dimensions
 
 
 def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
-    """Join ragged arrays of one signature along their instances. Raises AggregationError where they cannot be joined."""
+    """Join ragged arrays of one signature, or raise AggregationError."""
     arrays = [c.array for c in candidates if isinstance(c.array, RaggedMasterArray)]
     first, geometries = arrays[0], [a._instances for a in arrays]
     if len(arrays) == 1 and not rules.units:
@@ -94,7 +94,7 @@ def join_ragged(candidates: Sequence[Candidate], rules: Rules) -> MasterArray:
 
 
 def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
-    """Join ragged arrays along their instances, in the order given. Raises AggregationError for arrays that do not fit."""
+    """Join ragged arrays in the given order, or raise AggregationError."""
     candidates = []
     for number, array in enumerate(arrays):
         if not isinstance(array, RaggedMasterArray):
@@ -114,7 +114,7 @@ def concat_ragged(arrays: Sequence[MasterArray], dimension: str) -> MasterArray:
 
 
 def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], list[tuple[Candidate, Candidate]]]:
-    """Return ragged arrays without duplicates, and (duplicate, kept) pairs; reads values only if metadata are equal."""
+    """Return ragged arrays without duplicates, and (duplicate, kept) pairs."""
     kept: list[Candidate] = []
     duplicates: list[tuple[Candidate, Candidate]] = []
     by_key: dict[object, list[Candidate]] = defaultdict(list)
@@ -133,7 +133,6 @@ def without_duplicates(group: Sequence[Candidate]) -> tuple[list[Candidate], lis
 
 
 def _equal(one: MasterArray, other: MasterArray) -> bool:
-    """Return whether two arrays have equal rows and coordinates."""
     if isinstance(one, RaggedMasterArray) and isinstance(other, RaggedMasterArray):
         if not np.array_equal(one.offsets, other.offsets) or not same_values(one.read().flat, other.read().flat):
             return False

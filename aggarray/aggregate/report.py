@@ -36,7 +36,10 @@ _DAYS_ABOUT = 3
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem found by a check. ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None."""
+    """One problem found by a check.
+
+    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None.
+    """
 
     kind: str
     file: str | None
@@ -104,7 +107,7 @@ def gaps(times: np.ndarray) -> list[Gap]:
 
 
 def _months(times: np.ndarray) -> np.ndarray | None:
-    """Return the steps in months of times that are at most one a month, on nearly the same day, None for any other."""
+    """Return steps in months of times on nearly one day a month, or None."""
     days = np.sort(_numbers(times)[1])
     # Days near the end of a month are moved to its middle, so that 31 January and 1 March are one month apart.
     shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
@@ -136,7 +139,7 @@ def _missing(multiple: np.ndarray) -> list[Gap]:
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the gaps along the time dimensions of an array, with dates and files around each; none if it is ragged."""
+    """Yield gaps along time dimensions, with dates and files around each."""
     if isinstance(array, RaggedMasterArray):
         return
     for axis, dimension in enumerate(array.dimensions):
@@ -176,7 +179,7 @@ def date(time: Any) -> str:
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the uncovered regions of the matrix, by coordinate values. Adjacent cells are one region where they form a box."""
+    """Yield the uncovered regions of the matrix, by coordinate values."""
     array = flat_of(array)
     matrix = array._matrix
     if not array.size:
@@ -249,7 +252,7 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
 def file_problems(
     arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False
 ) -> Iterator[Problem]:
-    """Yield files that are missing, changed or unreadable; ``stamps``: scanned states; ``checksums``: compare these too."""
+    """Yield files that are missing, unreadable or changed since their stamps."""
     expected: dict[str, Stamp | None] = {}
     for references in (array._matrix.references for array in arrays):
         for code, uri in enumerate(references.uris):
@@ -268,7 +271,7 @@ def file_problems(
 
 
 def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:
-    """Return how a file has changed, None if it has not. ``checksums``: compare its checksum too."""
+    """Return how a file has changed since its stamp, None if it has not."""
     path = state_path(uri)
     status = stat_file(path)
     change = resized(status, stamp[0])

@@ -157,7 +157,6 @@ def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:
 
 
 def _names(name: str, value: Any) -> tuple[str, ...]:
-    """Return a list of names as a tuple."""
     items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (None,)
     if not all(isinstance(item, str) for item in items):
         raise AggregationError(f"{name}={value!r} is invalid", hint="give a list of names")
@@ -171,7 +170,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why two arrays of one identity stay separate: names, URIs, a short key of the rule, and the reason."""
+    """Reason why two arrays stay separate, with names, URIs and rule."""
 
     arrays: tuple[str, ...]
     files: tuple[str, ...]
@@ -181,7 +180,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file, or one variable of a file, that could not be used. ``variable``: None for a complete file."""
+    """Unusable file, or an unusable variable of it if ``variable`` is set."""
 
     file: str
     variable: str | None

@@ -22,7 +22,7 @@ from aggarray.partition.matrix import Matrix, Parts
 
 
 def cut(view: View) -> list[Candidate] | None:
-    """Return the group cut into runs of consecutive positions; None if none is interleaved or runs would leave holes."""
+    """Return the group cut into runs; None if none is needed or holes remain."""
     keys = [k for k in view.varying if not all(map(view.layouts[k].contiguous, range(len(view.layouts[k].positions))))]
     axes = [c.axes[k] for c in view.group for k in keys]
     if not keys or any(p.coordinate is None or not p.monotonic or p.scalar or is_horizontal(p.coordinate) for p in axes):
@@ -74,7 +74,7 @@ def _part(axis: AxisCoordinate, coordinate: MasterArray) -> AxisCoordinate:
 
 
 def _range_selector(item: MasterArray, names: Sequence[str]) -> Callable[[Mapping[str, Range], Mapping[str, Any]], MasterArray]:
-    """Return a function that selects ranges of an array and replaces fields, fast for arrays of one partition."""
+    """Return a function that selects ranges of an array and replaces fields."""
     matrix, known = item._matrix, item._known
     axes = {name: matrix.axis(name) for name in names if name in matrix.dimensions}
     if len(matrix.refs) != 1 or matrix.refs[0] < 0 or any(matrix.parts.at(name, 0)[1] <= 0 for name in axes):

@@ -30,7 +30,7 @@ ArrayFactory = Callable[[str, bool], MasterArray | None]
 def with_rows(
     structure: Structure, samplings: Sequence[Sampling], arrays: Sequence[MasterArray], array: ArrayFactory
 ) -> list[MasterArray]:
-    """Return the data variables of a file, ragged ones along samples; those along instances become coordinates."""
+    """Return the data variables of a file, ragged ones along their samples."""
     results = list(arrays)
     structural = {name for sampling in samplings for name in (sampling.counts, sampling.index) if name is not None}
     for sampling in samplings:
@@ -39,7 +39,7 @@ def with_rows(
 
 
 class _FileSamplings:
-    """One sampling of a file and the variables of its group; ``structural``: counts and indices of all samplings."""
+    """One sampling of a file, and the variables of its group."""
 
     def __init__(self, structure: Structure, sampling: Sampling, structural: set[str], array: ArrayFactory) -> None:
         self.sampling, self._structural, self._array = sampling, structural, array
@@ -84,7 +84,7 @@ class _FileSamplings:
         return Geometry(one.instances, (Part(cuts, counts, index, usable),))
 
     def _size(self, runs: int, index: MasterArray | None) -> int:
-        """Return the number of instances from a variable, else from the file's dimensions, else from the highest index."""
+        """Return the number of instances from a variable, dimension or index."""
         if index is None:
             return runs
         name, group = self.sampling.instances, self.sampling.group

@@ -58,7 +58,7 @@ def monotonic(view: View) -> Division | None:
 
 
 def interleaved(view: View) -> Division | None:
-    """Separate arrays with values between values of others. Those that can be cut into runs have been cut before."""
+    """Separate arrays with values between values of others."""
     for key in sorted(view.varying, key=lambda k: view.varying[k]):
         groups = clusters(view.layouts[key])
         if len(groups) > 1:
@@ -99,7 +99,7 @@ def coordinates(view: View) -> Division | None:
 
 
 def coverage(view: View) -> Division | None:
-    """Separate arrays along the dimension with the fewest coordinates if they cover too little together."""
+    """Separate arrays along a dimension if they cover too little together."""
     keys = [key for key, different in view.varying.items() if different > 1]
     if len(keys) < 2:
         return None
@@ -118,7 +118,7 @@ def coverage(view: View) -> Division | None:
 
 
 def covered(view: View, keys: list[str]) -> float:
-    """Return the fraction of the matrix that is covered. Raises AggregationError if it has too many cells."""
+    """Return the covered fraction; raise AggregationError for too many cells."""
     boxes, shape = view.boxes(keys)
     cover = refine(boxes, shape, keys, "first")
     extents = [np.diff(e)[i] for e, i in zip(cover.edges, cover.index, strict=True)]

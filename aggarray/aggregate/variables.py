@@ -41,7 +41,7 @@ PARAMETERS = frozenset(
 def arrays_of(
     structure: Structure, access: Access = ANYWHERE, rows: bool = True
 ) -> tuple[list[MasterArray], list[tuple[str, str]]]:
-    """Return data variables as arrays with coordinates, ragged if ``rows``, and (variable, reason) for unusable ones."""
+    """Return arrays of data variables, and (name, reason) of unusable ones."""
     file = _FileVariables(structure, access)
     roles, data = _roles(file)
     skipped = list(structure.skipped)
@@ -90,7 +90,7 @@ def _roles(file: "_FileVariables") -> Roles:
 
 @lru_cache(maxsize=1024)
 def _shared(key: object) -> list[Any]:
-    """Return the list that holds what files or variables with equal keys share."""
+    """Return the list that files or variables with equal keys share."""
     return []
 
 
@@ -141,7 +141,7 @@ class _FileVariables:
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
-        """Return a variable as an array of one partition. Bounds without units take those of their coordinate (CF 7.1)."""
+        """Return a variable as an array; bounds inherit units (CF section 7.1)."""
         if name not in self._arrays:
             self._arrays[name] = self._array(self.variables[name])
         return self._arrays[name]
@@ -174,7 +174,6 @@ class _FileVariables:
         return made if parent is None or parent.units is None else _in_units_of(made, parent, self._parents[name])
 
     def _description(self, variable: Variable, directions: Sequence[bool]) -> _Description:
-        """Return the description of a variable, cached where files share its attributes."""
         v, structure, parent = variable, self.structure, self.variables.get(self._parents.get(variable.name, ""))
         if type(v.attrs) is not FrozenDict or (parent is not None and type(parent.attrs) is not FrozenDict):
             return _describe(v, structure, directions, parent)
@@ -209,7 +208,7 @@ class _FileVariables:
 
 
 def _in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArray:
-    """Return bounds in units and calendar of coordinate ``name``. Raises UnitsError where they do not convert."""
+    """Return bounds in the units of a coordinate, or raise UnitsError."""
     own = bounds._step
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds

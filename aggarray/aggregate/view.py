@@ -22,7 +22,7 @@ Reason = Callable[[Candidate, Candidate], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """A split of a group: the class of each member, the key of the rule, and the reason for two of different classes."""
+    """Split of a group: class of each member, key of the rule, and reason."""
 
     classes: list[int]
     rule: str
@@ -53,7 +53,7 @@ class View:
             self.varying.setdefault(member, 1)  # a dimension even with one member
 
     def _lay_out(self, key: str) -> Division | None:
-        """Find the positions along an axis; return the division of members whose coordinate there does not convert."""
+        """Lay out an axis; return the division of members that do not convert."""
         axes = [c.axes[key] for c in self.group]
         if any(p.coordinate is None for p in axes):
             self.layouts[key] = self._by_order(key, [p.size for p in axes])
@@ -75,7 +75,7 @@ class View:
         return None
 
     def _by_order(self, key: str, sizes: list[int]) -> PositionLayout:
-        """Lay out a dimension without a coordinate, in order if the rules give one, as ranges, which need no memory."""
+        """Lay out a dimension without a coordinate as ranges, in order if given."""
         order_rule = self.rules.order.get(self.group[0].axes[key].name)
         if order_rule is None:
             distinct = sorted(set(sizes))
@@ -87,7 +87,7 @@ class View:
         return PositionLayout(list(range(len(sizes))), [positions[row] for row in range(len(sizes))], int(ends[-1]), 0.0)
 
     def _tie(self) -> None:
-        """Tie scalar coordinates that change with another axis to that axis: others to time, not time to others."""
+        """Tie scalar coordinates that change with another axis to that axis."""
 
         def importance(key: str) -> tuple[bool, bool, str]:
             coordinate = self.group[0].axes[key].coordinate
@@ -104,7 +104,7 @@ class View:
                     break
 
     def _may_be_tied(self, key: str) -> bool:
-        """Return whether an axis is scalar everywhere and a time, a period or a plain number, which may depend on others."""
+        """Return whether a scalar axis may depend on others: times, numbers."""
         axes = [c.axes[key] for c in self.group]
         coordinates = [axis.coordinate for axis in axes if axis.scalar and axis.coordinate is not None]
         if len(coordinates) < len(self.group) or key == self.rules.member_dimension:
@@ -117,7 +117,7 @@ class View:
         return True
 
     def values(self, key: str) -> list[np.ndarray]:
-        """Return the coordinate values of each member along an axis, in the units of the first."""
+        """Return the values of members along an axis, in the units of the first."""
         units = reference_units(c.axes[key] for c in self.group)
         return [c.axes[key].values(*units) for c in self.group]
 
@@ -135,7 +135,7 @@ class View:
         return boxes, tuple(self.layouts[k].size for k in keys)
 
     def value(self, key: str, position: int, rows: Sequence[int]) -> str:
-        """Return the value at a position, as messages show it, of the first of ``rows`` that has the position."""
+        """Return the text of a value at a position, from the first row with it."""
         layout = self.layouts[key]
         for row in rows:
             indices = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
@@ -145,7 +145,7 @@ class View:
 
 
 def _distinct(axes: Sequence[AxisCoordinate]) -> tuple[list[AxisCoordinate], list[int]]:
-    """Return axes with different values, and the number of each axis in these. Equal files share their coordinate values."""
+    """Return the different axes, and the number of each axis in these."""
     seen: dict[object, int] = {}
     distinct: list[AxisCoordinate] = []
     numbers = []

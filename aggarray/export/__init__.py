@@ -6,7 +6,7 @@ import numpy as np
 
 
 def json_scalar(value: Any) -> Any:
-    """Return a scalar as JSON as the Zarr specification writes it: complex numbers are pairs, non-finite numbers are text."""
+    """Return a scalar as Zarr's JSON: complex as pairs, non-finite as text."""
     item = value.item() if isinstance(value, np.generic | np.ndarray) else value
     if isinstance(item, complex):
         return [json_scalar(item.real), json_scalar(item.imag)]

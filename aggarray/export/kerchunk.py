@@ -81,7 +81,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
 
 
 def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
-    """Return references to an array; a coordinate that is small, or cannot stay in its files, is stored by value."""
+    """Return references to an array; small coordinates are stored by value."""
     if in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE):
         return _inline_refs(array)
     try:
@@ -98,7 +98,7 @@ def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
 
 
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
-    """Raise AggregationError for filters that numcodecs does not decode, or not in this order.
+    """Raise AggregationError for filters that numcodecs does not decode.
 
     It shuffles complete elements only; HDF5 leaves the bytes of an incomplete last element in place.
     """
@@ -117,7 +117,6 @@ def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
 
 
 def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
-    """Return the references of one partition, without missing chunks."""
     table, refs = piece.table, Refs()
     for position, number, offset, size in stored_chunks(layout, piece):
         key = ".".join(map(str, position)) or "0"
@@ -161,7 +160,7 @@ def _inline_refs(array: MasterArray) -> Refs:
 
 
 def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
-    """Return a value for missing elements that no other element has, the array's own fill value if possible."""
+    """Return an unused value for missing elements, if possible the fill value."""
     if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
         return array.fill_value
     limits = np.iinfo(array.dtype)

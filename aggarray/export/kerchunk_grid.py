@@ -29,9 +29,10 @@ _HINT = "write the values with `aggarray extract`, or open the files with aggarr
 
 
 class GridPiece(NamedTuple):
-    """One partition: its file, cell, template, chunks, origin in the master (``at``) and in its sub-array (``start``).
+    """One partition: file, cell, template, chunks, and its two origins.
 
-    All tuples have one item per dimension of the master; a dimension that the sub-array lacks has side and size 1.
+    ``at``: origin in the master; ``start``: in the sub-array. All tuples have one item per dimension of the master; a
+    dimension that the sub-array lacks has side and size 1.
     """
 
     uri: str
@@ -47,7 +48,7 @@ class GridPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
-    """The grid of chunks that all pieces share. ``fill``: the value of missing chunks, None if all are stored."""
+    """Grid of chunks that all pieces share; ``fill``: None if all are stored."""
 
     pieces: Sequence[GridPiece]
     dtype: np.dtype[Any]
@@ -58,7 +59,7 @@ class ChunkGrid:
 
 
 def find_chunk_grid(array: MasterArray) -> ChunkGrid:
-    """Return the grid of the stored chunks of an array. Raises AggregationError if they form none."""
+    """Return the grid of stored chunks, or raise AggregationError."""
     pieces = list(_pieces(array))
     if not pieces:
         raise refusal(array, "none of its partitions is a file")
@@ -72,7 +73,7 @@ def find_chunk_grid(array: MasterArray) -> ChunkGrid:
 
 
 def stored_chunks(layout: ChunkGrid, piece: GridPiece) -> Iterator[tuple[tuple[int, ...], int, int, int]]:
-    """Yield the stored chunks of a piece: position in the master's grid, number in the table, offset and size.
+    """Yield stored chunks: master position, table number, offset and size.
 
     Offset and size 0 mean the complete file. Chunks of the table are cut if those of the layout are smaller.
     """
@@ -158,7 +159,6 @@ def _check_conformed(array: MasterArray, piece: GridPiece) -> None:
 
 
 def _with_part(array: MasterArray, piece: GridPiece, part: Mapping[str, Indices]) -> GridPiece:
-    """Return a piece with its part, in the dimensions of the array."""
     if piece.table.masks is not None and piece.table.masks.any():
         refuse(array, piece, "chunks were written with a filter skipped")
     start = []
@@ -193,7 +193,7 @@ _STORED: Mapping[str, Any] = {
 
 
 def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the shape of the chunks, cut smaller if there are no codecs. Raises AggregationError if there is none."""
+    """Return the chunk shape, cut if no codecs, or raise AggregationError."""
     first = pieces[0]
     problem = next((misfit for piece in pieces if (misfit := _misfit(array, first, piece)) is not None), None)
     if problem is None:
@@ -208,7 +208,7 @@ def _chunk_of(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...
 
 
 def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[GridPiece, str] | None:
-    """Return why a piece is not on the grid of the first piece's chunks, None if it is."""
+    """Return why a piece is off the grid of the first, None if it is not."""
     if piece.sides != first.sides:
         return piece, f"chunks of {piece.sides}, but {first.sides} in {first.uri}"
     for d, name in enumerate(array.dimensions):
@@ -221,7 +221,7 @@ def _misfit(array: MasterArray, first: GridPiece, piece: GridPiece) -> tuple[Gri
 
 
 def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
-    """Return the largest chunk, contiguous in each file, that divides all pieces and their chunks."""
+    """Return the largest contiguous chunk that divides pieces and chunks."""
     columns = zip(*((p.at, p.start, p.shape, p.sides) for p in pieces), strict=True)
     common = [[math.gcd(*numbers) for numbers in zip(*rows, strict=True)] for rows in columns]
     steps = [max(1, math.gcd(*each)) for each in zip(*common, strict=True)] if array.ndim else []
@@ -233,7 +233,7 @@ def _cut(array: MasterArray, pieces: Sequence[GridPiece]) -> tuple[int, ...]:
 
 
 def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
-    """Return the fill value of missing chunks, None if all are stored; it must mean missing in the files too."""
+    """Return the fill value of missing chunks, None if all are stored."""
     encoding = pieces[0].template.encoding
     declared = encoding.missing[0] if encoding.missing else None
     if declared is None and (encoding.missing_nan or encoding.stored.kind == "f"):
@@ -256,7 +256,7 @@ def _fill_of(array: MasterArray, pieces: Sequence[GridPiece]) -> Any:
 
 
 def check_missing_pieces(array: MasterArray, layout: ChunkGrid, piece: GridPiece) -> None:
-    """Refuse a missing chunk unless it reads the same through references, as 0 without a fill value."""
+    """Refuse a missing chunk unless it reads the same through references."""
     fill, written = piece.table.fill, layout.fill
     if not (fill == 0 if written is None else _same(fill, written)):
         effect = "references read them as 0" if written is None else f"{written} means missing"

@@ -58,7 +58,7 @@ _FEW_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Options of opening an index. ``access``: the files that may be read; ``path_map``: where they were moved."""
+    """Options of opening an index: readable files and relocated prefixes."""
 
     access: Access = ANYWHERE
     path_map: PathMap = NOWHERE
@@ -156,7 +156,7 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
 
 
 def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:
-    """Yield the tables of sub-arrays whose files are opened by reads. Arrays that the index holds by value need no file."""
+    """Yield the tables of sub-arrays whose files are opened by reads."""
     for array in arrays:
         if array._known is None:
             yield array._matrix.references, array._access
@@ -197,12 +197,12 @@ def load(path: str, how: Opening) -> LoadedIndex:
 
 
 def find_convention(structure: Structure) -> Convention | None:
-    """Return the convention of an index, None for plain data. An index of aggarray has `OURS`."""
+    """Return the convention of an index, None for plain data."""
     return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
 
 
 def may_be_replaced(path: str) -> bool:
-    """Return whether a save may replace a file: an index of any convention, or an empty file."""
+    """Return whether a save may replace a file: an index, or an empty file."""
     if stored_generation(path) is not None:
         return True
     try:

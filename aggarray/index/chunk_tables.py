@@ -1,4 +1,4 @@
-"""Chunk indexes of the files of an index, stored so that no file is parsed again.
+"""Chunk indexes of the files of an index, stored to avoid new parsing.
 
 Files of the same layout (shape, chunk shape, dtype, filters) share it. The offsets and sizes of all files are columns, read
 on the first request. A chunk index is valid only while its file has the recorded size and time.
@@ -21,7 +21,7 @@ from aggarray.read.chunk_index import CachedChunkIndex
 def pack_chunk_indexes(
     indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
 ) -> dict[str, Any]:
-    """Encode the chunk indexes of the files that have a number in ``files`` and have not changed since their stamp."""
+    """Encode chunk indexes of numbered files unchanged since their stamp."""
     layouts: dict[str, int] = {}
     encoded: list[Any] = []
     rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
@@ -75,7 +75,7 @@ class StoredChunkIndexes:
         return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable of a file, None unless the file had this time and size."""
+        """Return the chunk index of a variable, None if the file has changed."""
         row = self._loaded().get((uri, variable))
         if row is None or row[0] != scanned:
             return None
@@ -83,7 +83,7 @@ class StoredChunkIndexes:
         return ChunkIndex(*self._layouts[row[1]], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable in a file, -1 unless the file had this time and size."""
+        """Return the stored bytes of a variable, -1 if the file has changed."""
         row = self._loaded().get((uri, variable))
         return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
 

@@ -90,7 +90,7 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 
 class Encoder:
-    """Encodes master arrays, shared items once. ``files``: the number of each URI."""
+    """Encoder of master arrays that stores shared items once."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -219,7 +219,7 @@ class LazyValues(Sequence[Any]):
         self._pair: KnownValues | None = None
 
     def load(self) -> KnownValues:
-        """Return values and mask. Raises IndexFileError if the index was removed or saved again."""
+        """Return values and mask, or raise IndexFileError if the index changed."""
         if self._pair is None:
             with self._reader.opened():
                 values = self._reader.value(self._spec[0])
@@ -246,7 +246,7 @@ class LazyValues(Sequence[Any]):
 
 
 class Decoder:
-    """Decodes what an `Encoder` wrote. ``files``: the URIs by number; ``stamps``: int64 (files, 3)."""
+    """Decoder of what an `Encoder` wrote; ``stamps``: int64 (files, 3)."""
 
     def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
         self.reader, self.files, self.access = reader, files, access
@@ -317,7 +317,7 @@ class Decoder:
 
 
 def _renumber(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
-    """Return the rows of a table of ``count`` rows that a column uses, and their numbers; -1 stays.
+    """Return the rows a column uses, and the column renumbered; -1 stays.
 
     >>> _renumber(np.array([7, -1, 7]), 10)
     ([7], array([ 0, -1,  0], dtype=int32))

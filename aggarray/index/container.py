@@ -65,7 +65,7 @@ class VariableNames:
 
 
 class Container:
-    """A dataset that is being written. ``references`` returns the URI references of a table."""
+    """Dataset being written; ``references`` returns the URIs of a table."""
 
     conventions = ""
 
@@ -83,7 +83,7 @@ class Container:
         raise NotImplementedError
 
     def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
-        """Write arrays; return (name, reason) of inexpressible arrays and unreadable coordinates, which are left out."""
+        """Write arrays; return (name, reason) of those that are left out."""
         self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
         written, by_name = [], dict[str, list[str]]()
         for number, array in enumerate(map(flatten_ragged, arrays)):
@@ -113,7 +113,7 @@ class Container:
         return "it has no elements" if array.size == 0 else None
 
     def _coordinates(self, array: MasterArray) -> dict[str, str]:
-        """Write new coordinates; return the names of all coordinates and dimensions in the file."""
+        """Write new coordinates; return names of all coordinates and dimensions."""
         sizes = {d: n for a in (*array.coords.values(), array) for d, n in zip(a.dimensions, a.shape, strict=True)}
         keys, names = self._keys(array), {}
         for dimension, size in sizes.items():
@@ -140,7 +140,7 @@ class Container:
         return names
 
     def _keys(self, array: MasterArray) -> dict[str, Any]:
-        """Return a key for each coordinate that is equal for equal ones. Coordinates that cannot be read are left out."""
+        """Return a key for each readable coordinate; equal ones have equal keys."""
         keys = {}
         for name, coordinate in array.coords.items():
             try:
@@ -158,7 +158,7 @@ class Container:
         return keys
 
     def _by_value(self, coordinate: MasterArray) -> bool:
-        """Return whether a coordinate is stored by value: all are, except large ones that were not scanned."""
+        """Return whether a coordinate is stored by value: small or scanned."""
         return coordinate._known is not None or coordinate.nbytes <= _LARGE or self.reason(coordinate) is not None
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
@@ -213,7 +213,7 @@ def attributes_of(array: MasterArray, names: Mapping[str, str]) -> dict[str, Any
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a blank-separated list with its names replaced; a colon after a name is kept."""
+    """Return a blank-separated list with names replaced and colons kept."""
     renamed = []
     for word in text.split():
         base, colon = basename(word.rstrip(":")), ":" * word.endswith(":")
@@ -222,7 +222,7 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def coordinates_attribute(array: MasterArray, names: Mapping[str, str]) -> str:
-    """Return the attribute ``coordinates``: those that are no coordinate variables, bounds, measures or grid mappings."""
+    """Return the attribute ``coordinates``: auxiliary and scalar coordinates."""
     excluded = {basename(w.rstrip(":")) for a in ("cell_measures", "grid_mapping") for w in words(array.attrs.get(a))}
     excluded |= {
         basename(w) for c in (array, *array.coords.values()) for a in ("bounds", "climatology") for w in words(c.attrs.get(a))

@@ -22,7 +22,7 @@ _PROBE = 1 << 24
 
 @contextmanager
 def created(path: str) -> Iterator[Any]:
-    """Give an empty ``netCDF4.Dataset`` for the length of a block. Raises OSError for disk errors."""
+    """Create a ``netCDF4.Dataset`` for a block; raise OSError on disk errors."""
     import netCDF4
 
     # promise: no-space-no-start
@@ -74,7 +74,7 @@ def _close_nowhere(dataset: Any, path: str) -> None:
 
 @contextmanager
 def updated(path: str) -> Iterator[Any]:
-    """Give a writable ``h5py.File`` for the length of a block. Raises OSError for disk errors."""
+    """Open a writable ``h5py.File`` for a block; raise OSError on disk errors."""
     with open(path, "r+b", buffering=0) as disk:
         target = _ErrorKeepingFile(disk)
         try:

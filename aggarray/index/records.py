@@ -86,7 +86,7 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
 
 
 def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
-    """Return the structures that `pack` encoded; shared items are shared in memory."""
+    """Return the structures that `pack` encoded, with shared items shared."""
     column = reader.column
     pairs = [(name, unplain(value)) for name, value in encoded["pairs"]]
     if not all(isinstance(name, str) for name, _ in pairs):

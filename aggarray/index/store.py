@@ -73,7 +73,7 @@ class Writer:
         return self._ends[name] - len(part)
 
     def column(self, column: np.ndarray) -> dict[str, Any]:
-        """Store a column of integers, in the document if it is short or an arithmetic progression.
+        """Store integers, in the document if few or an arithmetic progression.
 
         >>> Writer().column(np.arange(1000)), Writer().column(np.array([4, 7]))
         ({'start': 0, 'step': 1, 'count': 1000}, {'is': [4, 7]})
@@ -107,7 +107,7 @@ class Writer:
         return self._known[key]
 
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
-        """Write the group into an open ``netCDF4.Dataset``. The schema is the oldest that fits."""
+        """Write the group into a ``netCDF4.Dataset``, in the oldest usable schema."""
         group = dataset.createGroup(GROUP)
         group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
@@ -127,7 +127,7 @@ class Writer:
 
 
 class Reader:
-    """Reads items of a `Writer`; every size is checked against the file before memory is allocated.
+    """Reader of the items of a `Writer`; checks sizes before allocation.
 
     Raises IndexFileError if the file is damaged, or was saved again since ``generation``.
     """
@@ -283,7 +283,7 @@ def _blob_of(size: int) -> str:
 
 
 def plain_dtype(text: Any) -> np.dtype[Any]:
-    """Return the dtype of a text as NumPy writes it. Raises ValueError for any other spelling."""
+    """Return the dtype of a text in NumPy's spelling, or raise ValueError."""
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
         raise ValueError(f"dtype {text!r:.40}")
     dtype: np.dtype[Any] = np.dtype(text)
@@ -374,7 +374,6 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
 
 
 def _check_generation(path: str, expected: int | None) -> None:
-    """Raise IndexFileError unless an index has the generation that is updated."""
     current = stored_generation(path)
     # Replacing a deleted index loses nothing.
     # promise: index-concurrent-append

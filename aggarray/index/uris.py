@@ -68,7 +68,7 @@ def real_path(path: str) -> str:
 
 
 def home_of(path: str) -> str:
-    """Return the folder that references of an index are relative to, with links resolved."""
+    """Return the resolved folder that references of an index are relative to."""
     if is_remote(path):
         return parent(path)
     return os.path.dirname(os.path.realpath(path) if os.path.islink(path) else os.path.abspath(path))
@@ -118,7 +118,7 @@ def resolve_uri(reference: str, folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathMap:
-    """Prefixes of URI references to replace before they are resolved; ``pairs``: (old, new), longest old prefix first.
+    """URI prefixes to replace; ``pairs``: (old, new), longest old first.
 
     A prefix ends at the end of a path component. It is compared with a reference as written and, percent-decoded, as a path.
     Its replacement is a folder, absolute or relative to that of the index, or a URL.
@@ -148,7 +148,7 @@ NOWHERE = PathMap()
 
 
 def path_map(relocate: Mapping[str, str] | None) -> PathMap:
-    """Return the map of ``relocate``. Raises AggregationError if it is not a mapping of prefixes."""
+    """Return the map of ``relocate``, or raise AggregationError."""
     prefixes = {} if relocate is None else relocate
     if not isinstance(prefixes, Mapping):
         raise AggregationError(f"relocate={relocate!r} is not a mapping", hint="give {old prefix: new prefix}")
@@ -204,9 +204,9 @@ class Files(Sequence[str]):
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = None) -> None:
-    """Raise ForbiddenPathError for the first file outside the roots. Links and ``..`` are resolved.
+    """Raise ForbiddenPathError for the first file outside the roots.
 
-    ``index``: the file that refers to them, None if the caller named them.
+    Links and ``..`` are resolved. ``index``: the file that refers to them, None if the caller named them.
     """
     below = functools.cache(lambda path: is_below(path, roots))
     for path in files:
@@ -220,7 +220,7 @@ def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = 
 
 
 def checked_roots(roots: object) -> tuple[str, ...] | None:
-    """Return roots as resolved folders or URL prefixes. Raises AggregationError if they are invalid."""
+    """Return roots as resolved paths or URLs, or raise AggregationError."""
     if roots is None:
         return None
     try:

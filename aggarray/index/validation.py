@@ -138,7 +138,6 @@ def check_partitions(matrix: Matrix) -> None:
 
 
 def _check_extents(matrix: Matrix) -> None:
-    """Raise ValueError for a partition that exceeds its sub-array."""
     sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
     single = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
     if single and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):

@@ -1,4 +1,4 @@
-"""Opening of files and indexes: `open`, `concat` and the `Aggregation` that `open` returns."""
+"""Opening of files and indexes: `open`, `concat` and `Aggregation`."""
 
 from aggarray.aggregate.concat import concat
 from aggarray.opening.aggregation import Aggregation

@@ -1,4 +1,4 @@
-"""The `Aggregation`: master arrays, refusals, and methods that save, extend and check them."""
+"""The `Aggregation`: master arrays, refusals, and its methods."""
 
 import operator
 import os
@@ -36,7 +36,7 @@ from aggarray.storage.files import stat_file
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Aggregation:
-    """A collection of master arrays: the joined data variables of a source, with their coordinates.
+    """Collection of master arrays: joined data variables with coordinates.
 
     ``arrays``: the arrays; ``refusals``: why arrays of one identity were not joined; ``skipped``: unusable files and
     variables; ``duplicates``: files left out because they are exact copies of others.
@@ -76,7 +76,10 @@ class Aggregation:
         raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
     def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
-        """Return the arrays that have a name and the given attributes, looked up in `attrs`, then in `file_attrs`."""
+        """Return the arrays that have a name and the given attributes.
+
+        Looks up attributes in `attrs`, then in `file_attrs`.
+        """
         selection = Selection(None if name is None else (name,), attributes)
         duplicates = self.duplicates
         if duplicates:
@@ -89,12 +92,12 @@ class Aggregation:
     def save(
         self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
     ) -> Report:
-        """Save an index: an aggregation file that any reader of the convention opens, and that reopens here without loss.
+        """Save an index: an aggregation file that reopens without loss.
 
-        ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative to the folder of the index.
-        ``chunk_table``: store where the chunks of each file lie, so that reads from the index open no file through a library;
-        unknown positions are looked up now. Only the values of coordinates and of arrays in memory are copied. The report names
-        the arrays that the convention cannot express; only aggarray reads these.
+        Any reader of the convention opens it. ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative
+        to the folder of the index. ``chunk_table``: store where the chunks of each file lie, so that reads from the index
+        open no file through a library; unknown positions are looked up now. Only the values of coordinates and of arrays in
+        memory are copied. The report names the arrays that the convention cannot express; only aggarray reads these.
 
         Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
         the index was modified by another process since it was opened, or cannot be written, and FormatError for a file that
@@ -109,13 +112,14 @@ class Aggregation:
             return details_to_save(local_path(path), result, verified._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-        """Return kerchunk references to all arrays, and write them to ``path``: JSON (.json) or Parquet (.parq, .parquet).
+        """Return kerchunk references to all arrays, and write them to ``path``.
 
-        The values stay in their files. Every partition must therefore equal the array without arithmetic: one chunk grid
-        (uncompressed data are split to fit), one dtype, byte order, codecs, fill value and packing, the same units, calendar,
-        directions and order of dimensions. AggregationError names the first partition that differs, and how. The references
-        contain the values of coordinates and of arrays in memory, and absolute file paths. The path is replaced once everything
-        is written; raises IndexFileError if that fails. Parquet needs the extra ``kerchunk``.
+        The path ends with .json (JSON), .parq or .parquet (Parquet). The values stay in their files. Every partition must
+        therefore equal the array without arithmetic: one chunk grid (uncompressed data are split to fit), one dtype, byte
+        order, codecs, fill value and packing, the same units, calendar, directions and order of dimensions.
+        AggregationError names the first partition that differs, and how. The references contain the values of coordinates
+        and of arrays in memory, and absolute file paths. The path is replaced once everything is written; raises
+        IndexFileError if that fails. Parquet needs the extra ``kerchunk``.
         """
         from aggarray.export.kerchunk import references_of, write
 
@@ -127,7 +131,6 @@ class Aggregation:
         return references
 
     def _verified(self) -> "Aggregation":
-        """Return the aggregation with every assumed file verified."""
         before = self._provenance
         if not any(s.assumed is not None for s in before.structures()):
             arrays = tuple(map(resolve_array, self.arrays))
@@ -141,10 +144,10 @@ class Aggregation:
         return Aggregation(*outcome, after)
 
     def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
-        """Return the aggregation extended by a source; equal to opening all files again.
+        """Return the aggregation extended by a source.
 
-        Only new and changed files are opened; `skipped` lists unusable ones. Raises MissingFileError if the source names no
-        file.
+        The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
+        ones. Raises MissingFileError if the source names no file.
         """
         items = listed(source)
         before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
@@ -173,11 +176,12 @@ class Aggregation:
             return Aggregation(*join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after)
 
     def check(self, checksum: bool = False) -> Report:
-        """Report gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable files.
+        """Report problems of the arrays and their files.
 
-        Opens every file and compares it with its state at the scan: size, modification time and, with ``checksum``, the bytes
-        of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature, including additional
-        and absent variables. Reads no values.
+        Problems are gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable
+        files. Opens every file and compares it with its state at the scan: size, modification time and, with ``checksum``,
+        the bytes of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature,
+        including additional and absent variables. Reads no values.
         """
         problems: list[Problem] = []
         with self._provenance.access.reach():
@@ -191,10 +195,11 @@ class Aggregation:
         return Report(not problems, tuple(problems))
 
     def to_xarray(self, chunks: Any = None) -> Any:
-        """Return the arrays as one lazy ``xarray.Dataset``, or as a ``DataTree`` if they do not share names and grid.
+        """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
 
-        Decodes as ``xarray.open_dataset`` decodes a file. ``chunks``: None = without dask, {} = along the partitions, else as
-        in ``xarray.open_dataset``. Nodes of a tree are named by the attributes in which the arrays differ.
+        A ``DataTree`` holds arrays that do not share names and grid. Decodes as ``xarray.open_dataset`` decodes a file.
+        ``chunks``: None = without dask, {} = along the partitions, else as in ``xarray.open_dataset``. Nodes of a tree are
+        named by the attributes in which the arrays differ.
         """
         from aggarray.interop.datasets import datasets
         from aggarray.interop.xarray_store import to_datasets
@@ -219,7 +224,7 @@ class Aggregation:
 
 
 def _has_changed(path: str, stamp: Stamp | None) -> bool:
-    """Return whether size or modification time of a file differ from its scan; True if the file cannot be accessed."""
+    """Return whether a file has changed or cannot be accessed."""
     try:
         status = stat_file(state_path(path))
     except OSError:
@@ -229,7 +234,7 @@ def _has_changed(path: str, stamp: Stamp | None) -> bool:
 
 
 def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
-    """Describe the attributes in which arrays differ: facets first, then those with the most values."""
+    """Describe the attributes in which arrays differ, facets first."""
     texts = []
     for differing in (differing_facets(arrays), differing_attributes(arrays)):
         for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):

@@ -1,4 +1,4 @@
-"""Joining of scanned files into arrays, shared by opening, appending and joining by other rules."""
+"""Joining of scanned files, for opening, appending and other rules."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a li
 
 @dataclass(slots=True)
 class Sources:
-    """Contents of a source: structures of data files, arrays of indexes, skipped files, generations of indexes.
+    """Contents of a source: structures, arrays, skipped files, generations.
 
     ``tables``: chunk indexes of the files, from the indexes that store them; ``errors``: of the files that cannot be read.
     """
@@ -45,9 +45,10 @@ class Sources:
 def scan_sources(
     paths: Sequence[str], named: Iterable[str], rules: Rules, how: index.Opening, scan: tuple[int | None, Progress | None]
 ) -> Sources:
-    """Scan files, and separate data files, indexes and unusable files. ``scan``: number of processes, progress callable.
+    """Scan files; separate data files, indexes and unusable files.
 
-    ``named``: paths that the source names individually; indexes found in a folder are skipped.
+    ``scan``: number of processes, progress callable. ``named``: paths that the source names individually; indexes found in
+    a folder are skipped.
     """
     if rules.trust == "verify":
         scanned = scan_files(paths, *scan)
@@ -84,7 +85,7 @@ def scan_sources(
 
 
 def _with_external_coordinates(result: Structure | AggarrayError, access: Access) -> Structure | AggarrayError:
-    """Add coordinates that are stored in other files; return the error of a forbidden or missing one."""
+    """Add coordinates of other files; return the error of an unusable one."""
     if isinstance(result, AggarrayError) or not (result.has_external_coordinates or result.external_files):
         return result
     try:
@@ -94,7 +95,7 @@ def _with_external_coordinates(result: Structure | AggarrayError, access: Access
 
 
 def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -> list[MasterArray]:
-    """Return the arrays of an index written by other software, with coordinates. Raises IndexFileError for an invalid index."""
+    """Return the arrays of a foreign index, or raise IndexFileError."""
     foreign = index.read_foreign(structure, kind, how)
     arrays, _ = arrays_of(foreign.structure, how.access, rows=False)
 
@@ -106,7 +107,7 @@ def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -
 
 
 def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
-    """Return the arrays of each file, without known duplicates ``repeats``, and everything that cannot be used."""
+    """Return the arrays of each file, without ``repeats``, and unusable items."""
     out = {(d.array, d.file) for d in repeats}
     arrays, skipped = list(sources.others), list(sources.skipped)
 
@@ -124,12 +125,12 @@ def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = (
 
 
 def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
-    """Return the joined chunk indexes that arrays carry; None if they carry none."""
+    """Return the joined chunk indexes of arrays, None if they carry none."""
     return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
 
 
 class Outcome(NamedTuple):
-    """The arrays of an aggregation, and what was not joined: the public fields of `Aggregation`."""
+    """Arrays, and what was not joined: the public fields of `Aggregation`."""
 
     arrays: tuple[MasterArray, ...]
     refusals: tuple[Refusal, ...]
@@ -140,7 +141,7 @@ class Outcome(NamedTuple):
 def join_arrays(
     arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance, repeats: Sequence[Duplicate] = ()
 ) -> Outcome:
-    """Join the requested arrays by the rules; ``repeats``: duplicates left out before, listed again in the result."""
+    """Join arrays by the rules; ``repeats``: duplicates left out before."""
     names, access = provenance.variables, provenance.access
     accessed = [
         a

@@ -1,4 +1,4 @@
-"""Saving and restoring of aggregations: rules, refusals and selections. `aggarray.index` stores the arrays."""
+"""Saving and restoring of aggregations; `aggarray.index` stores arrays."""
 
 import functools
 import os
@@ -19,7 +19,7 @@ from aggarray.opening.provenance import Provenance, Selection
 
 
 def details_to_save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:
-    """Save an aggregation with options ``how``; report the arrays that the convention cannot express."""
+    """Save an aggregation; report arrays that the convention cannot express."""
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
     if os.path.isfile(target) and target not in provenance.saved and not index.may_be_replaced(target):
@@ -48,7 +48,7 @@ def details_to_save(path: str, result: Outcome, provenance: Provenance, how: Map
 
 
 def restore(path: str, how: index.Opening) -> tuple[Outcome, Provenance]:
-    """Open an index written by aggarray. Raises IndexFileError if it is damaged or names files outside the roots."""
+    """Open an index of aggarray; raise IndexFileError if it is not valid."""
     loaded = index.load(path, how)
     details, files = loaded.details, loaded.files
     try:
@@ -87,5 +87,5 @@ def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterAr
 
 
 def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
-    """Return an array of an index by number; used to unpickle arrays of an index."""
+    """Return an array of an index by number, for unpickling."""
     return _arrays(path, generation, how)[number]._with_origin(array_of_index, path, generation, number, how)

@@ -1,4 +1,4 @@
-"""Provenance of an aggregation: what is needed to rebuild it with more files or other rules."""
+"""Provenance of an aggregation: what is needed to build it again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,12 +50,12 @@ class Provenance:
     how: Mapping[str, Any] = field(default_factory=dict)
 
     def sources(self, arrays: Sequence[MasterArray]) -> tuple[list[Structure], list[MasterArray]]:
-        """Return the structures and other arrays behind ``arrays``; without any, ``arrays`` themselves."""
+        """Return structures and other arrays; ``arrays`` if there are neither."""
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
 
     def reaching(self, near: Iterable[str]) -> "Provenance":
-        """Return the provenance with more readable locations, unless ``roots`` were given."""
+        """Add readable locations, unless ``roots`` were given."""
         old = self.access.near
         if old is None or self.access.roots is not None or set(near) <= set(old):
             return self

@@ -37,16 +37,16 @@ def open(
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Aggregation:
-    """Open files as arrays: one per variable and dataset, joined along the dimensions whose coordinates differ.
+    """Open files as arrays, joined along dimensions whose coordinates differ.
 
-    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or a saved index, recognised by its content.
-    ``rules``: see `Rules`; an index keeps its own rules unless others are given. ``variables``: names to keep.
-    ``progress``: True for a bar on standard error, or a callable (done, total, what). ``processes``: number of processes
-    that scan, chosen automatically if None. ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the
-    only folders and URL prefixes that may be read, symbolic links resolved. Without roots a local index may name any local
-    file, and any index may name remote files on its own host or bucket. ``relocate``: {old prefix: new prefix} for the file
-    names in an index. ``storage_options``: options of fsspec for remote files, or {protocol: options}; they are pickled with
-    the arrays, but never saved or displayed.
+    There is one array per variable and dataset. ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or
+    a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
+    ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
+    ``processes``: number of processes that scan, chosen automatically if None. ``missing``: "raise" or "fill" when a read
+    meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved. Without
+    roots a local index may name any local file, and any index may name remote files on its own host or bucket.
+    ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options of fsspec for remote
+    files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed.
 
     Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
     the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and
@@ -71,7 +71,7 @@ def _opened(
     request: tuple[Rules, Sequence[str] | None],
     scan: tuple[int | None, Progress | None],
 ) -> Aggregation:
-    """Open the items of a source; ``request``: rules and names of variables; ``scan``: as in `scan_sources`."""
+    """Open items; ``request``: rules, variables; ``scan``: see `scan_sources`."""
     rules, variables = request
     if len(items) == len(named) == 1 and index.stored_generation(named[0]) is not None:
         return _restored(named[0], how, rules, variables)
@@ -96,7 +96,7 @@ def _opened(
 
 
 def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
-    """Open an index written by aggarray; other rules join its arrays again without opening its files."""
+    """Open an index of aggarray; join its arrays again if rules are given."""
     outcome, provenance = restore(path, how)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         lost = [s for s in outcome.skipped if s.variable is None]
@@ -124,7 +124,6 @@ def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -
 
 
 def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:
-    """Raise NotFoundError for absent variables."""
     absent = [v for v in variables or () if v not in {a.name for a in arrays}]
     if absent:
         names = sorted({a.name or "" for a in arrays})

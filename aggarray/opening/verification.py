@@ -42,7 +42,7 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
 
 
 def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
-    """Raise FormatError if an opened array is absent after verification; additional arrays are allowed."""
+    """Raise FormatError if an array is absent after verification."""
     now = {_outline(array) for array in after}
     for array in before:
         if _outline(array) not in now:
@@ -56,7 +56,7 @@ def _outline(array: MasterArray) -> tuple[object, ...]:
 
 
 def assumption_problems(structures: Sequence[Structure]) -> Iterator[Problem]:
-    """Yield a problem per file that differs from its assumed signature; `file_problems` reports files that do not open."""
+    """Yield a problem per file that differs from its assumed signature."""
     for seen, real in _scanned_again(structures):
         text = None
         if isinstance(real, _UnlikeError):
@@ -73,7 +73,6 @@ class _UnlikeError(FormatError):
 
 
 def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure, Structure | AggarrayError]]:
-    """Yield each assumed structure with the scanned structure of its file, or its error."""
     unverified = [s for s in structures if s.assumed is not None]
     scanned = scan_files([s.uri for s in unverified]) if unverified else []
     for assumed, (uri, real) in zip(unverified, scanned, strict=True):
@@ -86,7 +85,7 @@ def _scanned_again(structures: Sequence[Structure]) -> Iterator[tuple[Structure,
 
 
 def resolve_array(array: MasterArray) -> MasterArray:
-    """Return an array with the assumed templates of the array and its coordinates verified."""
+    """Return an array with verified templates, coordinates included."""
     one = _resolved(array)
     coords = {name: _resolved(c) for name, c in array.coords.items()}
     return one if all(c is array.coords[n] for n, c in coords.items()) else replace(one, coords=coords)

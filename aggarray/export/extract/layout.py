@@ -24,7 +24,7 @@ WHOLE = 1 << 16
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """A variable to be written; ``chunks``: None for one piece; ``fill``: the value of missing elements."""
+    """Variable to write; ``chunks`` None: one piece; ``fill``: missing value."""
 
     name: str
     dimensions: tuple[str, ...]
@@ -57,7 +57,7 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class ExtractLayout:
-    """A dataset to be written. It has the methods of ``netCDF4.Dataset`` that `Container` calls."""
+    """Dataset to be written, with the methods that `Container` calls."""
 
     dimensions: dict[str, int] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ExtractLayout:
 
 
 class _LayoutContainer(Container):
-    """Container that records variables in a layout. ``kinds``: the supported kinds of dtypes."""
+    """Container that records variables in a layout; ``kinds``: of dtypes."""
 
     def __init__(self, layout: ExtractLayout, kinds: str) -> None:
         super().__init__(layout, lambda references: np.array(()))
@@ -88,7 +88,6 @@ class _LayoutContainer(Container):
         return None if supported else f"the format has no type for {array.dtype}"
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:
-        """Record a variable."""
         variable = Variable(name, tuple(dimensions), array, _chunks(array), _fill(array))
         self.dataset.variables.append(variable)
         return variable
@@ -116,7 +115,7 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLay
 
 
 def _fill(array: MasterArray) -> Any:
-    """Return the missing value of all files if they agree, else NaN; None if no element can be missing."""
+    """Return the common missing value, else NaN; None if none can be missing."""
     references = array._matrix.compact().references
     missing = []
     for template in map(references.templates.__getitem__, set(references.template.tolist())):
@@ -140,7 +139,7 @@ def _fill(array: MasterArray) -> Any:
 
 
 def _chunks(array: MasterArray) -> tuple[int, ...] | None:
-    """Return the shape of chunks like those of the first sub-array, None to write an array in one piece."""
+    """Return chunks like the first sub-array's, None for one piece."""
     if array.dtype.kind == "T" or array.nbytes < WHOLE or not array.ndim:
         return None
     matrix = array._matrix

@@ -90,7 +90,7 @@ def _check_filters(layout: ExtractLayout, path: str) -> str | None:
 
 
 def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
-    """Make all filters optional, as most versions of the libraries do, so that all versions write the same bytes."""
+    """Make filters optional, so that all library versions write the same."""
     headers: list[tuple[int, int]] = []
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         import h5py
@@ -111,7 +111,7 @@ def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
 
 
 def _optional_filters(block: bytes, size: int) -> bytes:
-    """Return the first block of an object header (version 2) with all filters optional, b"" for an unexpected layout."""
+    """Return an object header (version 2) with optional filters, or b""."""
     from numcodecs.jenkins import jenkins_lookup3
 
     flags, width = block[5], 1 << (block[5] & 3)

@@ -39,7 +39,7 @@ class Pieces:
         return os.path.join(self._folder, variable.name, "c", *map(str, position))
 
     def write(self, layout: ExtractLayout, advance: Callable[[int, bool], None]) -> None:
-        """Write all missing chunks. ``advance`` receives bytes of values, and whether they existed."""
+        """Write missing chunks; ``advance`` receives bytes and if they existed."""
         with ThreadPoolExecutor(get_options().threads, thread_name_prefix="aggarray-extract") as pool:
             for variable in layout.variables:
                 sides, itemsize = variable.chunks or (), variable.dtype.itemsize
@@ -71,7 +71,7 @@ def chunk_positions(variable: Variable, box: Sequence[slice] | None = None) -> I
 
 
 def write_complete(path: str, content: bytes, spare: str) -> None:
-    """Write a file that gets its name when it is complete. ``spare``: a folder of the same file system."""
+    """Write a file atomically; ``spare``: a folder of the same file system."""
     temporary = os.path.join(spare, f"{threading.get_ident()}.tmp")
     with open(temporary, "wb") as file:
         file.write(content)

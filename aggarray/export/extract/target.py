@@ -26,7 +26,7 @@ _OTHER_NAME = "give another name"
 
 
 class ExtractTarget:
-    """Path and fingerprint of a result, and the folder ``part`` in which it is made.
+    """Path and fingerprint of a result, and the folder ``part`` of its run.
 
     ``store``: the folder of the chunks; ``spare``: that of incomplete files; ``file``: a netCDF file made of the chunks.
     """
@@ -72,7 +72,7 @@ class ExtractTarget:
         return done
 
     def _is_done(self) -> bool:
-        """Return whether the result is complete, so that the folder holds only remains of its run."""
+        """Return whether the result is complete and the folder only a remainder."""
         if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
             return False
         with contextlib.suppress(FileNotFoundError):
@@ -80,7 +80,7 @@ class ExtractTarget:
         return False
 
     def _sweep(self) -> None:
-        """Remove the folder, its mark last. If the process is killed meanwhile, the mark shows that the result is complete."""
+        """Remove the folder, its mark last: the mark shows a complete result."""
         with contextlib.suppress(FileNotFoundError):
             for name in sorted(os.listdir(self.part), key=_MARK.__eq__):
                 shutil.rmtree(os.path.join(self.part, name), ignore_errors=True)
@@ -90,7 +90,7 @@ class ExtractTarget:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Lock]:
-        """Lock and prepare the folder for a block; chunks of an earlier run with the same fingerprint are kept."""
+        """Lock and prepare the folder for a block; keep chunks of its fingerprint."""
         try:
             with self._locked() as lock:
                 self._take_over()
@@ -103,7 +103,7 @@ class ExtractTarget:
             raise AggregationError(f"cannot be written: {error.strerror}", path=where, hint=hint) from error
 
     def _take_over(self) -> None:
-        """Make or clear the folder; keep chunks of the same fingerprint. Raises AggregationError for other content."""
+        """Make or clear the folder; raise AggregationError for other content."""
         # promise: extract-symlink
         if os.path.islink(self.part):
             raise AggregationError("is a symbolic link", path=self.part, hint="remove it, or give another name")
@@ -139,7 +139,7 @@ class ExtractTarget:
             yield lock
 
     def finish(self, made: str, lock: Lock) -> None:
-        """Move the result into place and remove its folder. ``lock``: that of `held`."""
+        """Move the result into place and remove its folder."""
         keep_mode(self.path, made)
         flush(made)
         if os.path.isdir(self.path):
@@ -158,7 +158,7 @@ class ExtractTarget:
 
 
 def check_not_source(path: str, sources: Iterable[str]) -> None:
-    """Raise AggregationError for a result that would replace, enclose or lie in a source; hard links count as the file."""
+    """Raise AggregationError if a result replaces, encloses or is in a source."""
     targets = {os.path.abspath(path), os.path.realpath(path)}
     state = os.stat(path) if os.path.isfile(path) else None
     for source in map(carrier, sources):

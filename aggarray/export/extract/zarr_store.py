@@ -19,7 +19,7 @@ _LEVEL = 5
 
 
 def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: little-endian, shuffled, compressed with zstd, with a checksum (CRC32C).
+    """Encode a chunk: little-endian, shuffled, zstd, checksum (CRC32C).
 
     Blosc uses one thread if the caller is not the main thread; several would make the order of its blocks undefined.
     """
@@ -28,7 +28,7 @@ def encode(values: np.ndarray) -> bytes:
 
 
 def _checked(packed: bytes) -> bytes:
-    """Return a chunk with its checksum: Blosc stores values that hardly compress unchanged and unchecked."""
+    """Return a chunk with its checksum; Blosc may leave values unchecked."""
     import google_crc32c  # zarr-python needs it too
 
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")

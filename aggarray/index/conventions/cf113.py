@@ -22,7 +22,7 @@ class _CF113:
         return bool(variables) and not any(map(is_legacy, variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
+        """Return the arrays of a file, or raise IndexFileError with the variable."""
         return foreign(ForeignFile(structure, values, path_map), _aggregations(structure), _terms)
 
 

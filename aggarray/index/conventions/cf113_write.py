@@ -40,7 +40,7 @@ def inexpressible(array: MasterArray) -> str | None:
 
 
 def _deviation(matrix: Matrix, number: int) -> str | None:
-    """Return how the sub-arrays of a template deviate from canonical form, beside the conversions that readers make."""
+    """Return how the sub-arrays of a template deviate from canonical form."""
     template: Template = matrix.references.templates[number]
     # A single decoding of a declared sub-array is that of the missing value of its aggregation variable.
     decoding = template.steps[0].encoding if template.declared and len(template.steps) == 1 else None
@@ -92,7 +92,7 @@ class CF113(Container):
         return variable
 
     def _sizes(self, prefix: str, sizes: tuple[int, ...]) -> list[str]:
-        """Return distinct dimensions (CF section 2.4) of these sizes, which other aggregations share."""
+        """Return distinct dimensions of these sizes (CF section 2.4)."""
         names: list[str] = []
         for number, size in enumerate(sizes):
             name, new = self.names.of((prefix, size, sizes[:number].count(size)), f"{prefix}_{size}")

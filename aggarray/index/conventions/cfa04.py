@@ -73,7 +73,7 @@ def _is_aggregation(variable: Variable) -> bool:
 
 
 class _Partition(NamedTuple):
-    """Geometry of a partition; ``extents``: sizes of its sub-array along the master's dimensions, -1 if unknown."""
+    """Geometry of a partition; ``extents`` are -1 where unknown."""
 
     box: list[list[int]]
     extents: list[int]
@@ -321,7 +321,7 @@ def _parts(listed: list[dict[str, slice | np.ndarray]]) -> Parts:
 
 
 class PartError(ValueError):
-    """An invalid part. The message does not include the part itself; ``hint``: what to do."""
+    """Invalid part; the message omits the part, ``hint`` says what to do."""
 
     def __init__(self, what: str, hint: str | None = None) -> None:
         super().__init__(what)

@@ -34,7 +34,7 @@ def inexpressible(array: MasterArray) -> str | None:
 
 
 def aggregation_attributes(array: MasterArray, folder: str | None) -> dict[str, str]:
-    """Return the attributes that locate the partitions; ``folder``: the base of relative file names, or None."""
+    """Return the attributes that locate partitions, relative to ``folder``."""
     shape = {"pmdimensions": list(array.partitions.dimensions), "pmshape": list(array.partitions.shape)}
     text = json.dumps({**shape, "base": "", "Partitions": list(_partitions(array._matrix, folder))})
     return {"cf_role": "cfa_variable", "cfa_array": text, "cfa_dimensions": " ".join(array.dimensions)}
@@ -80,7 +80,7 @@ def part_text(part: Sequence[slice | np.ndarray]) -> str:
 
 
 def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the keys that partitions of a template have in common, and those of their sub-arrays."""
+    """Return the common keys of partitions, and those of their sub-arrays."""
     forward = dict(zip(matrix.dimensions, matrix.directions, strict=True))
     own = zip(template.dimensions, template.directions, strict=True)
     against = [d for d, direction in own if direction != forward.get(d, direction)]
@@ -99,7 +99,7 @@ def _common_keys(template: Template, matrix: Matrix) -> tuple[dict[str, Any], di
 
 
 class CFA04(Container):
-    """A file of CFA-0.4 variables. ``folder``: the base of relative file names, or None."""
+    """File of CFA-0.4 variables; ``folder``: base of relative file names."""
 
     name = "CFA-0.4"
     conventions = f"CF-1.8 {name}"

@@ -19,7 +19,7 @@ class _CFA062:
         return any(map(is_legacy, structure.variables))
 
     def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
-        """Return the arrays of a file. Raises IndexFileError with the variable and the invalid value."""
+        """Return the arrays of a file, or raise IndexFileError with the variable."""
         variables = [v for v in structure.variables if "aggregated_data" in v.attrs]
         return foreign(ForeignFile(structure, values, path_map), variables, _terms)
 

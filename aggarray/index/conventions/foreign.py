@@ -37,7 +37,7 @@ MAX_SHOWN, MAX_DIMENSIONS = 80, 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignArrays:
-    """An aggregation file as read. ``matrices``: the fragments of each aggregation variable of ``structure``, by path."""
+    """Aggregation file as read; ``matrices``: fragments by variable path."""
 
     structure: Structure
     matrices: Mapping[str, Matrix]
@@ -45,7 +45,7 @@ class ForeignArrays:
 
 @runtime_checkable
 class Convention(Protocol):
-    """A convention for aggregation files, one per module of this folder; ``marks``: attributes, one of which its files have."""
+    """Convention for aggregation files with one of the attributes ``marks``."""
 
     name: str
     marks: Sequence[str]
@@ -134,7 +134,7 @@ class ForeignFile:
             raise self.fault(variable, f"invalid file name{name}: {error.what}", error.hint) from error
 
     def find(self, name: str, near: Variable) -> Variable | None:
-        """Return the variable of a path, or of a name in the group of ``near`` or its parents."""
+        """Return the variable of a path, or of a name in a group or its parents."""
         return self._nearest(name, near, self.variables)
 
     def _nearest(self, name: str, near: Variable, items: Mapping[str, _T]) -> _T | None:
@@ -149,7 +149,7 @@ class ForeignFile:
         return None
 
     def dimension(self, name: str, near: Variable) -> int | None:
-        """Return the size of a dimension; None if the format has no dimensions and no variable has it.
+        """Return the size of a dimension, None in a format without dimensions.
 
         Raises IndexFileError for a dimension that the file does not have.
         """
@@ -176,7 +176,7 @@ class ForeignFile:
         return names, unique_dimensions([basename(n) for n in names])
 
     def stored(self, variable: Variable, term: Variable) -> np.ndarray:
-        """Return the stored values of the variable of a term, read once; at most as many as a matrix may have partitions."""
+        """Return the stored values of a term's variable, read once and bounded."""
         if term.name not in self._stored:
             if prod(term.shape) > MAX_CELLS:
                 raise self.fault(variable, f"{term.name!r} has {prod(term.shape)} elements, more than {MAX_CELLS}")
@@ -206,7 +206,7 @@ class ForeignFile:
         return decoding, () if decoding.trivial else (Step(*units_of(variable), decoding.stored, decoding),)
 
     def check_own(self, variable: Variable, names: list[str], marks: tuple[str, ...]) -> None:
-        """Raise IndexFileError for fragments in the index itself that do not exist, or have attributes of aggregations."""
+        """Raise IndexFileError for absent or aggregated fragments in the index."""
         for name in names:
             fragment = self.variables.get(name)
             if fragment is None:
@@ -216,7 +216,7 @@ class ForeignFile:
                 raise self.fault(variable, what, "a fragment must hold values")
 
     def rewritten(self, made: Mapping[str, Variable], dropped: set[str]) -> Structure:
-        """Return the structure with the ordinary variables ``made`` for the aggregations, without the ``dropped`` names."""
+        """Return the structure with variables ``made`` and without ``dropped``."""
         kept = [made.get(v.name, v) for v in self.structure.variables if v.name not in dropped or v.name in made]
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
@@ -232,14 +232,14 @@ def units_of(variable: Variable) -> tuple[str | None, str | None]:
 def unresolved_template(
     shape: tuple[int, ...], dimensions: tuple[str, ...], decoding: Encoding, steps: tuple[Step, ...]
 ) -> Template:
-    """Return the template of a fragment that was not opened: as in the master, but without units."""
+    """Return an unopened fragment's template: the master's, without units."""
     plain = Encoding(decoding.dtype, decoding.dtype, decoding.dtype)
     forward = (True,) * len(shape)
     return Template(shape, dimensions, forward, None, None, plain, "unknown", steps=steps, declared=True, names=dimensions)
 
 
 def ordinary(variable: Variable, dimensions: tuple[str, ...], shape: tuple[int, ...], prefixes: tuple[str, ...]) -> Variable:
-    """Return an aggregation variable as an ordinary one. Attributes that begin with one of ``prefixes`` are left out."""
+    """Return an ordinary variable without the attributes of ``prefixes``."""
     attrs = {k: v for k, v in variable.attrs.items() if not k.startswith(prefixes)}
     return replace(variable, dimensions=dimensions, shape=shape, attrs=attrs, values=None)
 

@@ -31,7 +31,7 @@ _OWN = ("aggregated_", "cfa_")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Variables of the terms, with the names of CF-1.13; ``others``: those of other terms.
+    """Variables of the terms, named as in CF-1.13; ``others``: other terms.
 
     ``loose``: fragments and identifiers may be missing, and a trailing dimension of ``uris`` lists copies.
     """
@@ -71,7 +71,7 @@ def is_legacy(variable: Variable) -> bool:
 
 
 def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
-    """Return the ``term: variable`` pairs of ``aggregated_data``. Raises IndexFileError if the attribute is invalid."""
+    """Return the terms of ``aggregated_data``, or raise IndexFileError."""
     written = variable.attrs.get("aggregated_data")
     words = written.split() if isinstance(written, str) else []
     keys, names = words[::2], words[1::2]
@@ -83,7 +83,7 @@ def parsed_terms(source: ForeignFile, variable: Variable) -> dict[str, str]:
 
 
 def term_variable(source: ForeignFile, variable: Variable, term: str, name: str) -> Variable:
-    """Return the variable of a term. Raises IndexFileError if it is missing, or an aggregation itself."""
+    """Return the variable of a term, or raise IndexFileError."""
     target = source.find(name, variable)
     if target is None:
         reason = dict(source.structure.skipped).get(name, "which does not exist")
@@ -96,7 +96,7 @@ def term_variable(source: ForeignFile, variable: Variable, term: str, name: str)
 def foreign(
     source: ForeignFile, variables: Iterable[Variable], terms_of: Callable[[ForeignFile, Variable], Terms]
 ) -> ForeignArrays:
-    """Return the aggregation variables of a file. The variables of their terms are dropped."""
+    """Return the aggregation variables of a file; drop those of their terms."""
     made, matrices, dropped = {}, {}, set[str]()
     for variable, terms in [(v, terms_of(source, v)) for v in variables]:
         layout = _layout(source, variable, terms.map)
@@ -233,7 +233,7 @@ def _substituted(source: ForeignFile, variable: Variable, term: Variable, values
 def _references(
     source: ForeignFile, layout: _FragmentLayout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
 ) -> References:
-    """Return the sub-arrays of the fragments ``rows``. ``columns``: file names, which of them exist, variable names."""
+    """Return sub-arrays of ``rows``; ``columns``: files, existence, variables."""
     uris, has_uri, names = columns
     variable, index_path = layout.variable, source.structure.uri
     distinct, uri = _distinct(np.where(has_uri, uris, "")[rows])
@@ -258,7 +258,7 @@ def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
-    """Return an unresolved template for each shape of fragments, and the number of the template of each row."""
+    """Return a template per shape of fragments, and its number for each row."""
     code = np.zeros(1, np.int64)
     lengths = []
     for sizes in layout.sizes:
@@ -272,7 +272,7 @@ def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Templat
 
 
 def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable) -> Matrix:
-    """Return the matrix of fragments of one value each. All share one array in memory; each fragment repeats its element."""
+    """Return the matrix of fragments of one value, which share one array."""
     cells, variable = layout.cells, layout.variable
     if term.shape != cells and not (prod(term.shape) == 1 == prod(cells)):
         what = f"unique_values {term.name!r} have shape {term.shape}"
