@@ -78,6 +78,36 @@ def extract(
     if swept:
         return replace(done, resumed=done.nbytes)
     target.check(exists)
+    return replace(done, resumed=_write(layout, target, progress))
+
+
+def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
+    """Return whether `extract` wrote these arrays there and nothing changed."""
+    _, target = _make_plan(arrays, local_path(path), "update")
+    return stored_fingerprint(target.path) == target.fingerprint
+
+
+def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> tuple[ExtractLayout, ExtractTarget]:
+    if exists not in ("raise", "overwrite", "update"):
+        raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
+    path = os.path.abspath(path)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _KINDS:
+        raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
+    items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
+    wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
+    if wrong or not items:
+        what = f"{wrong[0] if wrong else 'no arrays'} to write"
+        raise AggregationError(what, path=path, hint="give arrays of an aggregation")
+    layout = lay_out([resolve_array(a) for a in items], _KINDS[suffix], path)
+    check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
+    mark = _fingerprint(layout, suffix)
+    layout.attributes[ATTRIBUTE] = mark
+    return layout, ExtractTarget(path, mark)
+
+
+def _write(layout: ExtractLayout, target: ExtractTarget, progress: bool | Progress | None) -> int:
+    """Write the result; return the bytes that an earlier run had written."""
     report, resumed, written = checked_progress(progress, "bytes"), 0, 0
 
     def advance(nbytes: int, existed: bool) -> None:
@@ -96,33 +126,7 @@ def extract(
         else:
             netcdf_file.write_file(layout, pieces, target.file)
         target.finish(target.store if is_zarr else target.file, lock)
-    return replace(done, resumed=resumed)
-
-
-def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
-    """Return whether `extract` has written these arrays there, and their files have not changed since."""
-    _, target = _make_plan(arrays, local_path(path), "update")
-    return stored_fingerprint(target.path) == target.fingerprint
-
-
-def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> tuple[ExtractLayout, ExtractTarget]:
-    """Return the layout and target of an extraction. Raises AggregationError for invalid arguments."""
-    if exists not in ("raise", "overwrite", "update"):
-        raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
-    path = os.path.abspath(path)
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in _KINDS:
-        raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
-    items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
-    wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
-    if wrong or not items:
-        what = f"{wrong[0] if wrong else 'no arrays'} to write"
-        raise AggregationError(what, path=path, hint="give arrays of an aggregation")
-    layout = lay_out([resolve_array(a) for a in items], _KINDS[suffix], path)
-    check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
-    mark = _fingerprint(layout, suffix)
-    layout.attributes[ATTRIBUTE] = mark
-    return layout, ExtractTarget(path, mark)
+    return resumed
 
 
 def _fingerprint(layout: ExtractLayout, kind: str) -> str:
