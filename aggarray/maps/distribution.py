@@ -59,24 +59,17 @@ class Distribution:
         numbers of block dimensions; ``outer``: the meaning of their outer padding. Raises ProtocolError for invalid arguments.
         """
         sizes, counts = as_sizes(shape, "shape"), as_sizes(grid, "grid")
-        for what, argument, required, hint in (
-            ("dist_types", dist_types, Sequence, "give 'b' or 'c' for each dimension, as text or a sequence"),
-            ("block_size", block_size, Mapping, "give a mapping by dimension number, such as {0: ...}"),
-            ("padding", padding, Mapping, "give a mapping by dimension number, such as {0: ...}"),
-            ("periodic", periodic, Collection, "give the numbers of the dimensions, such as (0,)"),
-        ):
-            if not isinstance(argument, required):
-                raise ProtocolError(f"invalid {what} {short_repr(argument)}", hint=hint)
-        types = dist_types.replace(",", "").replace(" ", "") if isinstance(dist_types, str) else list(dist_types)
+        letters: Any = dist_types
+        if not isinstance(letters, Sequence):
+            hint = "give 'b' or 'c' for each dimension, as text or a sequence"
+            raise ProtocolError(f"invalid dist_types {short_repr(dist_types)}", hint=hint)
+        types = letters.replace(",", "").replace(" ", "") if isinstance(letters, str) else list(letters)
         if not len(sizes) == len(counts) == len(types):
             reason = f"shape {sizes}, dist_types {short_repr(dist_types)} and grid {counts} differ in length"
             raise ProtocolError(reason, hint="give one of each per dimension")
-        for what, keys in (("block_size", block_size), ("padding", padding), ("periodic", periodic)):
-            letter = "c" if what == "block_size" else "b"
-            for d in keys:
-                if (number := as_integer(d)) is None or not 0 <= number < len(types) or types[number] != letter:
-                    reason = f"{what} of invalid dimension {short_repr(d)}"
-                    raise ProtocolError(reason, hint=f"give numbers of dimensions with dist_type {letter!r}")
+        _check_dimensions("block_size", block_size, Mapping, types, "c")
+        _check_dimensions("padding", padding, Mapping, types, "b")
+        _check_dimensions("periodic", periodic, Collection, types, "b")
         if outer != "boundary" and not periodic:
             raise ProtocolError(f"outer={short_repr(outer)} without periodic dimensions", hint="give these in periodic")
         maps: list[Map] = []
@@ -134,7 +127,7 @@ class Distribution:
         return prod(self.grid)
 
     def coords(self, rank: int) -> tuple[int, ...]:
-        """Return the coordinates of a rank in the C-order grid; ProtocolError for others."""
+        """Return the grid coordinates of a rank; ProtocolError for others."""
         number, coords = check_rank(rank, self.nprocs), []
         for count in reversed(self.grid):
             number, coordinate = divmod(number, count)
@@ -145,7 +138,7 @@ class Distribution:
         return list(zip(self.maps, self.coords(rank), strict=True))
 
     def dim_data(self, rank: int, version: str = NEWEST) -> tuple[dict[str, Any], ...]:
-        """Return the dimension dictionaries of a process; errors as in `Map.dim_dict`."""
+        """Return the dimension dictionaries of a process, as `Map.dim_dict`."""
         return tuple(m.dim_dict(coordinate, version) for m, coordinate in self._along(rank))
 
     def indices(self, rank: int) -> tuple[np.ndarray, ...]:
@@ -187,3 +180,15 @@ class Distribution:
         if not all(isinstance(c, Range) for c in selections):
             raise SelectionError(f"a distribution cannot be indexed by {short_repr(key)}", hint="give slices")
         return Distribution(tuple(m.sliced(c) for m, c in zip(self.maps, selections, strict=True) if isinstance(c, Range)))
+
+
+def _check_dimensions(what: str, numbers: Any, required: Any, types: Sequence[str], letter: str) -> None:
+    if not isinstance(numbers, required):
+        hint = "give the numbers of the dimensions, such as (0,)"
+        if required is Mapping:
+            hint = "give a mapping by dimension number, such as {0: ...}"
+        raise ProtocolError(f"invalid {what} {short_repr(numbers)}", hint=hint)
+    for d in numbers:
+        if (number := as_integer(d)) is None or not 0 <= number < len(types) or types[number] != letter:
+            hint = f"give numbers of dimensions with dist_type {letter!r}"
+            raise ProtocolError(f"{what} of invalid dimension {short_repr(d)}", hint=hint)
