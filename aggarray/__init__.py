@@ -50,7 +50,7 @@ __all__ += ["open", "set_options"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first access. Raises AttributeError for any other name."""
+    """Import a public name on first access."""
     import importlib
 
     if name not in __all__:
@@ -65,7 +65,7 @@ def __dir__() -> list[str]:
 
 
 class _FormerModules:
-    """Meta path finder of the former module names that pickles of earlier releases contain."""
+    """Meta path finder of former module names, which old pickles contain."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Entry point of ``python -m aggarray``, equal to the command ``aggarray``."""
+"""Entry point of ``python -m aggarray``, equal to ``aggarray``."""
 
 from aggarray.cli import main
 

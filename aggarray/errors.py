@@ -9,7 +9,9 @@ from typing import Any
 
 
 def printable(text: Any) -> str:
-    """Return text in which whatever does not print is escaped: control characters, changes of direction, lone surrogates.
+    """Return text with unprintable characters escaped.
+
+    Control characters, changes of direction and lone surrogates are escaped.
 
     >>> printable("a\\x1b[31mb")
     'a\\\\x1b[31mb'
@@ -67,7 +69,7 @@ class AggarrayError(Exception):
 
 
 class FormatError(AggarrayError, OSError):
-    """A file that cannot be read: not a data file, truncated, damaged or of an unknown format."""
+    """A file that cannot be read: damaged, truncated, or of unknown format."""
 
 
 class MissingFileError(FormatError, FileNotFoundError):
@@ -79,11 +81,11 @@ class IndexFileError(AggarrayError, OSError):
 
 
 class ForbiddenPathError(IndexFileError):
-    """A file or address outside the folders and addresses that may be read (``roots``)."""
+    """A path or address outside those that may be read (``roots``)."""
 
 
 class ChangedFileError(IndexFileError, FormatError):
-    """A data file that is not what it was when it was scanned, or when an index was made of it."""
+    """A data file that has changed since it was scanned or indexed."""
 
 
 class UnitsError(AggarrayError, ValueError):
@@ -95,7 +97,7 @@ class AggregationError(AggarrayError, ValueError):
 
 
 class ProtocolError(AggarrayError, ValueError):
-    """A distribution or export that violates the Distributed Array Protocol; ``faults``: one line per fault."""
+    """A distribution or export that violates the DAP; ``faults``: a list."""
 
     def __init__(self, message: str = "", faults: Iterable[str] = (), **where: str | None) -> None:
         super().__init__(message, **where)
@@ -107,7 +109,10 @@ class AccessError(AggarrayError, BufferError, ValueError):
 
 
 class MemoryAccessError(AccessError):
-    """Memory that is not available as requested: without a copy, writable, immutable, or through a protocol."""
+    """Memory that is not available as requested.
+
+    It would need a copy, is not writable or not immutable, or the protocol cannot express it.
+    """
 
 
 class ExchangeError(AggarrayError, ValueError):

@@ -24,9 +24,10 @@ def open_file_limit() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Current options: reading threads, files kept open, bytes of the cache of decoded data.
+    """Current numbers of threads and of open files, and size of the cache.
 
-    By default at most 128 files are kept open, and at most a quarter of the limit of the process.
+    ``cache_bytes`` is the limit of the cache of decoded data. By default at most 128 files are kept open, and at most a quarter
+    of the limit of the process.
     """
 
     threads: int = max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
@@ -46,7 +47,7 @@ def get_options() -> Options:
 
 
 class set_options:  # noqa: N801 - used as a function; a class for the `with` statement
-    """Set options for the process, or for a block when used as a context manager.
+    """Set options for the process, or in a ``with`` block.
 
     Parameters are integers: ``threads`` >= 1, ``open_files`` >= 1, ``cache_bytes`` >= 0. Raises AggregationError (a
     ValueError) for other values.

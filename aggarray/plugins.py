@@ -1,4 +1,4 @@
-"""Plug-ins: objects in the modules of a folder, and objects that other packages register.
+"""Plug-ins: objects of the modules of a folder, or of other packages.
 
 There is no list to edit: a module of the folder without a leading underscore adds an object, and so does an entry point.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
-    """Yield the object called ``name`` of every module of a package that has one, in order of module names.
+    """Yield the object called ``name`` of each module that has one, in order.
 
     >>> import aggarray.codecs
     >>> [codec.name for codec in own_objects(aggarray.codecs, "CODEC")][:2]
@@ -26,9 +26,9 @@ def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
 
 
 def foreign_objects(group: str) -> Iterator[Any]:
-    """Yield the objects of other packages in an entry point group; warns (RuntimeWarning) of those that do not load.
+    """Yield the objects of other packages in an entry point group.
 
-    The search takes as long as reading a small file.
+    Warns (RuntimeWarning) of those that do not load. The search takes as long as reading a small file.
     """
     for entry in metadata.entry_points(group=group):
         try:

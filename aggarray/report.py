@@ -1,4 +1,4 @@
-"""HTML page of an aggregation: `page` returns its text, `write` writes it to a file."""
+"""HTML page of an aggregation: `page` returns it, `write` writes it."""
 
 from aggarray.display.report import page, write
 

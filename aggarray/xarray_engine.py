@@ -23,14 +23,14 @@ OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "proc
 
 
 class AggarrayBackendEntrypoint(ArraysEntrypoint):
-    """Opens many files, or an index of them, as one lazy dataset. Arrays that do not share a grid are a tree."""
+    """Opens files or an index as lazy datasets: a tree if grids differ."""
 
     description = "Open many netCDF, HDF5 and Zarr files, or an index of them, as one dataset"
     open_dataset_parameters = ("filename_or_obj", *DECODERS, "group", *OPTIONS)
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return whether this is an index of aggarray or a CF aggregation file. False for plain data."""
+        """Return whether this is an index or a CF aggregation file."""
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         try:
@@ -59,14 +59,16 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         return dataset_of(_group(groups, group or next(iter(groups))), **decoders)
 
     def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> dict[str, Dataset]:
-        """Return the datasets of a source by path, all or that of one group. Arguments: as for `open_dataset`."""
+        """Return the datasets of a source by path, all or those of one group.
+
+        Arguments: as for `open_dataset`.
+        """
         decoders, groups = _open_groups(filename_or_obj, options)
         selected = groups if group is None else {ROOT: _group(groups, group)}
         return {path: dataset_of(member, **decoders) for path, member in selected.items()}
 
 
 def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:
-    """Return the options of decoding, and the groups of a source by path."""
     options = {key: value for key, value in arguments.items() if key not in DECODERS}
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
@@ -89,7 +91,7 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
 
 
 def _group_arrays(arrays: Sequence[Any], dropped: str | Iterable[str]) -> dict[str, DatasetGroup]:
-    """Return arrays in groups by path, without variables that xarray will drop if these prevent a single dataset."""
+    """Return groups of arrays by path, without ``dropped`` that conflict."""
     groups = datasets(arrays)
     names = {dropped} if isinstance(dropped, str) else set(dropped)
     if len(groups) == 1 or not names:

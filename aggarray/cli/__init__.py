@@ -1,4 +1,4 @@
-"""Commands of the shell: one per module of this folder, its object ``command``.
+"""Commands of the shell: the object ``command`` of each module here.
 
 The module of a command is imported when the command is used, or listed by ``--help``; it imports heavy modules only when it
 runs. Results go to standard output, as text or with ``--json`` as data; progress (on a terminal only) and errors go to
@@ -21,7 +21,7 @@ from aggarray.errors import AggarrayError, printable
 
 
 class FolderGroup(click.Group):
-    """Group of the commands in this folder, without modules whose name begins with an underscore."""
+    """Group of the commands here, without modules that begin with "_"."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, sorted."""
@@ -54,7 +54,7 @@ def commands(debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; print errors as one line to standard error, with ``--debug`` anywhere on the line as a traceback."""
+    """Run a command; print errors in one line, or ``--debug`` tracebacks."""
     try:
         _run(arguments)
     # promise: early-interrupt
@@ -94,7 +94,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 
 def _open_streams() -> None:
-    """Open standard streams that the shell has closed; otherwise the next file would get their number.
+    """Open closed standard streams, whose numbers the next file would get.
 
     Writing to a closed standard output is an error; a closed standard error is discarded.
     """

@@ -28,14 +28,14 @@ def variables_of(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def dimensions_of(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return ``NAME=`` of dimensions with a prefix, for completion: of the variables on the line, else of all."""
+    """Return completions ``NAME=`` of the dimensions with a prefix."""
     chosen = ctx.params.get("variables") or ()
     names = {d for a in _opened(ctx) or () if not chosen or a.name in chosen for d in a.dimensions if _is_plain(d)}
     return sorted(f"{n}=" for n in names if f"{n}=".startswith(incomplete))
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name from a file is safe on a shell line; a shell would execute some other names.
+    """Return whether a name from a file is safe on a shell line.
 
     >>> _is_plain("tas_2m.mean"), _is_plain("$(reboot)"), _is_plain("a b")
     (True, False, False)
@@ -44,7 +44,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _opened(ctx: click.Context) -> "Aggregation | None":
-    """Return the aggregation of the source on the line; None unless it is a single readable file or index, which is fast."""
+    """Return the aggregation on the line, None unless it opens fast."""
     from aggarray.opening import open
 
     # An option without a value stops the parser before it assigns the arguments.
@@ -115,7 +115,6 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
 
 
 def _value(text: str) -> Any:
-    """Return the value of JSON text (true, 3, {"a": 1}), other text unchanged."""
     try:
         return json.loads(text)
     # promise: storage-option-depth
@@ -125,7 +124,7 @@ def _value(text: str) -> Any:
 
 @contextlib.contextmanager
 def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[None]:
-    """Raise UsageError instead of an error about an output that is one of the source files."""
+    """Raise UsageError in place of an error about an output in the source."""
     try:
         yield
     except AggarrayError as error:
@@ -137,7 +136,7 @@ def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") ->
 
 
 def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
-    """Raise AggregationError if the output would replace a source file, even one that was not read."""
+    """Raise AggregationError if the output would replace a source file."""
     from aggarray.export.extract.target import check_not_source
     from aggarray.formats import given_path
     from aggarray.scan.discovery import named_files
@@ -149,7 +148,7 @@ def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None
 
 
 def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
-    """Return texts NAME=VALUE as a mapping; raises BadParameter, with the expected form, for others."""
+    """Return texts NAME=VALUE as a mapping; BadParameter for others."""
     mapping = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -165,7 +164,7 @@ def open_source(
     opening: Mapping[str, Any] | None = None,
     rules: Mapping[str, Any] | None = None,
 ) -> "Aggregation":
-    """Open a source as `aggarray.open` does, with a progress bar on a terminal."""
+    """Open a source like `aggarray.open`, with a progress bar on terminals."""
     # Heavy modules are imported here, so that --help is fast.
     from aggarray.opening import open
 
@@ -176,7 +175,7 @@ def open_source(
 
 
 def make_rules(fields: Mapping[str, Any]) -> Any:
-    """Return `Rules` of a preset with changed fields; raises UsageError for invalid values."""
+    """Return `Rules` of a preset and fields; UsageError if invalid."""
     from aggarray.aggregate.rules import Rules
 
     presets = {None: Rules, "cmip": Rules.cmip, "era5": Rules.era5}
@@ -188,7 +187,7 @@ def make_rules(fields: Mapping[str, Any]) -> Any:
 
 
 def select_where(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
-    """Return the arrays with these attributes, compared as text; raises NotFoundError if there are none."""
+    """Return the arrays with these attributes; NotFoundError without any."""
     for name, text in where.items():
         arrays = tuple(a for a in agg if text in (str(a.attrs.get(name)), str(a.file_attrs.get(name))))
         values = sorted({str(a.attrs.get(name, a.file_attrs.get(name))) for a in agg})
@@ -199,7 +198,7 @@ def select_where(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
 
 
 def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterArray]":
-    """Return arrays with distinct names; raises AggregationError, with the advice ``by``, if names repeat."""
+    """Return the arrays; AggregationError with advice ``by`` if names repeat."""
     from aggarray.opening.aggregation import distinguishing_text
 
     for name in dict.fromkeys(a.name for a in arrays):
@@ -211,7 +210,7 @@ def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterAr
 
 
 def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
-    """Return the array of a name, or the only one; raises UsageError if there are several."""
+    """Return the array of a name, or the only one; UsageError otherwise."""
     if variable is None and len(agg) != 1:
         raise click.UsageError(f"the source has several variables ({', '.join(agg.names)}); choose one with -v")
     return agg[variable or agg.names[0]]
@@ -228,7 +227,7 @@ def echo_json(data: Any) -> None:
 
 
 def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:
-    """Save an index, and print its contents and the parts that other software cannot read."""
+    """Save an index; print its contents and what other software cannot read."""
     from aggarray.display import facts
 
     with protected_sources(path, arguments["source"], agg):

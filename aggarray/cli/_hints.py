@@ -1,4 +1,4 @@
-"""Advice of errors in the words of the shell: options instead of arguments of Python."""
+"""Advice of errors, with options of the shell instead of arguments."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,13 +15,13 @@ _BARE = re.compile(_ARGUMENT)
 
 
 def options_of(parameters: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
-    """Return the options of a command by the argument of Python that each stands for."""
+    """Return the options of a command by their arguments in Python."""
     own: dict[str, click.Parameter] = {p.name or "": p for p in parameters if isinstance(p, click.Option)}
     return own | {argument: own[name] for argument, name in PARAMETERS.items() if name in own}
 
 
 def in_shell(hint: str, options: Mapping[str, click.Parameter]) -> str:
-    """Return advice with options in place of arguments; arguments without an option are unchanged.
+    """Return advice with options in place of arguments that have one.
 
     >>> options = options_of([click.Option(["--fill-missing"], is_flag=True), click.Option(["--order"])])
     >>> in_shell("open with missing='fill', or Rules(order={'lat': 'name'}), or x='y'", options)

@@ -1,4 +1,4 @@
-"""Job files: inputs, rules, outputs and checks in TOML; unknown keys and values are errors.
+"""Job files in TOML: inputs, rules, outputs and checks.
 
 `KEYS` lists the valid keys. Paths are relative to the folder of the job file.
 """
@@ -44,7 +44,7 @@ _TYPE_NAMES = {str: "a text", bool: "true or false", float: "a number", dict: "a
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Contents of a job file, checked: tables by name; ``extracts``, ``pages``: under [[extract]] and [[page]]."""
+    """Checked contents of a job file: tables by name, and lists of tables."""
 
     path: str
     log: str | None
@@ -64,7 +64,7 @@ class Job:
 
 
 def read_job(path: str) -> Job:
-    """Read a job file; raises UsageError, in one line, for one that cannot be read or is invalid."""
+    """Read a job file; raises UsageError, in one line, for invalid ones."""
     import tomllib
 
     try:
@@ -89,7 +89,7 @@ def read_job(path: str) -> Job:
 
 
 def _check_outputs(where: str, job: Job) -> None:
-    """Raise UsageError for outputs that cannot be written, or that would replace each other, the job, its log or its input."""
+    """Raise UsageError for outputs that fail or would replace a used file."""
     from aggarray.storage.remote import is_remote
 
     for path in job.outputs():
@@ -114,7 +114,7 @@ def _check_outputs(where: str, job: Job) -> None:
 
 
 def _check_not_source(where: str, job: Job) -> None:
-    """Raise UsageError for an output that is a file of the input, by any name, except outputs of earlier runs."""
+    """Raise UsageError if an output is an input, except from earlier runs."""
     existing = [path for path in job.outputs() if path != job.log and os.path.lexists(path) and not _is_own_output(job, path)]
     if not existing:
         return
@@ -133,7 +133,7 @@ def _check_not_source(where: str, job: Job) -> None:
 
 
 def _is_own_output(job: Job, path: str) -> bool:
-    """Return whether an existing file is an output of the job, or may be replaced by one."""
+    """Return whether an existing file is, or may become, an output."""
     from aggarray.display import report
     from aggarray.export.extract.target import stored_fingerprint
     from aggarray.index import may_be_replaced
@@ -146,7 +146,6 @@ def _is_own_output(job: Job, path: str) -> bool:
 
 
 def _is_log(path: str) -> bool:
-    """Return whether a file is a log, the beginning of one, empty or missing."""
     example = b"2000-01-01T00:00:00+00:00 start "
     try:
         with open(path, "rb") as file:
@@ -161,7 +160,7 @@ def _is_log(path: str) -> bool:
 
 
 def _check_table(path: str, name: str, title: str, table: Mapping[str, Any]) -> None:
-    """Raise UsageError for an unknown or missing key, or a value of a wrong type."""
+    """Raise UsageError for unknown or missing keys, or wrong types."""
     allowed, where = KEYS[name], f"{path}: [{title}]" if title else path
     for key, value in table.items():
         if key not in allowed:
@@ -209,7 +208,6 @@ def _texts(value: Any) -> list[str]:
 
 
 def _job(path: str, tables: dict[str, Any]) -> Job:
-    """Return the job of checked tables, with absolute paths."""
     folder = os.path.dirname(path)
 
     def absolute(name: str) -> str:

@@ -20,7 +20,9 @@ _SLICE = re.compile(rf"({_MOMENT}|[^:]*):({_MOMENT}|[^:]*)(?::(-?\d+))?")
 
 
 def parse(texts: Sequence[str]) -> dict[str, Any]:
-    """Return labels by dimension, as text, lists of text and slices of text; raises BadParameter for other text.
+    """Return labels by dimension as text, lists and slices.
+
+    Raises BadParameter for other text.
 
     >>> parse(["time=2000:2010", "lat=-30", "lon=1,2"])
     {'time': slice('2000', '2010', None), 'lat': '-30', 'lon': ['1', '2']}
@@ -57,7 +59,7 @@ def parse_label(text: str) -> Any:
 
 
 def parse_tolerances(method: str | None, limits: Sequence[Any]) -> dict[str | None, Any]:
-    """Return tolerances by dimension, None: all others, of texts such as LIMIT and DIMENSION=LIMIT.
+    """Return tolerances by dimension, None: all others, from texts.
 
     Raises BadParameter for a tolerance without a method, and for two tolerances of one dimension.
 
@@ -86,7 +88,7 @@ def parse_tolerances(method: str | None, limits: Sequence[Any]) -> dict[str | No
 def select_all(
     arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None, tolerances: Mapping[str | None, Any]
 ) -> "list[MasterArray]":
-    """Return the selections of arrays; raises NotFoundError for a dimension that no array has, and for empty selections."""
+    """Select from arrays; NotFoundError for absent dimensions or no values."""
     dimensions = sorted({d for a in arrays for d in a.dimensions})
     for name in labels:
         if name not in dimensions:
@@ -124,7 +126,7 @@ def format_label(label: Any) -> str:
 
 
 def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
-    """Return a label with text converted to numbers, unless the coordinate has text or times."""
+    """Return a label, converted to numbers for numeric coordinates."""
     from aggarray.cf.units import is_reference_time
 
     coordinate = array.coords.get(dimension)

@@ -1,4 +1,4 @@
-"""Execution of a job: steps that are skipped if their output is up to date."""
+"""Execution of a job, which skips steps whose output is up to date."""
 
 import datetime
 import errno
@@ -38,7 +38,7 @@ class Run:
     unlogged: bool = False
 
     def note(self, step: str, path: str, text: str) -> None:
-        """Print a step to standard output (errors: to standard error) and to the log."""
+        """Write a step to standard output, errors to standard error, and log it."""
         line = printable(f"{step} {path}: {text}")
         is_printed = step not in ("start", "end")
         if is_printed:
@@ -84,7 +84,7 @@ class Run:
             return None
 
     def _aggregation(self) -> Aggregation | None:
-        """Return the aggregation of the inputs: from the index, which is updated first."""
+        """Return the aggregation of the inputs, from an updated index."""
         job = self.job
         if not job.index:
             return open_source(job.source, job.variables, job.opening, job.rules)
@@ -117,7 +117,7 @@ class Run:
         return agg if agg._provenance.variables == (tuple(self.job.variables) or None) else None
 
     def _preview_index(self, path: str) -> Aggregation | None:
-        """Print the pending change of the index; return the index if there is none."""
+        """Print the pending change of the index; return it if there is none."""
         files, before = find_files(self.job.source), self._stored(path)
         if before is None or before._provenance.rules != make_rules(self.job.rules):
             self.note("index", path, f"would be made of {counted(len(files), 'file')}")
@@ -166,7 +166,7 @@ class Run:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Append a line to a file atomically: a partial line would not be recognised as a log."""
+    """Append a line atomically: a partial line is not accepted as a log."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags)
@@ -197,7 +197,7 @@ def _append(path: str, line: bytes) -> None:
 
 
 def _opening(job: Job) -> dict[str, Any]:
-    """Return the arguments to open the index of a job, which may name the files of the job, also remote ones."""
+    """Return the arguments to open the index, such as its allowed files."""
     if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
         return job.opening
     return {**job.opening, "roots": list(near([job.index["path"], *job.source], path_map(job.opening["relocate"])))}
@@ -208,7 +208,7 @@ def _stamps(agg: Aggregation) -> dict[str, Any]:
 
 
 def _is_same(before: Aggregation, after: Aggregation) -> bool:
-    """Return whether two aggregations have the same unchanged files, and the same skipped ones."""
+    """Return whether two aggregations have the same unchanged files."""
     facts = []
     for agg in (before, after):
         # Also those of indexes of other programs, which are not scanned.

@@ -1,4 +1,4 @@
-"""Command ``aggarray distribute``: show the sections of an array per process."""
+"""Command ``aggarray distribute``: show an array's sections per process."""
 
 from math import prod
 from typing import Any
@@ -54,7 +54,7 @@ def command(processes: int | None, protocol: str, as_json: bool, **arguments: An
 
 
 def _grid(text: str | None, processes: int | None) -> tuple[int, ...]:
-    """Return the process grid of the options, without trailing dimensions that they do not mention."""
+    """Return the process grid of the options, without unmentioned dimensions."""
     if text is None:
         if processes is None:
             raise click.UsageError("the number of processes is missing; give -n or --grid")

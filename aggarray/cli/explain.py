@@ -1,4 +1,4 @@
-"""Command ``aggarray explain``: show how files were joined, and why others were not."""
+"""Command ``aggarray explain``: show joins and refusals."""
 
 import os
 from typing import Any

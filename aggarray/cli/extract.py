@@ -1,4 +1,4 @@
-"""Command ``aggarray extract``: write a selection to one Zarr store or netCDF file."""
+"""Command ``aggarray extract``: write a selection to Zarr or netCDF."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the output; raises BadParameter unless its suffix is one of a known format."""
     if not value.lower().endswith(common.EXTRACT_SUFFIXES):
         raise click.BadParameter(f"{value!r} has no known suffix; give a name that ends with .zarr or .nc")
     return value

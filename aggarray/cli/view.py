@@ -1,4 +1,4 @@
-"""Command ``aggarray view``: write an HTML page with the partition matrices."""
+"""Command ``aggarray view``: write an HTML page with partition matrices."""
 
 from typing import Any
 

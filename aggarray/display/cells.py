@@ -37,7 +37,7 @@ class Cells:
     starts: tuple[np.ndarray, ...]
 
     def fewer(self, most: Sequence[int]) -> "Cells":
-        """Return at most ``most`` cells along each dimension; a merged cell shows one of its files."""
+        """Return at most ``most`` cells per dimension; merged ones show one file."""
         kept = [evenly_spaced(n, m) for n, m in zip(self.files.shape, most, strict=True)]
         merges, columns = (np.maximum, np.logical_or, np.logical_or, np.maximum), self._columns
         for axis, first in enumerate(kept):
@@ -47,7 +47,7 @@ class Cells:
         return Cells(files, virtual, holes, templates, tuple(s[f] for s, f in zip(self.starts, kept, strict=True)))
 
     def plane(self, across: int | None, up: int | None) -> "Cells":
-        """Return the cells of two dimensions (up, across), the others at their first partition; None: no such dimension."""
+        """Return the cells of two dimensions (None: absent), others at index 0."""
         first = tuple(slice(None) if axis in (across, up) else 0 for axis in range(self.files.ndim))
         transposed = across is not None and up is not None and across < up
         starts = tuple(np.zeros(1, np.int64) if axis is None else self.starts[axis] for axis in (up, across))
@@ -98,7 +98,7 @@ def evenly_spaced(count: int, most: int) -> np.ndarray:
 
 
 def displayed_dimensions(array: Any) -> tuple[str, ...]:
-    """Return the partitioned dimensions in the order of a picture: across, up, then others.
+    """Return the partitioned dimensions: across, up, then the others.
 
     A time dimension comes first, else the last dimension, as on a map. Without partitioned dimensions: the first dimension.
     """
@@ -109,7 +109,7 @@ def displayed_dimensions(array: Any) -> tuple[str, ...]:
 
 
 def coordinate_of(array: Any, dimension: str) -> Any:
-    """Return the coordinate of a dimension if its values are known without reading a file, else None.
+    """Return a coordinate if its values are known without reading, or None.
 
     A coordinate along the dimension with the standard name ``time`` precedes one of its name that is not a time.
     """
@@ -123,9 +123,9 @@ def coordinate_of(array: Any, dimension: str) -> Any:
 
 
 def times_of(array: Any, dimension: str) -> Any:
-    """Return the known times of a dimension as numbers in the units of the coordinate, None without any.
+    """Return the known times of a dimension as numbers, None without any.
 
-    They are strictly increasing and finite, as an axis needs them.
+    They are in the units of the coordinate. They are strictly increasing and finite, as an axis needs them.
     """
     coordinate = coordinate_of(array, dimension)
     if coordinate is None or not is_reference_time(coordinate.units) or coordinate.dtype.kind not in "iuf":
@@ -138,16 +138,17 @@ def times_of(array: Any, dimension: str) -> Any:
 
 
 def is_drawn_upwards(array: Any, dimension: str) -> bool:
-    """Return whether a dimension is drawn upwards, as axes of increasing numbers; others are drawn downwards, as lists."""
+    """Return whether a dimension is drawn upwards, as a numeric axis is."""
     coordinate = coordinate_of(array, dimension)
     forward: bool = array.directions[array.dimensions.index(dimension)]
     return coordinate is not None and coordinate.dtype.kind in "iuf" and forward
 
 
 def spans(edges: np.ndarray, values: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the begins and ends of partitions along an axis: in ``values`` if given, else in positions.
+    """Return where partitions begin and end along an axis.
 
-    A partition ends one usual step after its last value, or at the begin of the next one if that is near. Gaps stay free.
+    The limits are in ``values`` if given, else in positions. A partition ends one usual step after its last value, or at the
+    begin of the next one if that is near. Gaps stay free.
 
     >>> begin, end = spans(np.array([0, 2, 4]), np.array([0.0, 1.0, 5.0, 6.0]))
     >>> begin.tolist(), end.tolist()
@@ -164,6 +165,6 @@ def spans(edges: np.ndarray, values: np.ndarray | None = None) -> tuple[np.ndarr
 
 
 def spans_of(array: Any, dimension: str, starts: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the begins and ends of cells along an axis, as `spans` does; ``starts``: their first partitions."""
+    """Return the begins and ends of cells; ``starts``: first partitions."""
     begin, end = spans(array.partitions.edges[array.dimensions.index(dimension)], values)
     return begin[starts], end[np.append(starts[1:], len(end)) - 1] if len(starts) else end

@@ -28,12 +28,13 @@ _MOST_ROWS, _LONGEST = 40, 40
 
 
 def plot_coverage(array: Any, ax: Any = None) -> Any:
-    """Draw the partition matrix of a master array, one colour per file, hatched where missing; return the axes.
+    """Draw the partition matrix of a master array; return the axes.
 
-    The x axis is a time, as dates and to scale, with gaps; without a time it is the last partitioned dimension. Up to 40 files
-    along one dimension have a row each, with their names; otherwise the y axis is the next dimension. Further dimensions are
-    shown at their first partition. If there are more than `MOST` partitions along a dimension, neighbours share a cell, and
-    the title says so. No file is read. Raises AggregationError if matplotlib is not installed.
+    Each file has a colour; missing partitions are hatched. The x axis is a time, as dates and to scale, with gaps; without a
+    time it is the last partitioned dimension. Up to 40 files along one dimension have a row each, with their names; otherwise
+    the y axis is the next dimension. Further dimensions are shown at their first partition. If there are more than `MOST`
+    partitions along a dimension, neighbours share a cell, and the title says so. No file is read. Raises AggregationError if
+    matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
@@ -62,7 +63,7 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
 
 
 def _draw(ax: Any, plane: Cells, positions: tuple[np.ndarray, ...], rows: list[int]) -> None:
-    """Draw the cells of a plane (up, across); ``rows``: the files with a row each."""
+    """Draw the cells of a plane; ``rows``: the files with a row each."""
     from matplotlib.patches import Rectangle
 
     left, right, low, high = positions
@@ -77,14 +78,13 @@ def _draw(ax: Any, plane: Cells, positions: tuple[np.ndarray, ...], rows: list[i
 
 
 def _positions(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the begins and ends of cells on an axis: dates for times, else positions."""
+    """Return begins and ends of cells: dates for times, else positions."""
     if dimension is None:
         return np.zeros(1), np.ones(1)
     return spans_of(array, dimension, starts, _dates(array, dimension))
 
 
 def _dates(array: Any, dimension: str) -> Any:
-    """Return the times of a dimension as date numbers of matplotlib, None if it cannot draw them."""
     if times_of(array, dimension) is None:
         return None
     try:

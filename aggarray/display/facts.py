@@ -1,4 +1,4 @@
-"""Facts of arrays and aggregations as plain data, for output as text or JSON.
+"""Facts of arrays and aggregations as plain data, for text or JSON.
 
 `array_facts` returns the data of `aggarray info`; `conformed` lists the differences between sub-arrays and their master, which
 reading converts.
@@ -28,7 +28,7 @@ from aggarray.partition.matrix import Template
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """Difference between sub-arrays and their master: ``kind``, both sides in words, a count, and an example file."""
+    """Difference between sub-arrays and their master, with an example file."""
 
     kind: str
     found: str
@@ -38,7 +38,7 @@ class Conformance:
 
 
 def conformed(array: MasterArray) -> list[Conformance]:
-    """Return the differences between the sub-arrays of an array and the array, most frequent first."""
+    """Return differences of sub-arrays from an array, most frequent first."""
     array = flat_of(array)
     references = array._matrix.references
     used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
@@ -54,7 +54,7 @@ def conformed(array: MasterArray) -> list[Conformance]:
 
 
 def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
-    """Yield (kind, value of the sub-array, value of the master) for each difference between a template and its master."""
+    """Yield (kind, value, master's value) per difference of a template."""
     encoding = template.encoding
     units, calendar = template.units_in(array.units, array.calendar)
     if units != array.units:
@@ -96,7 +96,7 @@ def files_of(array: MasterArray) -> list[str]:
 
 
 def time_range(array: MasterArray) -> tuple[str, str] | None:
-    """Return the first and last time of an array as ISO text, None without a time coordinate."""
+    """Return the first and last time as ISO text, None without times."""
     for coordinate in array.coords.values():
         name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
         is_time = standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
@@ -141,12 +141,12 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
 
 
 def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
-    """Return the facts of every array; ``which`` distinguishes arrays of the same name, "" if not needed."""
+    """Return the facts of every array; ``which`` distinguishes equal names."""
     return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
 def explanation(agg: Aggregation) -> dict[str, Any]:
-    """Return the data of `aggarray explain`: arrays with conversions, refusals, skipped files, and problems."""
+    """Return the data of `aggarray explain`."""
     pairs = zip(agg, aggregation_facts(agg), strict=True)
     arrays = [{**facts, "conformed": [asdict(c) for c in conformed(array)]} for array, facts in pairs]
     return {
@@ -174,7 +174,7 @@ def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]
 def make_distribution(
     array: MasterArray, grid: tuple[int, ...], dist: str | None, block_size: int | None, partitions: str | None
 ) -> Distribution:
-    """Return a distribution of an array; raises ProtocolError if it does not fit.
+    """Return a distribution of an array; ProtocolError if it does not fit.
 
     ``dist``: 'b' or 'c' for each dimension, None: blocks; ``partitions``: how to distribute whole partitions instead.
     Dimensions that ``grid`` and ``dist`` do not mention are not divided.
@@ -196,7 +196,7 @@ def make_distribution(
 
 
 def distribution_facts(array: MasterArray, distribution: Distribution, version: str) -> dict[str, Any]:
-    """Return the data of `aggarray distribute`: the array, the process grid, and the dim_data of every rank in a version.
+    """Return the data of `aggarray distribute` for a protocol version.
 
     ``samples``: the dim_data of the samples of a ragged array, which every rank exports.
     """
@@ -216,7 +216,7 @@ def distribution_facts(array: MasterArray, distribution: Distribution, version: 
 
 
 def section_rows(facts: dict[str, Any]) -> list[list[str]]:
-    """Return a row for each rank of `distribution_facts`: its section along each dimension, in the notation of slices."""
+    """Return the section of each rank of `distribution_facts` as slices."""
     rows = []
     for rank in facts["ranks"]:
         entries = zip(rank["dim_data"], rank["local_shape"], strict=True)

@@ -1,4 +1,4 @@
-"""HTML of arrays and aggregations for notebooks, with the partition matrix as a small picture.
+"""HTML of arrays and aggregations for notebooks, with a small picture.
 
 The HTML and SVG load nothing; text and lines have the colours of the surrounding page. No file is read: unknown values are not
 shown.
@@ -33,7 +33,7 @@ _STYLE = """<style>
 
 
 def array_html(array: Any) -> str:
-    """Return the HTML of a master array: parameters, the matrix of partitions, coordinates and attributes. No file is read."""
+    """Return the HTML of a master array without reading a file."""
     lines = [
         f"<b>{escaped(array.name or 'array')}</b> {escaped(words(array))}",
         svg(array),
@@ -46,7 +46,10 @@ def array_html(array: Any) -> str:
 
 
 def aggregation_html(arrays: Sequence[Any], which: Sequence[str], refusals: Sequence[Any], skipped: Sequence[Any]) -> str:
-    """Return the HTML of an aggregation; ``which``: text that distinguishes arrays of the same name. No file is read."""
+    """Return the HTML of an aggregation without reading a file.
+
+    ``which``: text that distinguishes arrays of the same name.
+    """
     rows = [
         f"<tr><td><b>{escaped(a.name or 'array')}</b>{f'<br>{escaped(label)}' if label else ''}</td>"
         f"<td>{escaped(words(a))}<br>{escaped(partition_words(a))}</td><td>{svg(a, 240, 40)}</td></tr>"
@@ -68,7 +71,6 @@ def _wrapped(lines: Sequence[str]) -> str:
 
 
 def _details(title: str, pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return a table that unfolds, "" without rows."""
     if not pairs:
         return ""
     rows = [
@@ -91,7 +93,7 @@ def words(array: Any) -> str:
 
 
 def partition_words(array: Any) -> str:
-    """Return the partitions, files, virtual and missing parts of an array in one line."""
+    """Return the numbers of partitions, files and missing parts in words."""
     cells = cells_of(array)
     files = np.unique(cells.files[cells.files >= 0]).size
     facts = [
@@ -104,7 +106,7 @@ def partition_words(array: Any) -> str:
 
 
 def svg(array: Any, width: int = 600, most: int = 96) -> str:
-    """Return the partition matrix as an SVG picture, a colour per file; ``most``: the greatest height in pixels.
+    """Return the partition matrix as SVG, at most ``most`` pixels high.
 
     White lines mark virtual partitions, crosses missing ones; times are drawn to scale, with gaps. If there are too many
     partitions, neighbours share a cell. Dimensions beyond two are shown at their first partition.
@@ -139,7 +141,9 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
 
 
 def colours_of(files: np.ndarray) -> np.ndarray:
-    """Return the colour number of each cell of a plane (up, across): one per file, different for neighbours if possible.
+    """Return the colour number of each cell of a plane, one per file.
+
+    Neighbours have different colours if possible.
 
     >>> colours_of(np.array([[7, 7, 9], [8, 9, 9]])).tolist()
     [[0, 0, 1], [2, 1, 1]]
@@ -161,7 +165,7 @@ def colours_of(files: np.ndarray) -> np.ndarray:
 
 
 def _recolour(colours: np.ndarray, pairs: np.ndarray) -> None:
-    """Change colours that equal those of a neighbour to the rarest free one, in place; ``pairs``: pairs of neighbours."""
+    """Give neighbours in ``pairs`` different colours, the rarest free ones."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for first, second in pairs.tolist():
         neighbours[first].add(second)
@@ -177,7 +181,6 @@ def _recolour(colours: np.ndarray, pairs: np.ndarray) -> None:
 
 
 def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the begins and ends of cells along a dimension, from 0 to 1."""
     if dimension is None or not len(starts):
         return np.zeros(len(starts)), np.ones(len(starts))
     begin, end = spans_of(array, dimension, starts, times_of(array, dimension))
@@ -186,7 +189,7 @@ def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.nda
 
 
 def _paths(left: float, top: float, across: float, down: float) -> tuple[str, str, str]:
-    """Return a cell as SVG paths: a box with a margin, its rising and its falling diagonal."""
+    """Return a cell as SVG paths: a box and its two diagonals."""
     width, height = max(across - 1, across * 0.8), max(down - 1, down * 0.8)
     box = f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
     rising = f"M{left:.1f} {top + height:.1f}l{width:.1f} {-height:.1f}"

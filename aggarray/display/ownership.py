@@ -1,4 +1,4 @@
-"""SVG picture of the owners of elements, reproducible and without a library."""
+"""SVG picture of the owners of elements, made without a library."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9
 
 
 def picture(distribution: Distribution | Map) -> str:
-    """Return a picture of a distribution of one or two dimensions, or of a map, as SVG text.
+    """Return a picture of a distribution (1-d, 2-d) or map as SVG text.
 
     One dimension: the owner of each element, and below it the buffer of each process, one cell per element with its global
     index, pale for communication padding. Two dimensions: the rank that owns each element. Raises ProtocolError for more
@@ -47,7 +47,6 @@ _Shape = tuple[int, int, int | None, bool, str]
 
 
 def _strips(m: Map) -> Iterator[_Shape]:
-    """Yield the dimension by owner, then one row per process: its buffer."""
     labels = np.unique(np.concatenate([m.owned(rank) for rank in range(m.nprocs)]))
     yield 0, 0, None, False, "owner"
     for column, owner in enumerate(m.owner(labels).tolist()):
@@ -62,7 +61,6 @@ def _strips(m: Map) -> Iterator[_Shape]:
 
 
 def _plane(d: Distribution) -> Iterator[_Shape]:
-    """Yield every element of two dimensions with the rank that owns it."""
     rows, columns = d.shape
     owners = d.owner(tuple(np.indices(d.shape))) if rows and columns else np.zeros(d.shape, int)
     for (i, j), owner in np.ndenumerate(owners):

@@ -23,7 +23,7 @@ Chunks = tuple[tuple[int, ...], ...]
 
 
 class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
-    """Block of each task of a layer, made with the task; ``token`` identifies the layer."""
+    """Block of each task of a layer; ``token`` identifies the layer."""
 
     produces_tasks = False
 

@@ -1,4 +1,4 @@
-"""Groups of arrays that can be the variables of one dataset: they share dimensions and coordinates."""
+"""Groups of arrays that can be the variables of one dataset."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ def variable_name(array: Any) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetGroup:
-    """Arrays that share dimensions and coordinates; ``variables``: those of their dataset, by name."""
+    """Arrays that share dimensions and coordinates; ``variables``: by name."""
 
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def grouped(arrays: Iterable[Any]) -> list[DatasetGroup]:
 
 
 def group_of(array: Any) -> DatasetGroup:
-    """Return the group of one array. Raises AggregationError if its coordinates do not fit it."""
+    """Return the group of an array; AggregationError if coordinates conflict."""
     group = DatasetGroup().joined(array)
     if group is None:
         raise AggregationError("its coordinates have dimensions of other sizes", variable=variable_name(array))
@@ -140,7 +140,7 @@ def _units(array: Any) -> dict[str, str]:
 
 
 def _names_in(array: Any, *attributes: str) -> list[str]:
-    """Return the names that some attributes list, without keys, which end with a colon."""
+    """Return the names that some attributes list, without keys ("name:")."""
     return [w.rpartition("/")[2] for key in attributes for w in words(array.attrs.get(key)) if not w.endswith(":")]
 
 

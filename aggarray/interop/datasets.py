@@ -53,14 +53,14 @@ def _divide_folder(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:
 
 
 def _facets(arrays: Sequence[MasterArray]) -> list[str]:
-    """Return the differing facets of each array as a path; the first of several that divide the arrays in the same way."""
+    """Return the differing facets of each array as a path."""
     distinct = {tuple(map(values.index, values)): values for _, values in reversed(differing_facets(arrays))}
     columns = list(distinct.values())[::-1]
     return ["/".join(_path_component(values[n] or "none") for values in columns) for n in range(len(arrays))]
 
 
 def _names(groups: Sequence[DatasetGroup]) -> list[str]:
-    """Return a name for each group of the same facets: an attribute in which arrays of one name differ, or their variables."""
+    """Return a name for each group of the same facets."""
     common = set.intersection(*({variable_name(a) for a in group.arrays} for group in groups))
     if not common:
         names = ["-".join(sorted(variable_name(a) for a in group.arrays)[:3]) for group in groups]
@@ -77,7 +77,6 @@ def _path_component(text: str) -> str:
 
 
 def _unused(path: str, used: dict[str, DatasetGroup]) -> str:
-    """Return a path that is not in use, with a number appended if needed."""
     number, candidate = 2, path
     while candidate in used:
         number, candidate = number + 1, f"{path}_{number}"

@@ -34,7 +34,7 @@ def bare(array: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
-    """Block of an array that is read later. Its pickle holds only what the block needs."""
+    """Block of an array that is read later, with a small pickle."""
 
     array: Any
     key: Key
@@ -55,7 +55,6 @@ def _lazy_block(array: bytes, key: Key) -> LazyBlock:
 
 @lru_cache(maxsize=16)
 def _load_array(array: bytes) -> Any:
-    """Return an unpickled array, shared by all its blocks in this process."""
     return pickle.loads(array)
 
 

@@ -34,7 +34,7 @@ class XarrayForm:
 
 
 def form_of(array: Any, mask_and_scale: bool = True) -> XarrayForm:
-    """Return the form of an array; ``mask_and_scale``: whether xarray will decode packing and missing values."""
+    """Return the form of an array; ``mask_and_scale``: xarray decodes it."""
     holes = _has_holes(array)
     form = _form(array, mask_and_scale, holes)
     return replace(form, whole=array._access.missing == "fill" and not holes and form.dtype.kind not in "fc")
@@ -70,7 +70,7 @@ def in_form(array: Any, form: XarrayForm) -> Any:
 
 
 def as_stored(array: Any, common: Encoding) -> Any:
-    """Return the array of the stored values, in the master's order. They are neither unpacked nor masked."""
+    """Return the array of stored values, neither unpacked nor masked."""
     plain = encoding(common.stored, {})
     references = array._matrix.references
     templates = [replace(t, encoding=plain, units=None, calendar=None, temperature=None) for t in references.templates]
@@ -87,7 +87,7 @@ def _templates(array: Any) -> list[Any]:
 
 
 def _common(array: Any) -> Encoding | None:
-    """Return the common encoding of the pieces; None if they differ, need conversion, or are not numbers."""
+    """Return the common encoding of the pieces, None if there is none."""
     templates = _templates(array)
     if not templates or any(t.declared or t.steps or t.encoding != templates[0].encoding for t in templates):
         return None
@@ -98,7 +98,7 @@ def _common(array: Any) -> Encoding | None:
 
 
 def _decodes_equally(common: Encoding, holes: bool) -> bool:
-    """Return whether xarray, which knows one missing value and no limits, finds the same values missing."""
+    """Return whether xarray finds the same values missing."""
     # Any undeclared value may be a real value of some piece.
     if holes and common.stored.kind in "iu" and not common.missing:
         return False
@@ -107,7 +107,7 @@ def _decodes_equally(common: Encoding, holes: bool) -> bool:
 
 
 def _repacking(common: Encoding | None, holes: bool) -> dict[str, Any]:
-    """Return the encoding that packs unpacked values as all pieces do; empty if packing could lose values."""
+    """Return the encoding that packs values as pieces do, empty if lossy."""
     if common is None or not common.packed or ((holes or common.may_miss) and not common.missing):
         return {}
     return {"dtype": common.stored, **_packing(common, holes)}
@@ -140,7 +140,7 @@ def _fill(array: Any) -> Any:
 
 
 def _unambiguous(array: Any, fill: Any) -> bool:
-    """Return whether a value means missing in every piece, and no value may be converted to it."""
+    """Return whether a value means missing in every piece, and only that."""
     if array._known is not None:
         values, mask = array._known
         matches = values == fill
@@ -160,7 +160,7 @@ def _unambiguous(array: Any, fill: Any) -> bool:
 
 
 def _limits(array: Any) -> dict[str, Any]:
-    """Return the valid limits that all pieces declare, for a written copy: values beyond them are missing already."""
+    """Return the valid limits of all pieces, for a written copy."""
     templates = _templates(array)
     same = len({(t.encoding.valid, t.encoding.packed, t.units, t.calendar, t.steps) for t in templates}) == 1
     if not same or templates[0].encoding.packed or templates[0].steps or templates[0].units != array.units:
@@ -170,7 +170,7 @@ def _limits(array: Any) -> dict[str, Any]:
 
 
 def _has_holes(array: Any) -> bool:
-    """Return whether some values are in no file: those of a missing partition, or of a missing file that may be filled."""
+    """Return whether some values are in no file."""
     matrix = array._matrix
     if bool((matrix.refs < 0).any()):
         return True

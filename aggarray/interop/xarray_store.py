@@ -30,7 +30,7 @@ DECODERS = (
 
 
 class LazyValues(BackendArray):  # type: ignore[misc]
-    """Values of an array, read on access. Thread-safe, and pickled as a reference to the array."""
+    """Values of an array, read on access; thread-safe."""
 
     def __init__(self, array: Any, form: XarrayForm) -> None:
         self._array, self.form, self.shape = array, form, array.shape
@@ -94,7 +94,7 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
 
 
 def preferred_chunks(array: Any) -> dict[str, Any]:
-    """Return the sizes of the partitions by dimension. Equal sizes, the last one possibly smaller, are one number."""
+    """Return the sizes of partitions by dimension, one number if equal."""
     chunks: dict[str, Any] = {}
     for dimension, edges in zip(array.dimensions, array._matrix.edges, strict=True):
         sizes = np.diff(edges)
@@ -105,7 +105,7 @@ def preferred_chunks(array: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupSource:
-    """Groups of arrays by the path of their node. xarray gets them in place of a file."""
+    """Groups of arrays by the path of their node, as xarray opens them."""
 
     groups: Mapping[str, DatasetGroup]
 
@@ -134,7 +134,7 @@ class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
 
 
 def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
-    """Return a lazy dataset, decoded by xarray; ``decoders``: the arguments of ``xarray.open_dataset`` about decoding."""
+    """Return a lazy dataset; ``decoders``: options of ``open_dataset``."""
     store = ArrayStore(group, decoders.get("mask_and_scale", True))
     return StoreBackendEntrypoint().open_dataset(store, **decoders)
 

@@ -21,7 +21,7 @@ from aggarray.maps.unstructured import Unstructured
 
 
 def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tuple[Map, ...]:
-    """Return one map per dimension, for the arguments of `Distribution.from_partitions`."""
+    """Return one map per dimension for `Distribution.from_partitions`."""
     if balance not in ("contiguous", "cost"):
         raise ProtocolError(f"unknown balance {short_repr(balance)}", hint="give 'contiguous' or 'cost'")
     if not hasattr(array, "partitions"):
@@ -54,7 +54,7 @@ def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tu
 
 
 def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Map:
-    """Return the map of slabs between cuts; ``as_blocks``: blocks if the ranks ascend."""
+    """Return the map of slabs; ``as_blocks``: blocks if the ranks ascend."""
     if as_blocks and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
     lists = []

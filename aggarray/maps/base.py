@@ -54,7 +54,7 @@ class Part:
 
 
 class Map(ABC):
-    """Distribution of one dimension over ``nprocs`` processes, ranked along it."""
+    """Distribution of one dimension over ``nprocs`` ranked processes."""
 
     __slots__ = ()
     #: The ``dist_type`` of the protocol.
@@ -81,17 +81,17 @@ class Map(ABC):
 
     @abstractmethod
     def to_local(self, g: Any) -> tuple[Any, Any]:
-        """Return the owner of each global index and the position in its buffer; errors as in `owner`."""
+        """Return owners of global indices and positions in their buffers."""
 
     @abstractmethod
     def to_global(self, rank: Any, local: Any) -> Any:
-        """Return the global index at each buffer position; SelectionError if out of range."""
+        """Return global indices at buffer positions; SelectionError for others."""
 
     @abstractmethod
     def dim_dict(self, rank: int, version: str = NEWEST) -> dict[str, Any]:
-        """Return the dimension dictionary of a process (DAP 0.10.0, section 1.6; 0.9.0, chapter 6).
+        """Return the dimension dictionary of a process.
 
-        Raises ProtocolError if the version cannot express the map.
+        DAP 0.10.0, section 1.6, or 0.9.0, chapter 6. Raises ProtocolError if the version cannot express the map.
         """
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Map(ABC):
         return np.asarray(self.owner(self.indices(rank)) == rank)
 
     def owned(self, rank: int) -> np.ndarray:
-        """Return the global indices of a process's buffer without communication padding."""
+        """Return the global indices of a process, communication padding excluded."""
         return self.indices(rank)[self.owned_slice(rank)]
 
     def holders(self, g: Any) -> Any:
@@ -152,7 +152,7 @@ class Map(ABC):
         return result.reshape(indices.shape)
 
     def _check_indices(self, g: Any) -> np.ndarray:
-        """Return global indices as int64; SelectionError for one out of range."""
+        """Return global indices as int64; SelectionError if out of range."""
         indices = as_positions(g, "global index")
         if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= self.size):
             invalid = indices.min() if indices.min() < 0 else indices.max()
@@ -164,7 +164,7 @@ class Map(ABC):
         return check_rank(rank, self.nprocs)
 
     def _check_positions(self, rank: Any, local: Any, extents: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return ranks and local positions as arrays of one shape; ``extents``: the sizes by rank."""
+        """Return ranks and local positions as arrays of one shape."""
         ranks, locals_ = np.broadcast_arrays(as_positions(rank, "rank"), as_positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
             reason = f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
@@ -181,7 +181,7 @@ class Map(ABC):
         return {"dist_type": self.letter, "size": self.size, "proc_grid_size": self.nprocs, "proc_grid_rank": rank}
 
     def _periodic_key(self, version: str) -> dict[str, Any]:
-        """Return the key of a periodic dimension without padding, which only 0.9.0 has."""
+        """Return the key of a periodic dimension without padding (0.9.0 only)."""
         if self.periodic and version != OLD:
             raise ProtocolError(f"0.10.0 cannot express periodic dimensions of dist_type {self.letter!r}", hint="write 0.9.0")
         return {"periodic": True} if self.periodic else {}
@@ -200,7 +200,6 @@ class Map(ABC):
 
     @classmethod
     def _again(cls, *arguments: Any) -> "Map":
-        """Rebuild a map from the result of `_arguments`."""
         return cls(*arguments)
 
 
@@ -250,7 +249,7 @@ def _hashable(value: Any) -> Any:
 
 
 def as_positions(values: Any, what: str) -> np.ndarray:
-    """Return integers, one or an array of them, as int64; SelectionError for others."""
+    """Return one or more integers as int64; SelectionError for others."""
     if type(values) is np.ndarray and values.dtype == np.int64:
         return values
     try:

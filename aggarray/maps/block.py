@@ -126,7 +126,6 @@ class Block(MapType):
         return len(self._edges) - 1
 
     def _bounds_of(self, rank: int) -> tuple[int, int]:
-        """Return the bounds of a process's buffer, before wrapping."""
         rank = self._check_rank(rank)
         return int(self._edges[rank] - self._halo[rank, 0]), int(self._edges[rank + 1] + self._halo[rank, 1])
 
@@ -339,7 +338,7 @@ _BUCKETS, _WORTH, _STEPS = 16, 4, 4
 
 
 def find_intervals(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the index of the interval that contains each number, as a binary search does.
+    """Return the index of the interval that contains each number.
 
     For many numbers a table of buckets gives an approximate interval, and a few comparisons correct it. ``edges``: ascending
     int64 from 0; ``numbers``: int64 from 0 and less than the last edge.
@@ -361,7 +360,6 @@ def find_intervals(edges: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def _padding(padding: Any, nprocs: int) -> np.ndarray:
-    """Return padding as a writable int64 array of shape (nprocs, 2)."""
     if padding is None:
         return np.zeros((nprocs, 2), np.int64)
     pads = as_integers(padding, "padding")
@@ -372,7 +370,6 @@ def _padding(padding: Any, nprocs: int) -> np.ndarray:
 
 
 def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> None:
-    """Raise ProtocolError for padding wider than the blocks it repeats."""
     neighbours = np.stack([np.roll(counts, 1), np.roll(counts, -1)], axis=-1)
     wide = np.flatnonzero((halo > neighbours).any(axis=1))
     if wide.size:

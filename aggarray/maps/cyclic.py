@@ -16,7 +16,7 @@ from aggarray.memory.selection import Range
 
 
 def cyclic_count(size: int, nprocs: int, block_size: int, rank: Any) -> Any:
-    """Return the number of elements of a rank, or of each of an array of ranks.
+    """Return the number of elements of one rank or of several.
 
     >>> [cyclic_count(7, 2, 2, rank) for rank in range(2)]
     [4, 3]
@@ -125,7 +125,7 @@ class Cyclic(MapType):
         return entry | self._periodic_key(version)
 
     def sliced(self, selection: Range) -> Map:
-        """Return a cyclic map if the slice begins at rank 0, or an unstructured one."""
+        """Return a cyclic map if the slice begins at rank 0, else unstructured."""
         if selection.is_full(self.size):
             return self
         begins = selection.count == 0 or selection.start % (self._block * self.nprocs) == 0

@@ -1,7 +1,7 @@
-"""Parsing and conversion of what one process exports, in both versions; nothing in it is trusted.
+"""Parsing and conversion of what one process exports, in both versions.
 
-{} and 'n' are expanded to blocks over one process. The distribution type parses each dictionary into a part, from which a map
-of the known process is built; that map writes the other version.
+Exports are untrusted. {} and 'n' are expanded to blocks over one process. The distribution type parses each dictionary into a
+part, from which a map of the known process is built; that map writes the other version.
 """
 
 import functools
@@ -25,7 +25,7 @@ Parsed = tuple[type[MapType], Part] | None
 
 @functools.cache
 def map_types() -> Mapping[str, type[MapType]]:
-    """Return the map classes by ``dist_type``: those of modules here with a ``MAP``.
+    """Return the map classes, ``MAP`` of each module, by ``dist_type``.
 
     >>> sorted(map_types())
     ['b', 'c', 'u']
@@ -107,7 +107,7 @@ def parse_dimension(values: Any, version: str, extent: int | None, note: Note) -
 
 
 def _expand(values: Mapping[Any, Any], version: str, extent: int | None, note: Note) -> Mapping[Any, Any] | None:
-    """Expand {} (0.10.0) and 'n' (0.9.0) to a block over one process."""
+    """Expand {} (0.10.0) or 'n' (0.9.0) to a block over one process."""
     dist_type = values.get("dist_type")
     if not values and version == NEWEST:
         if extent is None:
@@ -136,7 +136,7 @@ class Export(NamedTuple):
 
 
 def export_dict(item: Any) -> Mapping[Any, Any]:
-    """Return the dictionary of an object with ``__distarray__``, or the dictionary given."""
+    """Return the dictionary given, or that of ``__distarray__``."""
     if isinstance(item, Mapping):
         return item
     try:
@@ -156,7 +156,6 @@ def export_dict(item: Any) -> Mapping[Any, Any]:
 
 
 def _stated_rank(dim_data: Any) -> int | None:
-    """Return the rank in C order that an export states; None without one."""
     rank, count = 0, 1
     for values in dim_data if isinstance(dim_data, tuple | list) else ():
         entry = values if isinstance(values, Mapping) else {}
@@ -197,7 +196,7 @@ def read_export(item: Any, faults: FaultList, process: int | None = None) -> Exp
 
 
 def map_of(map_type: type[MapType], part: Part) -> Map:
-    """Return the map of one process's part, `Partial` where the part does not determine it."""
+    """Return the map of one process's part, `Partial` if undetermined."""
     return map_type.from_part(part) if part.nprocs == 1 or map_type.one_part_suffices else Partial(map_type, part)
 
 

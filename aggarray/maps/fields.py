@@ -109,7 +109,7 @@ def concatenate_labels(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def as_sizes(sizes: Any, what: str) -> tuple[int, ...]:
-    """Return one or more non-negative integers as a tuple; ProtocolError for others."""
+    """Return sizes of at least 0 as a tuple; ProtocolError for others."""
     try:
         values = tuple(sizes) if not isinstance(sizes, int | np.integer) else (sizes,)
     except TypeError as error:
@@ -181,7 +181,7 @@ class DimDictReader:
         return number
 
     def flag(self, key: str) -> bool:
-        """Return a truth value, False if it is absent or, which is a fault, invalid."""
+        """Return a truth value: False if absent, or after noting a fault."""
         if key not in self.values:
             return False
         flag_value = as_bool(self.values[key])
@@ -190,7 +190,7 @@ class DimDictReader:
         return bool(flag_value)
 
     def pair(self, key: str) -> tuple[int, int] | None:
-        """Return two integers of at least 0, the default; None after noting a fault."""
+        """Return two integers >= 0 (default 0, 0); None after noting a fault."""
         value = self.values.get(key, (0, 0))
         numbers = [as_integer(v) for v in value] if isinstance(value, tuple | list) else []
         if len(numbers) != 2 or any(n is None or n < 0 for n in numbers):
@@ -199,7 +199,7 @@ class DimDictReader:
         return numbers[0] or 0, numbers[1] or 0
 
     def labels(self, key: str) -> np.ndarray | None:
-        """Return a 1-d buffer of integers (0.9.0: or a list); None after noting a fault."""
+        """Return a 1-d buffer of integers; None after noting a fault."""
         if key not in self.values:
             self.note(key, None, "the key is missing")
             return None

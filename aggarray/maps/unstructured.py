@@ -127,7 +127,7 @@ class Unstructured(MapType):
         return labels
 
     def _first(self, labels: np.ndarray) -> Any:
-        """Return the first number of each label in the sorted labels; SelectionError without one."""
+        """Return the first position of each label; SelectionError for others."""
         first = np.searchsorted(self._labels, labels)
         last = len(self._labels) - 1
         is_present = (first <= last) & (self._labels[np.minimum(first, last)] == labels if last >= 0 else False)
@@ -136,7 +136,6 @@ class Unstructured(MapType):
         return first
 
     def _as_labels(self, g: Any) -> np.ndarray:
-        """Return requested labels in the dtype of the map; SelectionError for others."""
         dtype = np.uint64 if self._labels.dtype == np.uint64 else np.int64
         if type(g) is np.ndarray and g.dtype == dtype:
             return g

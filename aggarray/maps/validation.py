@@ -18,7 +18,7 @@ from aggarray.maps.partial import MAX_PROCESSES
 
 
 class _Axis(NamedTuple):
-    """A dimension: for each rank its part, and the first process that exports it."""
+    """Parts of a dimension by rank, and the first process to export each."""
 
     map_type: type[MapType]
     parts: list[Part | None]
@@ -104,7 +104,7 @@ def as_list(items: Any, what: str) -> list[Any]:
 
 
 def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
-    """Note the conflicts between processes; return the dimensions of a valid grid."""
+    """Note conflicts between processes; return the axes of a valid grid."""
     counts = {len(parts) for parts in exports if parts is not None}
     if len(counts) > 1:
         ranks = {len(parts): process for process, parts in reversed(list(enumerate(exports))) if parts is not None}
@@ -132,7 +132,7 @@ def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults:
 
 
 def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
-    """Note values that differ between processes; return whether all have one type."""
+    """Note values that differ; return whether all have one type."""
     comparable = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
@@ -152,7 +152,7 @@ def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
 
 
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
-    """Return a dimension by ranks; note wrong ranks and conflicts between equal ones."""
+    """Return a dimension by ranks; note wrong ranks and conflicts."""
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
     map_type: type[MapType] | None = None

@@ -42,7 +42,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
     import importlib
 
     for module, names in _NAMES.items():

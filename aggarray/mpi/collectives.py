@@ -49,7 +49,7 @@ class Broadcast(Movement):
         self.P_recv = self._tree_groups[self._group_of_leaf[rank]] if rank in self._group_of_leaf else None
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the array of the root of this process's group, of size 0 without one."""
+        """Return the array of the root of this process's group, or an empty one."""
         values, offers, dtype = self._exchange_offers("copies", x, self._roots.active)
         rank, result = self._link.rank, np.empty(0, dtype)
         for number, group in enumerate(self._tree_groups):
@@ -101,7 +101,7 @@ class SumReduce(Broadcast):
         self.P_send, self.P_recv = self.P_recv, self.P_send
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Return the sum of the arrays of this process's group, as `Broadcast.adjoint`."""
+        """Return the sum of the arrays of this process's group."""
         return super().adjoint(x)
 
     def adjoint(self, y: Any) -> np.ndarray:

@@ -89,7 +89,7 @@ class ProcessGroup:
         return self.link if self.ranks == tuple(range(self.link.size)) else Section(self.link, self.ranks)
 
     def _agree_on(self, what: str, check: Callable[[], _T]) -> _T:
-        """Return the result of a check, equal on all members. Collective over the group."""
+        """Return the result of a check, equal on all members. Collective."""
         self.link  # noqa: B018 (raises if it is closed)
         if not self.active:
             return convert_errors(check)
@@ -101,7 +101,7 @@ class ProcessGroup:
         return results[0]
 
     def include(self, ranks: Sequence[int]) -> "ProcessGroup":
-        """Return the group of some members by their ranks here, in that order. Collective over this group."""
+        """Return the group of some members, by ranks here in order. Collective."""
 
         def check() -> list[int]:
             numbers = [n for r in as_list(ranks, "include") if (n := as_integer(r)) is not None and 0 <= n < self.size]
@@ -240,7 +240,7 @@ def as_list(items: Any, what: str) -> list[Any]:
 
 
 def as_dimensions(dimensions: Any, count: int, what: str) -> tuple[int, ...]:
-    """Return dimensions, by number or a truth value for each, as ascending numbers."""
+    """Return dimensions, given as numbers or flags, as ascending numbers."""
     items = [dimensions] if as_integer(dimensions) is not None else as_list(dimensions, what)
     if items and all(as_bool(i) is not None for i in items):
         if len(items) == count:

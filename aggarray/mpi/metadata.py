@@ -65,7 +65,7 @@ class ReducedArray(LocalArray):
 
 
 def metadata_of(local: LocalArray) -> ArrayMetadata:
-    """Return the metadata of an array; dimensions without names are dim_0, dim_1, ..."""
+    """Return the metadata of an array; default names are dim_0, dim_1, ..."""
     if isinstance(local, ReducedArray):
         return local.metadata
     source = local.source
@@ -78,7 +78,7 @@ def metadata_of(local: LocalArray) -> ArrayMetadata:
 
 
 def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the axes of dimensions by name or number, all for None; ExchangeError for others."""
+    """Return axes by name or number, all for None; ExchangeError for others."""
     if dimensions is None:
         return tuple(range(len(metadata.dimensions)))
     is_single = isinstance(dimensions, str) or as_integer(dimensions) is not None

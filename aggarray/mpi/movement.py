@@ -47,7 +47,7 @@ class Movement:
         return self._root.link
 
     def _plan_together(self, plan: Callable[[], _T], *arguments: Any) -> _T:
-        """Return the plan of this process after all have compared theirs. Collective."""
+        """Return the plan of this process, compared by all. Collective."""
         plans: list[_T] = []
 
         def produce() -> list[tuple[int, ...]]:
@@ -73,7 +73,7 @@ class Movement:
     def _exchange_offers(
         self, operation: str, x: Any, active: bool, check: Callable[[np.ndarray], None] | None = None
     ) -> tuple[Any, list[Offer], np.dtype[Any]]:
-        """Return the argument as an array (None unless ``active``), the offers of all processes, and their dtype."""
+        """Return the argument as an array, the offers of all, and their dtype."""
         arrays: list[np.ndarray] = []
 
         def produce() -> Offer:
@@ -103,7 +103,6 @@ class Movement:
         return dtype if all(other == dtype for _, other in dtypes) else native
 
     def _shape(self, offers: Sequence[Offer], ranks: Sequence[int]) -> tuple[int, ...]:
-        """Return the common shape of the offers of some processes."""
         first = offers[ranks[0]].shape
         for rank in ranks:
             if offers[rank].shape != first:

@@ -49,7 +49,6 @@ class RaggedRepartition(Movement):
         return self._move_rows(Repartition(self._to, self._from, self.target, self.source), y)
 
     def _move_rows(self, counts: Repartition, x: Any) -> Ragged:
-        """Move rows as ``counts`` moves the number of samples in each."""
         groups = counts._from, counts._to
         source_rank, target_rank = (group.rank for group in groups)
         rows = x.ragged if isinstance(x, LocalRagged) else x

@@ -77,13 +77,12 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
 
 
 def _import_formats() -> None:
-    """Import the formats and codecs before the first collective read."""
     own_formats()
     codecs()
 
 
 def _pack(aggregation: Aggregation) -> tuple[Any, ...]:
-    """Return the picklable content of an aggregation: arrays with their content and, separately, their origin in an index."""
+    """Return the picklable content of an aggregation: arrays and origins."""
     # A pickled array of an index refers to the index, which the receiver would have to open.
     provenance = aggregation._provenance
     options = provenance.rules, provenance.variables, provenance.selections, provenance.access

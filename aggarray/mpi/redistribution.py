@@ -42,8 +42,6 @@ def describe_distribution(distribution: Any) -> str:
 
 
 def _shape_check(distribution: Distribution, rank: int | None, what: str) -> Callable[[np.ndarray], None]:
-    """Return a check that raises ExchangeError for arrays of other shapes."""
-
     def check(values: np.ndarray) -> None:
         if rank is not None and values.shape != (shape := distribution.local_shape(rank)):
             raise ExchangeError(f"{what}: the array has shape {values.shape}, but the section of this process has {shape}")
@@ -133,7 +131,7 @@ class HaloExchange(Movement):
         self._steps = self._plan_together(plan, describe_distribution(distribution))
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Fill the padding of an array in place; return it, of size 0 outside ``P``."""
+        """Fill padding in place; return the array, of size 0 outside ``P``."""
         values, dtype = self._prepare("fills", x)
         link, ranks = self._link, self._group.ranks
         for step in self._steps:
@@ -143,7 +141,7 @@ class HaloExchange(Movement):
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
-        """Add padding to its owners and set it to zero in place; size 0 outside ``P``."""
+        """Add padding to its owners and set it to zero in place."""
         values, dtype = self._prepare("adds", y)
         link, ranks = self._link, self._group.ranks
         for step in reversed(self._steps):

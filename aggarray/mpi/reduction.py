@@ -71,7 +71,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
 
 
 def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
-    """Return metadata and reduced axes; all processes compare and have read them."""
+    """Return metadata and reduced axes, which all processes compare."""
 
     def check() -> tuple[ArrayMetadata, tuple[int, ...]]:
         if not isinstance(operation, str) or operation not in OPERATIONS:
@@ -162,7 +162,7 @@ class _Reduction:
 
 
 def _result_metadata(metadata: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
-    """Return the metadata of a result, without coordinates along reduced dimensions."""
+    """Return result metadata, without coordinates of reduced dimensions."""
     reduced = {metadata.dimensions[d] for d in axes}
     coords = {name: c for name, c in metadata.coords.items() if not reduced & set(c.dimensions)}
     attrs = dict(metadata.attrs)

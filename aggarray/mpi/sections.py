@@ -29,7 +29,6 @@ def import_sections(link: Link, local: Any, what: str) -> tuple[LocalArray, list
 
 
 def _find_holders(link: Link, local: LocalArray, what: str) -> list[list[int]]:
-    """Return the processes that hold each section, several for a reduced array."""
     description = metadata_of(local).summary, describe_distribution(local.distribution), local.dtype.str[1:]
     ranks = agree(link, lambda: local.rank, (what, *description))
     nprocs = local.distribution.nprocs

@@ -47,7 +47,7 @@ Unit = tuple[list[tuple[int, int]], int, int]
 
 
 def _cell_units(matrix: Matrix, number: int, chunk_index: ChunkIndex | None, itemsize: int) -> Iterator[Unit]:
-    """Yield the box, chunk number (negative without a chunk) and cost of each unit of a partition."""
+    """Yield the box, chunk number (negative: none) and cost of each unit."""
     ref, cell = int(matrix.refs[number]), [int(i) for i in np.unravel_index(number, matrix.cells)]
     region = [(int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True)]
     size = prod(stop - start for start, stop in region) * itemsize
@@ -83,7 +83,7 @@ def _cell_units(matrix: Matrix, number: int, chunk_index: ChunkIndex | None, ite
 
 
 def _runs_by_chunk(part: Indices, extent: int, side: int, flipped: bool) -> list[tuple[int, int, int]]:
-    """Return the (start, stop, chunk) runs of a partition along one dimension.
+    """Return (start, stop, chunk) runs of a partition along one dimension.
 
     >>> _runs_by_chunk(slice(3, 9, 2), 3, 4, False), _runs_by_chunk(slice(3, 9, 2), 3, 4, True)
     ([(0, 1, 0), (1, 3, 1)], [(2, 3, 0), (0, 2, 1)])
@@ -103,7 +103,7 @@ def _runs_by_chunk(part: Indices, extent: int, side: int, flipped: bool) -> list
 
 
 def _stripes(region: list[tuple[int, int]], itemsize: int) -> Iterator[tuple[list[tuple[int, int]], int]]:
-    """Cut a partition without filters into stripes along its first dimensions."""
+    """Cut a partition without filters into stripes along leading axes."""
     size = prod(stop - start for start, stop in region) * itemsize
     axis = next((d for d, (start, stop) in enumerate(region) if stop - start > 1), None)
     if axis is None or size <= _UNIT_BYTES:

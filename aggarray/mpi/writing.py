@@ -57,7 +57,7 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
 
 
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
-    """Return a distribution with indices from 0, and the labels where they differ."""
+    """Return a distribution from 0, and its labels where they differ."""
     maps = list(distribution.maps)
     labels: list[np.ndarray | None] = [None] * len(maps)
     for d, map_ in enumerate(maps):
@@ -73,7 +73,7 @@ def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray
 def _own_block(
     link: Link, section: LocalArray, source: Distribution, blocks: Distribution, writers: list[int]
 ) -> tuple[tuple[slice, ...] | None, np.ndarray]:
-    """Return the region and the values that this process writes, None without any."""
+    """Return the region that this process writes (None: none), and values."""
     rank, dtype = section.rank, section.dtype.newbyteorder("=")
     if writers[rank] != link.rank:
         return None, np.empty(0, dtype)

@@ -57,7 +57,6 @@ class Store:
 
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:
-        """Convert an OSError of the block to an ExchangeError with the path."""
         try:
             yield
         except LockError as error:
@@ -120,7 +119,7 @@ class Store:
         _run_in_thread(create_arrays)
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
-        """Raise ExchangeError for a dimension of another size, which readers such as xarray reject."""
+        """Raise ExchangeError for a dimension of another size."""
         for key, array in store.arrays():
             for name, size in zip(array.metadata.dimension_names or (), array.shape, strict=False):
                 if name in sizes and sizes[name] != size:
@@ -128,7 +127,7 @@ class Store:
                     raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
 
     def _has_coordinate(self, store: Any, key: str, coordinate: _Coordinate) -> bool:
-        """Return whether the store has a coordinate; ExchangeError for another of its name."""
+        """Return whether a coordinate is stored; ExchangeError if it differs."""
         if key not in store:
             return False
         stored = store[key]
@@ -200,7 +199,7 @@ def _undo_rename(target: str, source: str) -> None:
 
 
 def _run_in_thread(write: Callable[[], object]) -> None:
-    """Run a call of zarr to its end even if interrupted, so that the caller can remove all files."""
+    """Run a call to its end even if interrupted, to remove files after it."""
     with ThreadPoolExecutor(1) as pool:
         # promise: mpi-store-interrupt
         pool.submit(write).result()

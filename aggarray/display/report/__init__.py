@@ -1,4 +1,4 @@
-"""HTML page of an aggregation: `page` returns its text, `write` writes it to a file.
+"""HTML page of an aggregation: `page` returns it, `write` writes it.
 
 The page has the facts of every array (`sections`) as plain HTML, and the partition matrices as data (`data`) that a script of
 the page draws. Its content security policy allows only that script and style sheet, and no requests.
@@ -29,7 +29,7 @@ _MARK = '<meta name="generator" content="aggarray">'
 
 
 def page(agg: Aggregation, title: str | None = None, report: Report | None = None) -> str:
-    """Return an HTML page about an aggregation: its arrays and their partitions, refusals and problems.
+    """Return an HTML page about the arrays and problems of an aggregation.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
     opening files. No data values are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown,
@@ -81,7 +81,7 @@ def write(text: str, path: str | os.PathLike[str]) -> bool:
 
 
 def is_up_to_date(text: str, path: str | os.PathLike[str]) -> bool:
-    """Return whether a file has this page already; raises AggarrayError for a file that is not a page of aggarray."""
+    """Return whether a file holds this page; AggarrayError for other files."""
     if not os.path.lexists(path):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Data of the page that its script needs to draw partition matrices and describe cells.
+"""Data of the page, from which its script draws partition matrices.
 
 The data are plain lists. Names of files and texts are stored once; cells refer to them by number.
 """
@@ -38,7 +38,7 @@ def page_data(arrays: Sequence[MasterArray]) -> dict[str, Any]:
 
 
 def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, Any]:
-    """Return the data of one array, or of the samples of a ragged array; adds its files to ``files``, with numbers."""
+    """Return the data of one array; adds its files to ``files``."""
     array = flat_of(array)
     partitions = cells_of(array)
     cells = partitions.fewer(_limits(partitions.files.shape, most))
@@ -72,7 +72,7 @@ def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, An
 
 
 def _limits(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """Return the number of cells along each dimension: the longest is halved until there are at most ``most``."""
+    """Return the number of cells along each dimension, at most ``most``."""
     limits = list(shape)
     while np.prod(limits, dtype=float) > most:
         longest = limits.index(max(limits))
@@ -81,7 +81,7 @@ def _limits(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
 
 
 def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
-    """Return the part of its sub-array that each virtual cell shows, in the notation of slices."""
+    """Return the part of its sub-array that each virtual cell shows."""
     matrix = array._matrix
     parts = {}
     for cell in np.flatnonzero(cells.virtual.ravel()).tolist():
@@ -101,7 +101,7 @@ def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
 
 
 def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
-    """Return the cells along a dimension: positions, axis coordinates, and labels of their first and last values."""
+    """Return the positions, coordinates and labels of cells along an axis."""
     name = array.dimensions[axis]
     edges = array.partitions.edges[axis]
     times = times_of(array, name)
@@ -121,7 +121,7 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
 
 
 def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[str]:
-    """Return the values of a coordinate at positions as text, [] if they are not known."""
+    """Return coordinate values at positions as text, [] if unknown."""
     coordinate = coordinate_of(array, dimension)
     if coordinate is None:
         return []

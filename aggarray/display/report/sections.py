@@ -1,4 +1,4 @@
-"""Sections of the page: arrays, refusals, skipped files and problems, as HTML."""
+"""Sections of the page as HTML: arrays, refusals, files and problems."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _MOST_ROWS, _LONGEST = 500, 400
 
 
 def known_report(agg: Aggregation) -> Report:
-    """Return the problems of an aggregation that are known without opening its files."""
+    """Return the problems that are known without opening files."""
     problems: list[Problem] = []
     for array in agg:
         for find in (gap_problems, hole_problems):
@@ -31,7 +31,7 @@ def known_report(agg: Aggregation) -> Report:
 
 
 def body(agg: Aggregation, report: Report, shown: int, folder: str) -> str:
-    """Return the body of the page below its heading; ``shown``: the number of arrays; ``folder``: of all their files."""
+    """Return the body of the page; ``shown``: the number of arrays."""
     where = f'<p class="note">Files in {escaped(shortened(folder, _LONGEST))}</p>' if folder else ""
     parts = [_summary(agg, report), where, "<main>", _SEARCH]
     labelled = zip(agg.arrays[:shown], labels(agg.arrays), strict=False)
@@ -74,7 +74,6 @@ def _summary(agg: Aggregation, report: Report) -> str:
 
 
 def _section(number: int, array: MasterArray, label: str) -> str:
-    """Return the section of one array; the script draws into its figure."""
     times = " to ".join(dict.fromkeys(time_range(array) or ()))
     facts = [words(array), partition_words(array), times]
     lines = "".join(f"<li>{escaped(fact)}</li>" for fact in facts if fact)
@@ -91,7 +90,7 @@ def _section(number: int, array: MasterArray, label: str) -> str:
 
 
 def _details(array: MasterArray) -> str:
-    """Return conversions on reading, coordinates and attributes; the script makes the first cells of conversions buttons."""
+    """Return conversions on reading, coordinates and attributes as HTML."""
     rows = [(c.kind, c.found, c.master, f"{c.count:,}", c.example or "(in memory)") for c in conformed(array)]
     head = ("what", "in the file", "in the array", "sub-arrays", "such as")
     coords = [(name, words(c), c.attrs.get("standard_name", "")) for name, c in array.coords.items()]
@@ -106,7 +105,6 @@ def _details(array: MasterArray) -> str:
 
 
 def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    """Return a table that unfolds, "" without rows."""
     if not rows:
         return ""
     mark = f' class="{kind}"' if kind else ""
@@ -114,14 +112,13 @@ def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind
 
 
 def _listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table of the page, "" without rows."""
     if not rows:
         return ""
     return f'<section id="{anchor}"><h2>{escaped(title)} ({len(rows):,})</h2>\n{_table(head, rows, title)}</section>'
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    """Return an HTML table of escaped texts; ``caption``: its label for screen readers."""
+    """Return an HTML table of escaped texts, labelled ``caption``."""
     top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
     cut = [[escaped(shortened(cell, _LONGEST)) for cell in row] for row in rows[:_MOST_ROWS]]
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in cut)

@@ -70,7 +70,7 @@ def broadcast_groups(
 
 
 def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray:
-    """Return ranks as an array of a shape; ExchangeError for another number of them."""
+    """Return ranks in a shape; ExchangeError if their number differs."""
     numbers = np.array(list(ranks), np.int64)
     if any(n < 1 for n in shape) or prod(shape) != len(numbers):
         raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} does not fit {len(numbers)} processes")

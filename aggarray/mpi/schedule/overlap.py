@@ -54,7 +54,7 @@ class Lookup:
 
     @cached_property
     def _table(self) -> tuple[int, np.ndarray] | None:
-        """The lowest index, and the position of every index from it on, -1 for unlisted ones; None if sparse."""
+        """Return the lowest index and positions from it (-1: none), if not sparse."""
         low, high = int(self._listed.min()), int(self._listed.max())
         if high - low >= max(64 * len(self._listed), 1 << 16):
             return None
@@ -105,7 +105,7 @@ class Overlap(NamedTuple):
 
 
 def owned_runs(map_: Map, coordinate: int) -> list[Run]:
-    """Return the elements that a process owns, and no lower rank, along a dimension."""
+    """Return the elements that a rank owns, and no lower rank, along an axis."""
     owned = map_.owned_slice(coordinate)
     runs = []
     for run in held_runs(map_, coordinate):
@@ -215,7 +215,10 @@ Row = list[tuple[int, list[Overlap]]]
 
 
 def plan_sends(source: Distribution, rank: int, target: Distribution) -> list[PlannedMessage]:
-    """Return the messages of a process of the source; ExchangeError for different shapes."""
+    """Return the messages of a source process to the target.
+
+    Raises ExchangeError for different shapes.
+    """
     require_same_shape(source, target)
     rows: list[Row] = []
     for map_, coordinate, other_map in zip(source.maps, source.coords(rank), target.maps, strict=True):
@@ -225,7 +228,7 @@ def plan_sends(source: Distribution, rank: int, target: Distribution) -> list[Pl
 
 
 def plan_receives(source: Distribution, target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return the messages to a process of the target, with the boxes of `plan_sends`.
+    """Return the messages to a target process, as `plan_sends` cuts them.
 
     Raises ExchangeError for different shapes, and for elements that the source does not have.
     """

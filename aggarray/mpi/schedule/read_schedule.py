@@ -76,7 +76,7 @@ def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _demand(boxes: np.ndarray, target: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of holders of each box (more where padding wraps), and the first owner's rank."""
+    """Return the number of holders of each box, and its first owner's rank."""
     holders, preferred = np.ones(len(boxes), np.int64), np.zeros(len(boxes), np.int64)
     for d, map_ in enumerate(target.maps):
         ends, number = np.unique(boxes[:, d], axis=0, return_inverse=True)

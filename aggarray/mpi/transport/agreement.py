@@ -57,12 +57,12 @@ def _compare(first: tuple[Any, ...], rank: int, other: tuple[Any, ...]) -> None:
 
 
 def call_on_all(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
-    """Return the result of a call, which is not sent, once it succeeded on all. Collective."""
+    """Return the result of a call once it succeeds on all. Collective."""
     results: list[_T] = []
     agree(link, lambda: results.append(produce()), call)
     return results[0]
 
 
 def call_on_root(link: Link, produce: Callable[[], _T], call: tuple[Any, ...] = ()) -> _T:
-    """Return the result of a call on process 0, or raise its error, on all. Collective."""
+    """Return the result of a call on process 0, or raise its error, on all."""
     return agree(link, lambda: None if link.rank else produce(), call)[0]  # type: ignore[return-value]

@@ -135,7 +135,7 @@ def move(
     add: bool = False,
     buffers: BufferPool | None = None,
 ) -> None:
-    """Send and receive messages of elements; ``add``: add to those of the target."""
+    """Send and receive messages of elements; ``add``: add to the target."""
     exchange = _Exchange(link, dtype, add, BufferPool() if buffers is None else buffers)
     for message in incoming:
         if message.rank != link.rank:
