@@ -13,7 +13,7 @@ from sphinx.environment import BuildEnvironment
 
 import aggarray
 
-# Sphinx takes the user's locale; cf_units cannot be imported under some (C.UTF-8), and numbers here are nobody's but Python's.
+# Sphinx takes the user's locale; cf_units cannot be imported under some (C.UTF-8), and numbers must be written as in Python.
 locale.setlocale(locale.LC_NUMERIC, "C")
 
 project = "aggarray"

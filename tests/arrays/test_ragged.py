@@ -276,7 +276,7 @@ def test_files_with_contradictory_rows(tmp_path: Path, variables: dict[str, Any]
     a = aa.open(bad)["v"]
     with pytest.raises(aa.FormatError, match=says("bad.nc", *words)):
         a[0]
-    # It spoils nobody else.
+    # Other files are unaffected.
     agg = aa.open(tmp_path)
     assert len(agg) == 2 and [r.rule for r in agg.refusals] == ["unreadable"] and "bad.nc" in agg.refusals[0].reason
 

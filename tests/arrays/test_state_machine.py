@@ -115,7 +115,7 @@ class Arrays(RuleBasedStateMachine):
     def select(self, data: Any) -> None:
         key = data.draw(keys(self.a.shape))
         self.a, self.model = self.a.lazy[key], self.model.picked(key)
-        # Which way one element runs, or what was picked one by one, is nobody's concern.
+        # Directions of single elements and of elements picked one by one are undefined.
         parts = [k for k in key if not isinstance(k, int)]
         told = [isinstance(k, slice) and n > 1 for k, n in zip(parts, self.a.shape, strict=True)]
         forward = tuple(m if t else f for m, t, f in zip(self.model.directions, told, self.a.directions, strict=True))

@@ -59,7 +59,7 @@ def scalars(dtype: str) -> st.SearchStrategy[Any]:
 def test_unpacking_equals_netcdf4(scratch: Path, data: st.DataObject, dtype: str) -> None:
     elements = {"allow_nan": False, "allow_infinity": False, "min_value": -1e4, "max_value": 1e4} if dtype[0] == "f" else None
     stored = data.draw(hnp.arrays(dtype, 6, elements=elements))
-    stored[stored == default_fill(stored.dtype)] = 1  # netCDF4 masks these even where nobody declared them
+    stored[stored == default_fill(stored.dtype)] = 1  # netCDF4 masks these even if they are not declared
     attrs = {}
     for key in ("scale_factor", "add_offset"):
         kind = data.draw(st.sampled_from([None, "f4", "f8", "i2", "i4"]))

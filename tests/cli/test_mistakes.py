@@ -1,4 +1,4 @@
-"""What does a user's mistake give? One clear line and the right exit status, never a traceback, and nothing is spoilt."""
+"""Mistakes of users: one clear line, the exit status, and no traceback."""
 
 import os
 import shutil

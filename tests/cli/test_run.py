@@ -1,4 +1,4 @@
-"""The shell's ``run``: a job is done once, what is new is added, problems are told to whoever called."""
+"""The command ``run``: jobs done once, new files added, problems shown."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Does the command line leave alone what it reads, and say in one line, in time, what it will not do?"""
+"""Protection of the files that the command line reads, and its refusals."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Does the picture of an array show which file covers what?"""
+"""Pictures of arrays that show which file covers which part."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What tells arrays of one name apart, and files of one name, in words?"""
+"""Words that distinguish arrays of one name, and short names of files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does the HTML page of an aggregation say what is known, and nothing that a file's names could do harm with?"""
+"""Content of the HTML page of an aggregation, safe for any name in a file."""
 
 import base64
 import json

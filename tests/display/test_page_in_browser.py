@@ -1,4 +1,4 @@
-"""Does the HTML page work in a browser: does it draw, tell, search, and is it readable, without asking anybody for anything?"""
+"""The HTML page in a browser: drawing, tips, search, contrast, requests."""
 
 from collections.abc import Iterator
 from pathlib import Path

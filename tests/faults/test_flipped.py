@@ -197,7 +197,7 @@ def test_libraries_read_no_strings_of_a_damaged_heap(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_damaged_strings_raise_before_libraries_read_them(tmp_path: Path) -> None:
-    """Over an inconsistent heap of strings h5py loops forever and netCDF-C corrupts memory."""
+    """Over an inconsistent heap of strings h5py loops endlessly and netCDF-C corrupts memory."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver="earliest") as file:
         file.create_dataset("tas", data=np.arange(4.0)).attrs["units"] = "K"
@@ -228,7 +228,7 @@ def test_validation_before_a_library_scan(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")
 def test_validation_before_a_library_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scan read only dimensions, and no strings: h5py loops forever over some of these."""
+    """The scan read only dimensions, and no strings: h5py loops endlessly over some of these."""
     texts, numbers = np.array(["one", "two", "a longer text"]), np.arange(3.0)
     path = Path(write(tmp_path / "a.nc", {"name": (("x",), texts), "tas": (("x",), numbers), "x": (("x",), numbers)}))
     data = path.read_bytes()

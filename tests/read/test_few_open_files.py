@@ -1,4 +1,4 @@
-"""Do opening, reading, saving, appending and checking get along with few open files, however many there are?"""
+"""Opening, reading, saving, appending and checking with few descriptors."""
 
 import os
 import subprocess

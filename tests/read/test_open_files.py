@@ -1,4 +1,4 @@
-"""Are files opened as seldom as may be, opened anew when they change, closed when too many, and blamed by name?"""
+"""Open files: reused, bounded, reopened after changes, named in errors."""
 
 import os
 import subprocess
@@ -214,7 +214,7 @@ def test_a_file_that_was_read_is_free_for_others_to_open_and_to_write(tmp_path: 
         assert array[:].tolist() == [2.0] * 3
     with netCDF4.Dataset(path, "a") as file:
         file["v"][:] = 3.0
-    # What it was is gone; what it is, nobody has looked at.
+    # The scanned content is gone, and the new content has not been scanned.
     with pytest.raises(aa.FormatError, match=r"changed since it was scanned.*variable 'v' in .*a\.nc"):
         array[:]
     assert aa.open(path)["v"][:].tolist() == [3.0] * 3

@@ -1,4 +1,4 @@
-"""Is an ordinary netCDF-4 file opened, read and told of in an index without HDF5 or netCDF-C looking at it?"""
+"""Ordinary netCDF-4 files, read and indexed without HDF5 or netCDF-C."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Do byte ranges come as they lie in the file, in few calls, whatever happens to the file, the threads and the process?"""
+"""Byte ranges of files: few calls, and changes, errors, threads and forks."""
 
 import errno
 import itertools

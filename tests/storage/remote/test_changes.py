@@ -239,7 +239,7 @@ def test_a_server_that_ignores_conditions(tmp_path: Path, tagged: Server) -> Non
     refused(array)
 
 
-# Stores and references, whose files nobody has looked at
+# Stores and references, whose files have not been examined
 
 
 def references(server: Server, folder: Path, kind: str) -> Path:
@@ -347,7 +347,7 @@ def test_memory(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_is_forgotten_by_an_error(tagged: Server, tmp_path: Path) -> None:
-    """Whoever opens again after an error sees what is there now, however soon."""
+    """A file opened again after an error is read anew, however soon."""
     assert objects.FRESH >= 30
     tagged.put("a.nc", made(tmp_path, 1, "netcdf3"))
     array = aa.open(f"{tagged.url}/a.nc")["tas"]
