@@ -1,4 +1,4 @@
-"""Arrays out of many files: `MasterArray`, its `PartitionMatrix` of `Partition`s, and `SubArray`."""
+"""Arrays out of many files, and the partitions and sub-arrays they hold."""
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.partitions import Partition, PartitionMatrix

@@ -24,7 +24,7 @@ Location = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class MasterParameters:
-    """Requested parameters of a master: units and calendar (None: those of the first piece), dtype (None: the common one)."""
+    """Requested units, calendar and dtype of a master; None: not requested."""
 
     units: str | None = None
     calendar: str | None = None
@@ -38,7 +38,7 @@ def from_subarrays(
     directions: Sequence[bool] | None,
     parameters: MasterParameters,
 ) -> tuple[Matrix, Step]:
-    """Return the matrix of pieces at their locations, and units and dtype of the master.
+    """Return the matrix of located pieces, and units and dtype of the master.
 
     Errors as in `MasterArray.from_subarrays`.
     """
@@ -82,7 +82,7 @@ def _named_as(template: Template, dimensions: tuple[str, ...]) -> Template:
 
 
 def _boxes(locations: list[Location], dimensions: tuple[str, ...], first: int = 0) -> np.ndarray:
-    """Return locations as int64 (pieces, dimensions, 2); ``first``: the number of the first, for errors."""
+    """Return locations as int64 (pieces, dimensions, 2); ``first`` for errors."""
     hint = f"give one (start, stop) of integers for each of {dimensions}"
     shape = len(locations), len(dimensions), 2
     try:
@@ -105,7 +105,6 @@ def _boxes(locations: list[Location], dimensions: tuple[str, ...], first: int = 
 
 
 def _has_integers(location: Any) -> bool:
-    """Return whether a location, or other nested list, has integers only, of Python or NumPy."""
     numbers = (n for pair in location for n in pair)
     return all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in numbers)
 
@@ -128,7 +127,6 @@ def _size(boxes: np.ndarray, shape: Any, dimensions: tuple[str, ...]) -> tuple[i
 
 
 def _check_extents(references: References, boxes: np.ndarray, dimensions: tuple[str, ...]) -> None:
-    """Raise AggregationError unless each location has the size of its sub-array."""
     extents = boxes[:, :, 1] - boxes[:, :, 0]
     for number, template in enumerate(references.templates):
         rows = np.flatnonzero(references.template == number)
@@ -149,13 +147,11 @@ def _check_extents(references: References, boxes: np.ndarray, dimensions: tuple[
 
 
 def _source(references: References, row: int) -> tuple[str | None, str | None]:
-    """Return file and variable of a piece, None in memory."""
     uri = references.uri_of(row)
     return uri, None if uri is None else references.variables[references.variable[row]]
 
 
 def _common_step(references: References, parameters: MasterParameters) -> Step:
-    """Return units and dtype of the master; errors name the first piece whose units or dtype do not convert."""
     units, calendar = parameters.units, parameters.calendar
     if units is None and len(references):
         first = references.template_of(0)
@@ -181,7 +177,6 @@ def _common_step(references: References, parameters: MasterParameters) -> Step:
 
 @contextmanager
 def _located(references: References, template: Template) -> Iterator[None]:
-    """Add the first piece of a template to errors."""
     try:
         yield
     except (UnitsError, AggregationError) as error:
@@ -192,9 +187,10 @@ def _located(references: References, template: Template) -> Iterator[None]:
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]], conversions: Iterable[Conversion]) -> np.dtype[Any]:
-    """Return the dtype that holds values of all: float64 for integers whose units do not convert exactly.
+    """Return the dtype that holds the values of all dtypes, once converted.
 
-    Raises AggregationError if there is none, such as for text and numbers.
+    It is float64 for integers whose units do not convert exactly. Raises AggregationError if there is none, such as for text
+    and numbers.
     """
     if not dtypes:
         return np.dtype("f8")
@@ -210,6 +206,6 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]], conversions: Iterable[Conversi
 
 
 def declared_fill(matrix: Matrix) -> Any:
-    """Return the first missing value that a sub-array declares, None without any."""
+    """Return the first missing value that a sub-array declares, or None."""
     declared = (t.encoding.fill_value for t in matrix.references.templates)
     return next((f for f in declared if f is not None), None)

@@ -1,4 +1,4 @@
-"""Lazy operations on the matrix, the known values and the templates of an array."""
+"""Lazy operations on matrix, known values and templates of an array."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
-    """Select along a dimension: runs of an index array become partitions, backward selections reverse the dimension."""
+    """Select along a dimension; runs of an index array become partitions."""
     if isinstance(selector, int):
         return select(matrix, axis, plan_dimension(selector, matrix.edges[axis]))
     positions = selector if isinstance(selector, Range) else as_range(selector)
@@ -37,7 +37,7 @@ def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
 
 
 def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -> "MasterArray":
-    """Select from an array per dimension; ignore dimensions that the array lacks."""
+    """Select from an array per dimension; ignore dimensions that it lacks."""
     matrix, known = array._matrix, array._known
     for dimension, selector in selectors.items():
         if dimension in matrix.dimensions:
@@ -48,7 +48,7 @@ def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -
 
 
 def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterArray":
-    """Return an array with its dimensions in an order; raises SelectionError unless each is named once."""
+    """Reorder dimensions; raise SelectionError unless each is named once."""
     if sorted(names) != sorted(array.dimensions):
         raise SelectionError(f"cannot transpose to {names}", hint=f"give each of {array.dimensions} once")
     order = [array.dimensions.index(d) for d in names]
@@ -58,7 +58,7 @@ def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterA
 
 
 def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> "MasterArray":
-    """Return an array with dimensions reversed; dimensions of size 1 change their direction too."""
+    """Return an array with dimensions reversed, those of size 1 too."""
     for name, backwards in selectors.items():
         if name in array.dimensions:
             axis = array._matrix.axis(name)
@@ -68,7 +68,10 @@ def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> 
 
 
 def with_step(array: "MasterArray", step: Step) -> "MasterArray":
-    """Return an array converted by one more step; templates keep the present step, so that chains stay exact."""
+    """Return an array converted by one more step.
+
+    Templates keep the present step, so that chains stay exact.
+    """
     now = array._step
     references = array._matrix.references
     templates = [t if _is_redundant(t, now, step) else replace(t, steps=(*t.steps, now)) for t in references.templates]
@@ -80,7 +83,7 @@ def with_step(array: "MasterArray", step: Step) -> "MasterArray":
 
 
 def _is_redundant(template: Template, now: Step, step: Step) -> bool:
-    """Return whether values are the same without the step ``now``, such as integers that only become wider."""
+    """Return whether the values are the same without the step ``now``."""
     if template.unresolved:
         return False  # its values are not known yet
     before = template.last_step
@@ -93,7 +96,7 @@ def _is_redundant(template: Template, now: Step, step: Step) -> bool:
 
 
 def bounds_names(array: "MasterArray") -> tuple[str, ...]:
-    """Return the names of the bounds of an array itself (CF 7.1, 7.4): one, or none."""
+    """Return the names of an array's own bounds: one or none (CF 7.1, 7.4)."""
     stated = array.attrs.get("bounds", array.attrs.get("climatology"))
     return (basename(stated),) if isinstance(stated, str) else ()
 
@@ -101,7 +104,7 @@ def bounds_names(array: "MasterArray") -> tuple[str, ...]:
 def reverse_bounds(
     before: "Mapping[str, MasterArray]", now: "Mapping[str, MasterArray]", *itself: "MasterArray"
 ) -> "dict[str, MasterArray]":
-    """Return coordinates with pairs of bounds reversed where their coordinates are reversed now (CF 7.1).
+    """Reverse pairs of bounds where their coordinates are reversed (CF 7.1).
 
     ``before``, ``now``: the coordinates before and after an operation; ``itself``: the array before and after.
     """
@@ -115,7 +118,7 @@ def reverse_bounds(
 
 
 def dimension_names(dimensions: Sequence[Any]) -> tuple[str, ...]:
-    """Return names given one by one or as one sequence; raises SelectionError for anything but names."""
+    """Return names given singly or in a sequence; else raise SelectionError."""
     names = dimensions[0] if len(dimensions) == 1 and isinstance(dimensions[0], tuple | list) else dimensions
     for name in names:
         if not isinstance(name, str):
@@ -124,10 +127,11 @@ def dimension_names(dimensions: Sequence[Any]) -> tuple[str, ...]:
 
 
 def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
-    """Return the positions of labels of a dimension coordinate; without a coordinate labels are positions.
+    """Return the positions of labels of a dimension coordinate.
 
-    ``method``, ``tolerance`` and the result as in `labels.locate`. Raises NotFoundError for a missing dimension or label,
-    SelectionError for labels of a wrong type and for a method without a coordinate.
+    Without a coordinate labels are positions. ``method``, ``tolerance`` and the result as in `labels.locate`. Raises
+    NotFoundError for a missing dimension or label, SelectionError for labels of a wrong type and for a method without a
+    coordinate.
     """
     if dimension not in array.dimensions:
         why = f" ({dimension!r} is a coordinate without a dimension)" if dimension in array.coords else ""

@@ -1,8 +1,8 @@
-"""Section of a distributed array in one process: read on first use, exported without a copy.
+"""Section of a distributed array in one process.
 
-A `LocalArray` reads from any object with ``shape``, ``dtype`` and ``read``, by one selection per dimension: ranges for
-blocks, strides for cyclic dimensions, index arrays for unstructured ones. Or it holds the buffer of another exporter of the
-Distributed Array Protocol.
+It is read on first use and exported without a copy. A `LocalArray` reads from any object with ``shape``, ``dtype`` and
+``read``, by one selection per dimension: ranges for blocks, strides for cyclic dimensions, index arrays for unstructured ones.
+Or it holds the buffer of another exporter of the Distributed Array Protocol.
 """
 
 import threading
@@ -25,7 +25,7 @@ from aggarray.read import COPY_HINT
 
 
 class LocalArray(Interchange):
-    """The section of a distributed array that one process holds (DAP 0.10.0, section 1.5).
+    """Section of a distributed array in one process (DAP 0.10.0, 1.5).
 
     ``a.local(distribution, rank)`` and `from_distarray` make sections. A section is pickled as array, distribution and rank,
     and read again after unpickling: changes of the buffer are not pickled, except those of imported sections. The buffer is
@@ -40,7 +40,10 @@ class LocalArray(Interchange):
     source: Any
 
     def __init__(self, source: Any, distribution: Distribution, rank: int, copy: bool | None = True) -> None:
-        """Make a section of ``source`` without reading. Raises ProtocolError if distribution or rank do not fit."""
+        """Make a section of ``source`` without reading.
+
+        Raises ProtocolError if the distribution or the rank does not fit.
+        """
         if not isinstance(distribution, Distribution):
             raise ProtocolError(
                 f"{type(distribution).__name__} is not a Distribution", hint="give one, such as Distribution.regular"
@@ -63,14 +66,14 @@ class LocalArray(Interchange):
 
     @classmethod
     def holding(cls, buffer: np.ndarray, distribution: Distribution, rank: int, source: Any = None) -> Self:
-        """Return a section with its values; ``source``: the array from which they were read."""
+        """Return a section with its values, read from the array ``source``."""
         section = cls.__new__(cls)
         section._set(source, distribution, rank, True, buffer)
         return section
 
     @classmethod
     def from_distarray(cls, obj: Any) -> "LocalArray":
-        """Import an object with ``__distarray__``, or the dictionary that this method returns.
+        """Import an object with ``__distarray__``, or the dictionary it returns.
 
         Nothing is copied: the buffer is the memory of the exporter, and is writable only if that is. The section knows only
         what this dictionary states about other processes. Raises ProtocolError with every fault of the export.
@@ -96,7 +99,10 @@ class LocalArray(Interchange):
 
     @property
     def buffer(self) -> np.ndarray:
-        """The values, padding included; read once, on first use; thread-safe. Errors as in `MasterArray.read`."""
+        """The values, padding included; read once, on first use; thread-safe.
+
+        Raises the errors of `MasterArray.read`.
+        """
         if self._buffer is None:
             with self._lock:
                 if self._buffer is None:
@@ -146,7 +152,7 @@ class LocalArray(Interchange):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type of the buffer; known without reading, except the byte order of a view."""
+        """Data type of the buffer, known before reading (except byte order)."""
         dtype: np.dtype[Any] = self.source.dtype if self._buffer is None else self._buffer.dtype
         return dtype
 
@@ -164,7 +170,7 @@ class LocalArray(Interchange):
 
     @property
     def partitions(self) -> tuple[Any, ...]:
-        """The partitions of the master array that overlap the section, in C order; () for imported sections."""
+        """Partitions that overlap the section, in C order; () if imported."""
         matrix = getattr(self.source, "partitions", None)
         if matrix is None:
             return ()
@@ -176,9 +182,10 @@ class LocalArray(Interchange):
         return tuple(matrix[index] for index in product(*partitioned))
 
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
-        """Return version, buffer and dim_data of this process (DAP); the buffer is not copied.
+        """Return version, buffer and dim_data of this process (DAP).
 
-        Raises ProtocolError if the version cannot describe the distribution, or the values have no buffer (text, times).
+        The buffer is not copied. Raises ProtocolError if the version cannot describe the distribution, or the values have no
+        buffer (text, times).
         """
         version = version_of(version)
         dim_data = self.distribution.dim_data(self.rank, version)
@@ -187,9 +194,10 @@ class LocalArray(Interchange):
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
     def aligned(self) -> "LocalArray":
-        """Return the section with a buffer in native byte order, aligned, writable and in C order; copy only where needed.
+        """Return the section with a native, aligned, writable, C-ordered buffer.
 
-        Message passing and compiled code need this; imported and memory-mapped buffers may be different.
+        Message passing and compiled code need this; imported and memory-mapped buffers may be different. The buffer is copied
+        only where needed.
         """
         flags = self.buffer.flags
         if flags.c_contiguous and flags.aligned and flags.writeable and self.buffer.dtype.isnative:
@@ -210,7 +218,7 @@ class LocalArray(Interchange):
 
 
 def _cells(edges: np.ndarray, segments: list[Range | np.ndarray]) -> np.ndarray:
-    """Return the numbers of the cells between edges that contain any of the positions."""
+    """Return the numbers of the cells that contain any of the positions."""
     cells = [np.zeros(0, np.int64)]
     for segment in segments:
         if isinstance(segment, Range) and segment.step == 1 and segment.count:

@@ -1,4 +1,4 @@
-"""Master array: one array out of many, its parameters, reading, and lazy operations."""
+"""Master array: one array out of many, read and selected lazily."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -40,11 +40,12 @@ from aggarray.storage.access import ANYWHERE, Access
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MasterArray(Viewable):
-    """One array made out of many files, with the parameters of the aggregation specification (section 1).
+    """One array made out of many files.
 
-    ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces
-    (units, packing and missing values are parameters, not attributes); ``file_attrs``: global attributes equal in all
-    files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
+    It has the parameters of the aggregation specification (section 1). ``fill_value``: the value of missing elements (NaN in
+    floating arrays); ``attrs``: attributes equal in all pieces (units, packing and missing values are parameters, not
+    attributes); ``file_attrs``: global attributes equal in all files; ``coords``: coordinates, bounds, cell measures and grid
+    mappings by name.
 
     >>> pieces = [([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))]
     >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
@@ -71,7 +72,7 @@ class MasterArray(Viewable):
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle an array of an index as its position there and the operations since, others with their matrix."""
+        """Pickle the position in an index and the operations, or the matrix."""
         origin = self._origin
         if origin is not None and origin.describes(self._witness):
             return restore_array, (origin.find, origin.place, origin.steps)
@@ -83,11 +84,10 @@ class MasterArray(Viewable):
         return *parameters, self._matrix, self.attrs, self.file_attrs, self.coords
 
     def _with_origin(self, find: Callable[..., Any], *place: Any) -> "MasterArray":
-        """Return the array with a function that restores it in another process."""
         return replace(self, _origin=Origin(find, place, (), self._witness))
 
     def _after(self, name: str, arguments: Any, result: "MasterArray") -> "MasterArray":
-        """Return the result of an operation with its origin: that of this array and the operation."""
+        """Return the result of an operation with the origin of this array."""
         origin = self._origin
         if origin is None or not origin.describes(self._witness):
             return result if result._origin is None else replace(result, _origin=None)
@@ -108,12 +108,12 @@ class MasterArray(Viewable):
         fill_value: Any = None,
         name: str | None = None,
     ) -> "MasterArray":
-        """Make an array from sub-arrays at given locations. Edges need not align; uncovered regions are missing.
+        """Make an array from sub-arrays at given locations.
 
-        ``pieces``: (location, sub-array), location = one (start, stop) per dimension. ``shape`` None: the extent of the
-        pieces. ``dtype`` None: the common type; ``units`` None: those of the first piece; ``directions`` None: all increasing.
-        Raises AggregationError for pieces that overlap, do not fit their location or cut the array into more than 10
-        million partitions; UnitsError for units that do not convert.
+        Edges need not align; uncovered regions are missing. ``pieces``: (location, sub-array), location = one (start, stop)
+        per dimension. ``shape`` None: the extent of the pieces. ``dtype`` None: the common type; ``units`` None: those of the
+        first piece; ``directions`` None: all increasing. Raises AggregationError for pieces that overlap, do not fit their
+        location or cut the array into more than 10 million partitions; UnitsError for units that do not convert.
         """
         parameters = MasterParameters(units, calendar, None if dtype is None else plain_dtype(dtype))
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
@@ -126,10 +126,10 @@ class MasterArray(Viewable):
     def from_locals(
         cls, exports: Sequence[Any], *, dimensions: Sequence[str] | None = None, name: str | None = None
     ) -> "MasterArray":
-        """Make an array from the sections of all processes, in order of rank, for any distribution; nothing is copied.
+        """Make an array from the sections of all processes, in order of rank.
 
-        ``exports``: LocalArrays, or objects with ``__distarray__``. Elements that several processes have are taken from the
-        lowest rank. Raises ProtocolError if the sections do not fit together.
+        Any distribution is possible; nothing is copied. ``exports``: LocalArrays, or objects with ``__distarray__``. Elements
+        that several processes have are taken from the lowest rank. Raises ProtocolError if the sections do not fit together.
         """
         parts = sections(exports, dimensions)
         shape, forward = parts.shape, parts.directions
@@ -186,7 +186,10 @@ class MasterArray(Viewable):
     # Reading
 
     def __getitem__(self, key: Any) -> np.ndarray:
-        """Read a selection as a fresh, native, writable array; index arrays and masks apply per dimension, orthogonally."""
+        """Read a selection as a fresh, native, writable array.
+
+        Index arrays and masks apply per dimension, orthogonally.
+        """
         return self.read(key)
 
     def read(
@@ -220,7 +223,6 @@ class MasterArray(Viewable):
 
     @property
     def _step(self) -> Step:
-        """Units, calendar, dtype, and kind of temperature of the values."""
         return self._target.step
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -237,7 +239,7 @@ class MasterArray(Viewable):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield the elements along the first dimension, read in blocks of a few megabytes."""
+        """Yield the elements along the first dimension, read in large blocks."""
         block = max(1, (8 << 20) // max(1, self.nbytes // max(1, len(self))))
         for start in range(0, len(self), block):
             values = self.read(slice(start, start + block))
@@ -245,24 +247,24 @@ class MasterArray(Viewable):
                 yield values[number, ...].copy()
 
     def datetimes(self, key: Any = ...) -> np.ndarray:
-        """Return reference times as datetime64, or as cftime objects if the calendar needs them.
+        """Return reference times as datetime64 or cftime objects.
 
-        The type depends on the array, not on the key. Missing times are NaT or None. Raises UnitsError for other units.
+        They are cftime objects if the calendar needs them. The type depends on the array, not on the key. Missing times are
+        NaT or None. Raises UnitsError for other units.
         """
         return read_datetimes(self, key)
 
     def _values_and_mask(self) -> KnownValues:
-        """Return values and mask of the array, from scanning or read."""
         if self._known is not None:
             return self._known
         values = self.read(masked=True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
 
     def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> LocalArray:
-        """Return the section of one process, which exports the Distributed Array Protocol; it is read lazily.
+        """Return the section of one process, which is read lazily.
 
-        ``copy``: True gives a native, aligned, writable buffer in C order; None and False as in `read`. Raises ProtocolError
-        if the distribution does not fit the array or the rank is out of range.
+        It exports the Distributed Array Protocol. ``copy``: True gives a native, aligned, writable buffer in C order; None and
+        False as in `read`. Raises ProtocolError if the distribution does not fit the array or the rank is out of range.
         """
         return LocalArray(self, distribution, rank, copy)
 
@@ -280,17 +282,19 @@ class MasterArray(Viewable):
         return self._with_coords(lambda a: a._selected(selectors))
 
     def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
-        """Apply the same change to the array and to its coordinates."""
         changed, coords = change(self), {name: change(c) for name, c in self.coords.items()}
         return replace(changed, coords=reverse_bounds(self.coords, coords, self, changed))
 
     def transpose(self, *dimensions: str) -> "MasterArray":
-        """Return the array with its dimensions in another order, by default reversed; coordinates keep their order."""
+        """Return the array with its dimensions reordered, by default reversed.
+
+        Coordinates keep their order.
+        """
         names = dimension_names(dimensions) or self.dimensions[::-1]
         return self._after("transpose", names, transpose_dimensions(self, names))
 
     def flip(self, *dimensions: str) -> "MasterArray":
-        """Return the array with dimensions (by default all) reversed, and their `directions` too."""
+        """Reverse dimensions, by default all, and their `directions`."""
         names = dimension_names(dimensions) or self.dimensions
         sizes = {d: self.shape[self._matrix.axis(d)] for d in names}
         selectors = {d: Range(n - 1, n, -1) for d, n in sizes.items()}
@@ -300,10 +304,11 @@ class MasterArray(Viewable):
         return reverse_dimensions(self, selectors)
 
     def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
-        """Return the array in other units: floating arrays keep their dtype, integers become float64.
+        """Return the array in other units.
 
-        A temperature difference has no offset (CF 3.1.2); bounds of the array itself are converted with it (CF 7.1). Raises
-        UnitsError if the units or calendars do not convert, or the values are not numbers.
+        Floating arrays keep their dtype, integers become float64. A temperature difference has no offset (CF 3.1.2); bounds of
+        the array itself are converted with it (CF 7.1). Raises UnitsError if the units or calendars do not convert, or the
+        values are not numbers.
         """
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
         now = self._step
@@ -315,9 +320,9 @@ class MasterArray(Viewable):
         return self._after("to_units", (units, calendar), changed)
 
     def astype(self, dtype: Any) -> "MasterArray":
-        """Return the array in another data type, cast as NumPy does; missing values stay missing.
+        """Return the array in another data type, cast as NumPy does.
 
-        Raises AggregationError if there is no such cast.
+        Missing values stay missing. Raises AggregationError if there is no such cast.
         """
         dtype = plain_dtype(dtype)
         cast(np.empty(0, self.dtype), None, dtype)
@@ -326,9 +331,9 @@ class MasterArray(Viewable):
     def sel(
         self, given: Mapping[str, Any] | str | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
     ) -> "MasterArray":
-        """Select lazily by coordinate values, as ``sel`` of xarray: slices include both ends.
+        """Select lazily by coordinate values, as ``sel`` of xarray does.
 
-        The first argument may be a mapping of labels, as in xarray: ``a.sel({"lat": 0.0})``.
+        Slices include both ends. The first argument may be a mapping of labels, as in xarray: ``a.sel({"lat": 0.0})``.
         Dimensions without a coordinate are selected by position. Times may be text ("2000-01"), datetime, datetime64 or cftime
         objects, their tolerance text ("12h"), timedelta64, timedelta or pandas.Timedelta. Raises NotFoundError for missing
         labels or dimensions, SelectionError for labels or a tolerance of a wrong type.
@@ -345,19 +350,20 @@ class MasterArray(Viewable):
     # Conversion
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Return the array as a dask array of one layer, read lazily (dask: the extra ``xarray``).
+        """Return the array as a dask array of one layer, read lazily.
 
-        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions. Raises SelectionError for other
-        values.
+        It needs the extra ``xarray``. ``chunks``: None = along the partitions; else as in dask, or by names of dimensions.
+        Raises SelectionError for other values.
         """
         from aggarray.interop.dask import to_dask
 
         return to_dask(self, chunks)
 
     def to_xarray(self, chunks: Any = None) -> Any:
-        """Return the array as a lazy ``xarray.DataArray`` with its coordinates, decoded as xarray decodes a file.
+        """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
 
-        ``chunks``: None = without dask, {} = along the partitions; else as in ``xarray.open_dataset``.
+        They are decoded as xarray decodes a file. ``chunks``: None = without dask, {} = along the partitions; else as in
+        ``xarray.open_dataset``.
         """
         from aggarray.interop.xarray_store import to_dataarray
 
@@ -366,11 +372,12 @@ class MasterArray(Viewable):
     # Display
 
     def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw the partition matrix, one colour per file, hatched where missing; return the axes of matplotlib.
+        """Draw the partition matrix; return the axes of matplotlib.
 
-        The x axis is a time dimension, drawn to scale as dates, or otherwise the last partitioned dimension. Up to 40 files
-        along one dimension have a row each; otherwise the y axis is the next dimension, and further ones are shown at their
-        first partition. No file is read. Raises AggregationError without matplotlib (the extra ``plot``).
+        Each file has a colour; missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or
+        otherwise the last partitioned dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is
+        the next dimension, and further ones are shown at their first partition. No file is read. Raises AggregationError
+        without matplotlib (the extra ``plot``).
         """
         from aggarray.display.coverage import plot_coverage
 

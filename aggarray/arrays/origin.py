@@ -11,9 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Recipe of an array: ``find(*place)`` returns it, then the lazy operations ``steps`` (name, arguments) follow.
+    """Recipe of an array: how to find it, and the operations to repeat.
 
-    ``witness``: objects of the described array; an array with other objects was changed since.
+    ``find(*place)`` returns the array, then the lazy operations ``steps`` (name, arguments) follow. ``witness``: objects of
+    the described array; an array with other objects was changed since.
     """
 
     find: Callable[..., Any]
@@ -31,7 +32,7 @@ class Origin:
 
 
 def restore_array(find: Callable[..., Any], place: tuple[Any, ...], steps: tuple[tuple[str, Any], ...]) -> Any:
-    """Return the array of an `Origin`. Raises the errors of ``find``: IndexFileError if the index has changed."""
+    """Return the array of an `Origin`; IndexFileError if its index changed."""
     array = find(*place)
     for name, arguments in steps:
         array = array.lazy[arguments] if name == "lazy" else getattr(array, name)(*arguments)

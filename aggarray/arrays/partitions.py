@@ -1,4 +1,4 @@
-"""Partitions of a master array, as objects that are made when they are used."""
+"""Partitions of a master array, as objects that are made on demand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ Part = tuple[slice | np.ndarray, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """One cell of a partition matrix, with the parameters of the aggregation specification (section 1).
+    """One cell of a partition matrix.
 
-    ``index``: one number per pmdimension; ``location``: (start, stop) per master dimension; ``part``: the part of ``data``
-    that it shows, per pdimension, in the direction of the sub-array; ``data``: the SubArray, None if missing;
-    ``virtual``: it shows only a part of the sub-array.
+    It has the parameters of the aggregation specification (section 1). ``index``: one number per pmdimension; ``location``:
+    (start, stop) per master dimension; ``part``: the part of ``data`` that it shows, per pdimension, in the direction of the
+    sub-array; ``data``: the SubArray, None if missing; ``virtual``: it shows only a part of the sub-array.
     """
 
     index: tuple[int, ...]
@@ -47,9 +47,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionMatrix:
-    """Partitions of a master array; ``pm[i, j]`` returns one, with one index per partitioned dimension.
+    """Partitions of a master array.
 
-    ``units`` and ``calendar`` are those of the master. Raises SelectionError for indices out of range.
+    ``pm[i, j]`` returns one, with one index per partitioned dimension. ``units`` and ``calendar`` are those of the master.
+    Raises SelectionError for indices out of range.
     """
 
     _matrix: Matrix
@@ -64,12 +65,12 @@ class PartitionMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of partitions along these dimensions (pmshape); () for a single partition."""
+        """Number of partitions per dimension (pmshape); () for one partition."""
         return tuple(n for n in self._matrix.cells if n > 1)
 
     @property
     def edges(self) -> tuple[np.ndarray, ...]:
-        """The cut positions of each master dimension, from 0 to the size: read-only int64 arrays."""
+        """Read-only int64 cuts of each master dimension, from 0 to its size."""
         edges = tuple(e.view() for e in self._matrix.edges)
         for edge in edges:
             edge.flags.writeable = False
@@ -77,14 +78,14 @@ class PartitionMatrix:
 
     @property
     def _sizes(self) -> str:
-        """The shape in words, such as "12 time x 2 lat"; "1" for a single partition."""
         return " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
 
     def costs(self) -> tuple[np.ndarray, ...]:
-        """Return the cost to read each slab of partitions, per master dimension: bytes, int64; no file is opened.
+        """Return the cost to read each slab of partitions, per master dimension.
 
-        The cost is the number of stored bytes if an index has it, else that of the values; missing partitions cost nothing. A
-        partition that shows a part of its sub-array costs that part. All processes compute equal costs for the same array.
+        Costs are bytes, int64. No file is opened. The cost is the number of stored bytes if an index has it, else that of the
+        values; missing partitions cost nothing. A partition that shows a part of its sub-array costs that part. All processes
+        compute equal costs for the same array.
         """
         matrix = self._matrix
         references = matrix.references

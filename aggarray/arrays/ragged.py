@@ -46,7 +46,7 @@ class RaggedMasterArray(MasterArray):
 
     @property
     def flat(self) -> MasterArray:
-        """All samples in the order of the files, along their dimension, with the coordinates along it."""
+        """All samples in the order of the files, with their coordinates."""
         own = self._matrix.dimensions
         ragged = {n: c for n, c in self.coords.items() if isinstance(c, RaggedMasterArray)}
         beside = self._beside if self._instances.chosen is None else {}
@@ -58,14 +58,14 @@ class RaggedMasterArray(MasterArray):
 
     @property
     def _beside(self) -> dict[str, MasterArray]:
-        """Coordinates with more dimensions than that of the samples: bounds. In the order of rows once rows are selected."""
+        """Bounds along the samples, in the order of rows once rows are selected."""
         own = self._matrix.dimensions
         plain = {n: c for n, c in self.coords.items() if not isinstance(c, RaggedMasterArray)}
         return {n: c for n, c in plain.items() if c.ndim > 1 and c.dimensions[:1] == own}
 
     @property
     def offsets(self) -> np.ndarray:
-        """Offsets of the rows in ``a[:].flat``: int64, one more than instances, from 0."""
+        """Offsets of the rows in ``a[:].flat``: int64, one more than instances."""
         return self._rows.offsets
 
     @property
@@ -116,10 +116,10 @@ class RaggedMasterArray(MasterArray):
         copy: bool | None = True,
         threads: int | None = None,
     ) -> Any:
-        """Read rows: a 1-d array for an integer, else a `memory.Ragged`; arguments as in `MasterArray.read`.
+        """Read rows: a 1-d array for an integer, else a `memory.Ragged`.
 
-        ``copy=None``: views of a mapped file if the samples are consecutive there. Raises FormatError, with file and variable,
-        for row sizes or indices that do not fit the samples.
+        The arguments are those of `MasterArray.read`. ``copy=None``: views of a mapped file if the samples are consecutive
+        there. Raises FormatError, with file and variable, for row sizes or indices that do not fit the samples.
         """
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
@@ -140,7 +140,7 @@ class RaggedMasterArray(MasterArray):
             start = stop
 
     def datetimes(self, key: Any = ...) -> Any:
-        """Return reference times of rows as datetime64 or cftime objects, as `MasterArray.datetimes`."""
+        """Return reference times of rows, as `MasterArray.datetimes` does."""
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
         values = self._samples({}).datetimes(rows.positions())
@@ -151,9 +151,10 @@ class RaggedMasterArray(MasterArray):
         return self.read().to_awkward()
 
     def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> Any:
-        """Return the rows of one process as a `LocalRagged`, which exports samples and counts; they are read lazily.
+        """Return the rows of one process as a `LocalRagged`, read lazily.
 
-        ``distribution``: of the instances, in blocks; `Distribution.from_partitions` balances them by samples.
+        It exports samples and counts. ``distribution``: of the instances, in blocks; `Distribution.from_partitions` balances
+        them by samples.
         """
         return LocalRagged(self, distribution, rank, copy)
 
@@ -178,7 +179,7 @@ class RaggedMasterArray(MasterArray):
         return replace(selection, coords={**selection.coords, **{n: c._selected(key) for n, c in beside.items()}})
 
     def transpose(self, *dimensions: str) -> MasterArray:
-        """Return the array itself, which has one dimension. Raises SelectionError for other names."""
+        """Return the array itself (1-d); raise SelectionError for other names."""
         MasterArray.transpose(self, *dimensions)
         return self
 
@@ -198,12 +199,12 @@ class RaggedMasterArray(MasterArray):
         raise AggregationError("rows of different lengths cannot form a dask array", variable=self.name, hint=hint)
 
     def to_xarray(self, chunks: Any = None) -> NoReturn:
-        """Raise AggregationError: xarray has no ragged arrays, but accepts ``flat``."""
+        """Raise AggregationError: xarray has no ragged arrays, but takes ``flat``."""
         hint = "use a.flat.to_xarray() and a.offsets"
         raise AggregationError("rows of different lengths cannot form a DataArray", variable=self.name, hint=hint)
 
     def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw the samples of each file (matplotlib, an optional extra); return the axes."""
+        """Draw the samples of each file; return the axes of matplotlib."""
         return self.flat.plot_coverage(ax)
 
     def __repr__(self) -> str:
@@ -213,7 +214,6 @@ class RaggedMasterArray(MasterArray):
 
 
 def _read(flat: MasterArray, positions: slice | np.ndarray, options: dict[str, Any]) -> np.ndarray:
-    """Read samples; positions that fill a range are read as that range and put into order."""
     if isinstance(positions, np.ndarray) and options["out"] is None and options["copy"] is not False:
         first, last = int(positions.min()), int(positions.max())
         if last - first < len(positions):
@@ -232,7 +232,7 @@ def selector_of(positions: slice | np.ndarray) -> Selector:
 
 
 def flat_of(array: MasterArray) -> MasterArray:
-    """Return the samples of a ragged array, any other array unchanged: the array of the matrix of partitions."""
+    """Return the samples of a ragged array, any other array unchanged."""
     return array.flat if isinstance(array, RaggedMasterArray) else array
 
 

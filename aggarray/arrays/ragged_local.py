@@ -1,4 +1,4 @@
-"""Section of a ragged array in one process: samples, exported as a block, and counts per row."""
+"""Section of a ragged array in one process: samples and counts per row."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,11 +17,11 @@ from aggarray.memory.types import VAR, Type
 
 
 class LocalRagged:
-    """Rows of a ragged array in one process, read lazily; ``a.local(distribution, rank)`` makes it.
+    """Rows of a ragged array in one process, read lazily.
 
-    ``samples``: a LocalArray over all samples in the order of rows, an irregular block; ``counts``: a LocalArray of the number
-    of samples per instance, distributed as the instances are. Both export the Distributed Array Protocol; the array itself
-    exports its samples. ``offsets``: of the rows of this process, from 0.
+    ``a.local(distribution, rank)`` makes it. ``samples``: a LocalArray over all samples in the order of rows, an irregular
+    block; ``counts``: a LocalArray of the number of samples per instance, distributed as the instances are. Both export the
+    Distributed Array Protocol; the array itself exports its samples. ``offsets``: of the rows of this process, from 0.
     """
 
     __slots__ = ("counts", "distribution", "rank", "samples")
@@ -32,7 +32,7 @@ class LocalRagged:
     counts: LocalArray
 
     def __init__(self, source: Any, distribution: Distribution, rank: int, copy: bool | None = True) -> None:
-        """Make a section of a ragged array; raises ProtocolError unless instances are distributed in blocks."""
+        """Make a section; raise ProtocolError unless instances are in blocks."""
         rows: Rows = source._rows
         self.distribution, self.rank = distribution, rank
         self.samples = LocalArray(Samples(source, rows), sample_distribution(distribution, rows.offsets), rank, copy)
@@ -40,16 +40,16 @@ class LocalRagged:
 
     @property
     def offsets(self) -> np.ndarray:
-        """Offsets of the rows in the samples of this process: int64, one more than rows, from 0."""
+        """Offsets of rows in this process's samples: int64, one more than rows."""
         return offsets_of(self.counts.buffer)
 
     @property
     def ragged(self) -> Ragged:
-        """The rows of this process; samples are read on first use, and shared with ``samples``."""
+        """Rows of this process, read on first use, shared with ``samples``."""
         return Ragged(self.samples.buffer, self.offsets)
 
     def __distarray__(self, version: str = NEWEST) -> dict[str, Any]:
-        """Return the export of the samples, an irregular block (DAP); ``counts`` exports the rows."""
+        """Return the DAP export of the samples; ``counts`` exports the rows."""
         return self.samples.__distarray__(version)
 
     def __datashape__(self) -> Type:
@@ -68,7 +68,9 @@ class LocalRagged:
 
 
 def sample_distribution(distribution: Distribution, offsets: np.ndarray) -> Distribution:
-    """Return the distribution of samples for a distribution of rows in blocks; raises ProtocolError for others.
+    """Return the distribution of samples for a block distribution of rows.
+
+    Raises ProtocolError for other distributions.
 
     >>> sample_distribution(Distribution.regular((3,), "b", (2,)), np.array([0, 5, 5, 9])).maps[0].bounds.tolist()
     [0, 5, 9]
@@ -96,7 +98,7 @@ class InMemory:
 
 
 class Samples:
-    """Samples of a ragged array in the order of its rows, as the source of a section."""
+    """Samples of a ragged array in row order, as the source of a section."""
 
     __slots__ = ("dimensions", "dtype", "rows", "shape", "source")
 

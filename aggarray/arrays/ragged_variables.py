@@ -1,4 +1,4 @@
-"""Ragged arrays as ordinary variables: samples, with their counts or index as coordinates.
+"""Ragged arrays as ordinary variables: samples, with counts or index.
 
 These are the representations of CF chapter 9: the number of samples per instance if samples are in the order of instances,
 else the instance of every sample, or of every run of samples.
@@ -17,9 +17,10 @@ from aggarray.formats.base import basename
 
 
 def flatten_ragged(array: MasterArray) -> MasterArray:
-    """Return the samples of a ragged array as an ordinary array, any other array unchanged.
+    """Return the samples of a ragged array, any other array unchanged.
 
-    Its coordinates include those of the instances, and the counts or index of the samples, along dimensions of their own.
+    The samples are an ordinary array. Its coordinates include those of the instances, and the counts or index of the samples,
+    along dimensions of their own.
     """
     if not isinstance(array, RaggedMasterArray):
         return array
@@ -35,12 +36,12 @@ def flatten_ragged(array: MasterArray) -> MasterArray:
 
 
 def _has_runs(geometry: Geometry) -> bool:
-    """Return whether instances have runs of samples, with sizes of their own (indexed contiguous)."""
+    """Return whether instances have sized runs (indexed contiguous)."""
     return all(part.counts is not None and part.index is not None for part in geometry.parts)
 
 
 def _samples(array: RaggedMasterArray) -> MasterArray:
-    """Return all samples in the order of storage, those of selected rows in the order of rows."""
+    """Return all samples as stored, those of selected rows in row order."""
     flat = array._samples({})
     if array._instances.stored:
         return flat
@@ -48,7 +49,6 @@ def _samples(array: RaggedMasterArray) -> MasterArray:
 
 
 def _row_variables(array: RaggedMasterArray) -> dict[str, MasterArray]:
-    """Return the counts or index of the samples in the order of `_samples`."""
     geometry, samples = array._instances, array._matrix.dimensions[0]
     if _has_runs(geometry):
         sizes = np.concatenate([_numbers(part.counts) for part in geometry.parts])
@@ -71,7 +71,6 @@ def _numbers(array: MasterArray | None) -> np.ndarray:
 
 
 def _run_instances(geometry: Geometry) -> np.ndarray:
-    """Return the instance of each run of samples, counted through all files."""
     instances, before = [], 0
     for part in geometry.parts:
         instances.append(_numbers(part.index) + np.repeat(part.cuts[:-1, 0] + before, np.diff(part.cuts[:, 1])))
@@ -92,7 +91,7 @@ def _index(array: RaggedMasterArray, index: np.ndarray, along: str) -> dict[str,
 def _variable(
     array: MasterArray, stored: Sequence[MasterArray | None], name: str, values: np.ndarray, along: str, attrs: dict[str, str]
 ) -> dict[str, MasterArray]:
-    """Return values as a variable; its name in the files keeps variables of different arrays distinct."""
+    """Return values as a variable with its name in the files, else ``name``."""
     first = next((variable for variable in stored if variable is not None), None)
     name = basename(first.name) if first is not None and first.name else name
     if name in array.coords and not isinstance(array.coords[name], RaggedMasterArray):

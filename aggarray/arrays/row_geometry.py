@@ -1,7 +1,7 @@
-"""Geometry of a ragged array: the samples of each row, read and checked when it is used.
+"""Geometry of a ragged array: the samples of each row.
 
-These are the discrete sampling geometries of CF chapter 9. A `Part` has the row sizes and indices of files as arrays, and the
-positions where each file begins, which shift the indices of a file. No sample is read.
+It is read and checked when it is used. These are the discrete sampling geometries of CF chapter 9. A `Part` has the row sizes
+and indices of files as arrays, and the positions where each file begins, which shift the indices of a file. No sample is read.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Part:
         return Part(self.cuts[:, [0, 1, 1]], None, self.index)
 
     def rows(self, access: Access) -> Rows:
-        """Return the rows. Raises FormatError, with file and variable, for invalid sizes or indices."""
+        """Return the rows; raise FormatError for invalid sizes or indices."""
         if self.present:
             # An element is a sample if any of the coordinates has it.
             valid = np.zeros(int(self.cuts[-1, 2]), bool)
@@ -109,7 +109,7 @@ class Geometry:
         return self.chosen is None and not any(part.present for part in self.parts)
 
     def rows(self, access: Access) -> Rows:
-        """Return the rows, computed once. Raises FormatError, with file and variable, for invalid sizes or indices."""
+        """Return the rows, computed once; raise FormatError for invalid ones."""
         if not self._found:
             rows = concatenate_rows([(part.rows(access), int(part.cuts[-1, 2])) for part in self.parts])
             self._found.append(rows if self.chosen is None else rows.take(self.chosen))
@@ -125,9 +125,9 @@ class Geometry:
 
 
 def whole_numbers(array: "MasterArray") -> np.ndarray:
-    """Return row sizes or indices as a new int64 array, also from integral floats; missing sizes are 0.
+    """Return row sizes or indices as a new int64 array.
 
-    Raises FormatError for other values, and for a missing index.
+    Integral floats are converted; missing sizes are 0. Raises FormatError for other values, and for a missing index.
     """
     values, mask = array._values_and_mask()
     if values.dtype.kind not in "iuf":
@@ -147,7 +147,6 @@ def whole_numbers(array: "MasterArray") -> np.ndarray:
 
 
 def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
-    """Raise FormatError for the first element that does not fit; {} in ``fault`` is its value."""
     if fits.all():
         return
     position = int(np.argmin(fits))
@@ -160,7 +159,6 @@ def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
 
 @contextmanager
 def _located(array: "MasterArray", position: int) -> Iterator[None]:
-    """Add file and variable of an element of a 1-d array to a FormatError."""
     try:
         yield
     except FormatError as error:
@@ -169,7 +167,6 @@ def _located(array: "MasterArray", position: int) -> Iterator[None]:
 
 
 def _source(array: "MasterArray", position: int) -> tuple[str, str | None]:
-    """Return file and variable of an element of a 1-d array."""
     matrix, references = array._matrix, array._matrix.references
     edges = matrix.edges[0]
     cell = min(int(np.searchsorted(edges, position, side="right")) - 1, len(edges) - 2)

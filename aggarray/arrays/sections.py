@@ -1,4 +1,4 @@
-"""One array of the sections of all processes: side by side, then in the order of their indices."""
+"""One array of the sections of all processes, in the order of indices."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -15,9 +15,9 @@ from aggarray.maps.validation import as_list
 
 
 class Sections(NamedTuple):
-    """Sub-arrays at locations side by side, and the key that orders the result; ``names`` of the dimensions.
+    """Sub-arrays at locations side by side, and the key that orders them.
 
-    ``directions``: those of the array that was distributed.
+    ``names``: those of the dimensions. ``directions``: those of the array that was distributed.
     """
 
     pieces: list[tuple[list[tuple[int, int]], SubArray]]
@@ -28,9 +28,10 @@ class Sections(NamedTuple):
 
 
 def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) -> Sections:
-    """Return the sections of all processes, by rank, as sub-arrays; raises ProtocolError if they do not fit together.
+    """Return the sections of all processes, by rank, as sub-arrays.
 
-    ``dimensions``: their names in the order of the result; None: those of the first section.
+    Raises ProtocolError if they do not fit together. ``dimensions``: their names in the order of the result; None: those of
+    the first section.
     """
     locals_ = [e if isinstance(e, LocalArray) else LocalArray.from_distarray(e) for e in as_list(exports, "exports")]
     _check(locals_)
@@ -59,7 +60,6 @@ def sections(exports: Sequence[Any], dimensions: Sequence[str] | None = None) ->
 
 
 def _check(locals_: Sequence[LocalArray]) -> None:
-    """Raise ProtocolError unless the sections are valid together in the new or the old version of the protocol."""
     try:
         validate_all([local.__distarray__() for local in locals_])
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Sub-array: a variable of a file or an array in memory, with its own parameters."""
+"""Sub-array: a variable of a file, or an array in memory."""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +28,9 @@ from aggarray.storage.access import ANYWHERE, Access
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubArray(Viewable):
-    """Array outside any master: a variable of a file, or values in memory; `from_file` and `from_array` make it.
+    """Array outside any master: a variable of a file, or values in memory.
+
+    `from_file` and `from_array` make it.
 
     >>> s = SubArray.from_array([[1.0, 2.0]], dimensions=("y", "x"), units="K")
     >>> s.shape, s.units, s.uri
@@ -70,10 +72,10 @@ class SubArray(Viewable):
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
     ) -> "SubArray":
-        """Make a sub-array of values in memory: a read-only view, or a copy of text; ``fill_value`` marks missing values.
+        """Make a sub-array of values in memory: a read-only view, or copied text.
 
-        Masked arrays keep their mask. Raises AggregationError if dimensions, directions or the fill value do not fit the array,
-        UnitsError for an unknown calendar of a reference time.
+        ``fill_value`` marks missing values. Masked arrays keep their mask. Raises AggregationError if dimensions, directions
+        or the fill value do not fit the array, UnitsError for an unknown calendar of a reference time.
         """
         values, fill_value = _plain(array, fill_value)
         parameters = (values.shape, values.dtype, _axes(values.shape, dimensions, directions), units, calendar, fill_value)
@@ -85,10 +87,11 @@ class SubArray(Viewable):
 
     @classmethod
     def from_local(cls, local: Any) -> "SubArray":
-        """Return the elements that one process owns of a distributed array, without communication padding or a copy.
+        """Return the elements that one process owns of a distributed array.
 
-        ``local``: a LocalArray, or an object with ``__distarray__``. At the owned ranges, the sections of all processes of a
-        block grid make a master array; `MasterArray.from_locals` makes one for any distribution.
+        They come without communication padding and without a copy. ``local``: a LocalArray, or an object with
+        ``__distarray__``. At the owned ranges, the sections of all processes of a block grid make a master array;
+        `MasterArray.from_locals` makes one for any distribution.
         """
         section = local if isinstance(local, LocalArray) else LocalArray.from_distarray(local)
         named = {name: getattr(section.source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
@@ -116,7 +119,7 @@ class SubArray(Viewable):
 
     @property
     def fill_value(self) -> Any:
-        """The value of missing elements in `read`: NaN in floating arrays; None for integers without one."""
+        """Missing value in `read`: NaN for floats, None for integers without one."""
         encoding = self.template.encoding
         declared = encoding.fill_value
         return default_fill(encoding.dtype) if declared is None and encoding.may_miss else declared
@@ -152,9 +155,10 @@ class SubArray(Viewable):
         return self.template.encoding.add_offset
 
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
-        """Return the values of the sub-array, unpacked, not conformed to a master; missing values as `fill_value`.
+        """Return the unpacked values of the sub-array, not conformed to a master.
 
-        ``copy``: True gives a fresh array; None a read-only view where possible; False that view or an AggregationError.
+        Missing values are `fill_value`. ``copy``: True gives a fresh array; None a read-only view where possible; False that
+        view or an AggregationError.
 
         >>> SubArray.from_array([1, -9, 3], fill_value=-9).read(masked=True).mask.tolist()
         [False, True, False]
@@ -170,7 +174,7 @@ class SubArray(Viewable):
         return Type(self.shape, self.dtype, self.template.encoding.may_miss)
 
     def resolved(self) -> "SubArray":
-        """Return the sub-array with the template of its file, if so far only an index declares one; errors as in `read`."""
+        """Return the sub-array with its file's template; errors as in `read`."""
         if not self.template.declared:
             return self
         matrix = resolve_references(self.matrix(), None, self.template.last_step, self._access)
@@ -193,7 +197,6 @@ _Axes = tuple[tuple[str, ...], tuple[bool, ...]]
 
 
 def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> _Axes:
-    """Return names and directions of the dimensions, by default "dim_0" etc. and increasing; checked."""
     dimensions = (dimensions,) if isinstance(dimensions, str) else dimensions
     try:
         names = tuple(f"dim_{i}" for i in range(len(shape))) if dimensions is None else tuple(dimensions)
@@ -212,14 +215,14 @@ def _axes(shape: tuple[int, ...], dimensions: Any, directions: Any) -> _Axes:
 def _template(
     shape: tuple[int, ...], dtype: np.dtype[Any], axes: _Axes, units: str | None, calendar: str | None, fill_value: Any
 ) -> Template:
-    """Return the template of an array in memory: the same object for equal parameters, which is fast to collect."""
+    """Return the template of an array in memory, shared by equal parameters."""
     if units is not None and calendar is not None and is_reference_time(units):
         epoch(units, calendar)  # raises the error of an unknown calendar before the first read
     return Template(shape, *axes, units, normal_calendar(units, calendar), _encoding(dtype, fill_value))
 
 
 def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> SubArray:
-    """Return the sub-array of a row of references, without conversions to a master."""
+    """Return the sub-array of a row of references, without conversions."""
     uri, code = references.uri_of(row), references.variable[row]
     template = references.template_of(row)
     template = replace(template, steps=()) if template.steps else template
@@ -228,7 +231,6 @@ def subarray_at(references: References, row: int, access: Access = ANYWHERE) -> 
 
 
 def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Return values as a read-only array of a plain dtype, and the fill value."""
     if np.ma.isMaskedArray(array):
         array, fill_value = _filled(array, fill_value)
     try:
@@ -243,7 +245,6 @@ def _plain(array: Any, fill_value: Any) -> tuple[np.ndarray, Any]:
 
 
 def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Return text of any dtype as StringDType, and the fill value; missing text may be an object such as None."""
     if values.dtype.kind == "T":
         absent = np.array([not isinstance(v, str) for v in values.ravel().tolist()], bool).reshape(values.shape)
         if absent.any():
@@ -262,7 +263,7 @@ def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
 
 
 def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
-    """Replace masked elements by a value that no valid element has; return the array and this value."""
+    """Replace masked elements by a fill value that no valid element has."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():
         return np.ma.getdata(array), fill_value
@@ -283,7 +284,6 @@ def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]
 
 
 def _encoding(dtype: np.dtype[Any], fill_value: Any) -> Encoding:
-    """Return the encoding of values in memory with a fill value, None: none."""
     attrs = {} if fill_value is None else {"_FillValue": fill_value}
     what = f"fill_value {fill_value!r} is not a value of dtype {dtype}"
     if dtype.kind not in "bmM" or fill_value is None:

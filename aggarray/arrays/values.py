@@ -21,13 +21,13 @@ KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 
 class Viewable:
-    """Object whose values may be in memory or in a mapped file, for `aggarray.memory.debug_repr`."""
+    """Object whose values may be in memory or in a mapped file."""
 
     __slots__ = ()
 
     @abstractmethod
     def read(self, *, copy: bool | None) -> np.ndarray:
-        """Return the values; ``copy`` False: as a view, or raises AggregationError."""
+        """Return the values; ``copy`` False: a view, or raise AggregationError."""
 
     def __memory__(self) -> Array | str:
         try:
@@ -59,7 +59,7 @@ def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector]
 
 
 def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
-    """Read a selection of reference times as datetime64 or cftime objects; errors as `MasterArray.datetimes`."""
+    """Read a selection of reference times, as `MasterArray.datetimes` does."""
     if array.units is None or not is_reference_time(array.units):
         what = f"{array.name or 'array'}: units {array.units!r} are not a reference time ('days since ...')"
         raise UnitsError(what)

@@ -110,7 +110,7 @@ def _checked_cells(edges: tuple[np.ndarray, ...], count: np.ndarray, dimensions:
 
 
 def _expand(first: np.ndarray, count: np.ndarray, enough: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """List (box, cell) pairs: at least ``enough``, because more pairs than cells prove an overlap; None lists all."""
+    """List (box, cell) pairs: ``enough`` to prove an overlap, or all (None)."""
     if (count == 1).all():
         return np.arange(first.shape[1]), first
     pairs = count.prod(axis=0)

@@ -135,7 +135,7 @@ class References:
         return self.templates[int(self.template[row])]
 
     def take(self, rows: np.ndarray) -> "References":
-        """Return some of the sub-arrays, in the order given. Names and values that they do not use are dropped."""
+        """Return some sub-arrays in the order given, without unused names."""
         in_memory = self.uri[rows] < 0
         uri, variable, template = self.uri[rows], self.variable[rows], self.template[rows]
         codes, names_or_memory = np.full((2, len(rows)), -1, np.int32)

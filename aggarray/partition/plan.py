@@ -88,7 +88,7 @@ def _range_rows(progression: Range, edges: np.ndarray, dropped: bool = False, ba
 
 
 def _array_rows(indices: np.ndarray, edges: np.ndarray) -> DimensionPlan:
-    """Return the rows of an index array in any order, repeats included: one for each touched partition."""
+    """Return one row per touched partition, for indices in any order."""
     if (np.diff(indices) > 0).all():
         return runs(indices, edges)
     order = np.argsort(indices, kind="stable")
@@ -149,7 +149,7 @@ class Piece(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One row of a `DimensionPlan` as plain numbers; ``offset``: its contribution to the flat number of the cell."""
+    """Row of a `DimensionPlan`; ``offset``: added to the flat cell number."""
 
     offset: int
     number: int
@@ -176,7 +176,7 @@ _MAX_CACHED = 1 << 12
 
 
 def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
-    """Yield one piece per touched partition. ``rows``: one result of `plan_dimension` or `runs` per dimension."""
+    """Yield one piece per touched partition; ``rows``: one per dimension."""
     counts = matrix.cells
     columns = [_entries(r, prod(counts[d + 1 :])) for d, r in enumerate(rows)]
     axes: dict[int, list[tuple[int | None, str, bool]]] = {}
@@ -212,14 +212,13 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
 
 
 def _axes(matrix: Matrix, template: Template) -> list[tuple[int | None, str, bool]]:
-    """Return (master axis, name, opposite direction) per dimension of a sub-array."""
     named = zip(template.dimensions, template.directions, strict=True)
     own = ((n, forward, matrix.dimensions.index(n) if n in matrix.dimensions else None) for n, forward in named)
     return [(d, name, d is not None and forward != matrix.directions[d]) for name, forward, d in own]
 
 
 def _compose(matrix: Matrix, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
-    """Return the increasing sub-array indices that a row takes of a cell along a dimension; ``part``: (start, step)."""
+    """Return the sub-array indices of a row in a cell; ``part``: start, step."""
     start, step = part
     extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
     if entry.pick is None:
@@ -235,7 +234,7 @@ def _compose(matrix: Matrix, d: int, entry: _Entry, part: tuple[int, int], again
 
 
 def pieces_by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[Piece]]:
-    """Return the pieces grouped by file, so that one thread at a time reads an open file."""
+    """Return the pieces grouped by file: one thread at a time reads a file."""
     groups: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces(matrix, rows):
         groups[int(matrix.references.uri[piece.ref]) if piece.ref >= 0 else -1].append(piece)
@@ -245,7 +244,7 @@ def pieces_by_file(matrix: Matrix, rows: Sequence[DimensionPlan]) -> list[list[P
 
 
 def _join_pieces(matrix: Matrix, group: list[Piece]) -> list[Piece]:
-    """Join the one-dimensional pieces of each sub-array: its chunks are decoded once, in any order of pieces."""
+    """Join 1-d pieces of each sub-array, to decode its chunks once."""
     by_sub_array: dict[int, list[Piece]] = defaultdict(list)
     others: list[Piece] = []
     for piece in group:
@@ -255,7 +254,6 @@ def _join_pieces(matrix: Matrix, group: list[Piece]) -> list[Piece]:
 
 
 def _joined(group: Sequence[Piece]) -> Piece:
-    """Return several pieces of one sub-array as one, whose elements are taken in stored order."""
     elements = [_numbers(p.selection[0]) if p.take[0] is None else _numbers(p.selection[0])[p.take[0]] for p in group]
     positions = np.concatenate([_numbers(piece.out[0]) for piece in group])
     stored, ranks = np.unique(np.concatenate(elements), return_inverse=True)
@@ -269,7 +267,6 @@ def _joined(group: Sequence[Piece]) -> Piece:
 
 
 def _numbers(indices: Indices) -> np.ndarray:
-    """Return the numbers in a slice with both ends, or in an index array."""
     return np.arange(indices.start, indices.stop, indices.step or 1) if isinstance(indices, slice) else indices
 
 

@@ -31,7 +31,7 @@ Columns = Any
 
 
 def stored_bytes(references: Columns) -> np.ndarray:
-    """Return the stored bytes of each sub-array, -1 if unknown. The result is int64 (sub-arrays,). No file is opened."""
+    """Return stored bytes per sub-array, int64, -1 if unknown; open no file."""
     sizes = np.full(len(references.uri), -1, np.int64)
     if references.tables is not None:
         for row, uri, variable, scanned in _rows(references):
@@ -40,7 +40,6 @@ def stored_bytes(references: Columns) -> np.ndarray:
 
 
 def _rows(columns: Columns) -> Iterator[tuple[int, str, str, tuple[int, int]]]:
-    """Yield (row, file, variable, (time, size)) of sub-arrays of scanned files."""
     if columns.stamps is None:
         return
     stamps = columns.stamps.tolist()

@@ -18,7 +18,7 @@ from aggarray.partition.plan import DimensionPlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Cells without a matrix yet, as columns. ``boxes``: int64 (n, dimensions, 2); ``refs`` and ``parts`` as in a Matrix."""
+    """Cells without a matrix yet; ``boxes``: int64 (n, dimensions, 2)."""
 
     dimensions: tuple[str, ...]
     directions: tuple[bool, ...]
@@ -114,13 +114,11 @@ def _cut(cells: Cells, cover: GridCover) -> Parts:
 
 
 def _columns(parts: Parts, axis: str, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and step of some cells along an axis."""
     start = parts.starts[axis][cells] if axis in parts.starts else np.zeros(len(cells), np.int64)
     return start, (parts.steps[axis][cells] if axis in parts.steps else np.ones(len(cells), np.int64))
 
 
 def _store(columns: dict[str, np.ndarray], axis: str, total: int, cells: np.ndarray, values: np.ndarray, usual: int) -> None:
-    """Store a column unless all its values are the default."""
     if (values != usual).any():
         columns[axis] = np.full(total, usual, np.int64)
         columns[axis][cells] = values
@@ -165,7 +163,6 @@ def select(matrix: Matrix, axis: int, rows: DimensionPlan) -> Matrix:
 
 
 def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return flat cell numbers at positions along a dimension, and their rows."""
     counts = (*matrix.cells[:axis], len(cells), *matrix.cells[axis + 1 :])
     if prod(counts) > max(MAX_CELLS, len(matrix.refs)):
         what = f"a lazy selection of {len(cells)} runs along {matrix.dimensions[axis]!r} makes {prod(counts)} partitions"
@@ -180,7 +177,7 @@ def _touched(matrix: Matrix, axis: int, cells: np.ndarray) -> tuple[np.ndarray, 
 def _pick(
     rows: DimensionPlan, row: np.ndarray, columns: Sequence[np.ndarray], steps: Sequence[np.ndarray], picks: list[np.ndarray]
 ) -> None:
-    """Set the steps of cells whose indices are not a progression; equal picks of equal cells are stored once."""
+    """Set the steps of cells from picks; equal picks are stored once."""
     extent, against, local = columns
     step, new_step = steps
     stored: dict[tuple[int, int, bool, int], int] = {}
@@ -246,7 +243,7 @@ def rename(matrix: Matrix, names: Mapping[str, str]) -> Matrix:
 
 
 def relabel(matrix: Matrix, axis: int) -> Matrix:
-    """Reverse a dimension's direction in name only, here and in sub-arrays. No values are reordered."""
+    """Reverse a dimension's direction in name only; reorder no values."""
     name = matrix.dimensions[axis]
     directions = tuple(forward != (d == axis) for d, forward in enumerate(matrix.directions))
     templates = [

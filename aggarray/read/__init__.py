@@ -64,7 +64,7 @@ __all__ = ["OpenFiles", "ReadOptions", "Target", "close_files", "masked_array", 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a read: with the mask, into an array, as a view, number of threads.
+    """Options of a read: mask, output array, view or copy, number of threads.
 
     Raises AggregationError or SelectionError for invalid values.
     """
@@ -86,10 +86,11 @@ class ReadOptions:
 
 
 def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
-    """Read a selection of a matrix; return values of the target's dtype, a masked array if the mask is requested.
+    """Read a selection of a matrix; return values of the target's dtype.
 
-    ``selectors``: one per dimension, as `memory.selection.normalise` returns them. FormatError, MissingFileError or UnitsError
-    name file and variable; SelectionError if ``out`` does not fit; AggregationError if there is no view without a copy.
+    The result is a masked array if the mask is requested. ``selectors``: one per dimension, as `memory.selection.normalise`
+    returns them. FormatError, MissingFileError or UnitsError name file and variable; SelectionError if ``out`` does not fit;
+    AggregationError if there is no view without a copy.
     """
     if options.copy is not True and options.out is None:
         viewed = view(matrix, target, selectors, options.masked)
@@ -103,7 +104,7 @@ def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options:
 
 
 def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> np.ma.MaskedArray:
-    """Return a masked array with the fill value of an array, where NumPy can hold it."""
+    """Return a masked array, with the fill value where NumPy can hold it."""
     return np.ma.MaskedArray(values, mask=mask, fill_value=fill_value if values.dtype.kind in "iufcbmM" else None)
 
 
@@ -116,13 +117,13 @@ def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options
         matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
     if values.size:
         aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows) or ...
-        job = _ReadJob(matrix, (values[aim], None if mask is None else mask[aim]), target)
-        job.read(pieces_by_file(matrix, rows), options.threads)
+        reader = _MatrixReader(matrix, (values[aim], None if mask is None else mask[aim]), target)
+        reader.read(pieces_by_file(matrix, rows), options.threads)
     return values, mask
 
 
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return the array to fill: a new one, or ``out``. SelectionError if ``out`` does not fit."""
+    """Return an array to fill, or ``out``; SelectionError if it does not fit."""
     if out is None:
         return _allocate(np.empty, shape, dtype, f"values of {dtype}")
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype or not out.flags.writeable:
@@ -141,18 +142,16 @@ def _allocate(make: Callable[..., np.ndarray], shape: tuple[int, ...], dtype: np
         raise SelectionError(f"{size} {what} do not fit into memory", hint="read a part of them") from error
 
 
-class _ReadJob(NamedTuple):
-    """A matrix to read, and the outputs to read it into."""
-
+class _MatrixReader(NamedTuple):
     matrix: Matrix
     outputs: Outputs
     target: Target
 
     def read(self, groups: Sequence[Sequence[Piece]], threads: int | None) -> None:
-        """Read the pieces of all files: few files are divided, many files are handed out several at a time.
+        """Read the pieces of all files with threads.
 
-        Threads gain nothing if a file is so little work that switching threads costs as much; the first files show how much
-        it is.
+        Few files are divided, many files are handed out several at a time. Threads gain nothing if a file is so little work
+        that switching threads costs as much; the first files show how much it is.
         """
         uris = [self.matrix.references.uri_of(group[0].ref) for group in groups if group[0].ref >= 0]
         remote = [uri for uri in uris if uri is not None and is_remote(uri)]
@@ -177,7 +176,7 @@ class _ReadJob(NamedTuple):
             run_tasks((ReadTask(partial(self.read_batches, rest[i : i + bundle]), BATCH + SLAB) for i in starts), threads)
 
     def read_batches(self, groups: Sequence[Sequence[Piece]]) -> int:
-        """Read the pieces of files one after the other, small ones in batches; return the bytes that this needed."""
+        """Read files in order, small pieces in batches; return the bytes needed."""
         total = 0
         batch: SmallChunkBatch | None = None
         for group in groups:
@@ -202,7 +201,7 @@ class _ReadJob(NamedTuple):
         return run_all(chunk_tasks(stored_piece(self.matrix, piece, located, self.outputs, self.target), piece.selection))
 
     def tasks(self, group: Sequence[Piece]) -> Iterator[ReadTask]:
-        """Yield the tasks for the pieces of one file, those without a chunk index through the library of their format."""
+        """Yield the tasks for the pieces of a file, by chunk index or library."""
         others = []
         for piece in group:
             located = self.chunk_index(piece)
@@ -214,7 +213,10 @@ class _ReadJob(NamedTuple):
             yield ReadTask(partial(read_through_library, self.matrix, others, self.outputs, self.target), 0)
 
     def chunk_index(self, piece: Piece) -> LocatedIndex | None:
-        """Return the chunk index of a piece; None on errors, which the format's library reports better."""
+        """Return the chunk index of a piece; None if there is none, or on errors.
+
+        The library of the format reports errors better, except IndexFileError, which is raised.
+        """
         if piece.ref < 0:
             return None
         references = self.matrix.references
@@ -264,7 +266,6 @@ def chunk_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[R
 
 
 def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
-    """Yield the tasks for a piece of large unfiltered chunks."""
     table = stored.table
     itemsize = table.dtype.itemsize
     last = selection[-1] if selection else slice(0, 1, 1)
@@ -281,7 +282,7 @@ def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iter
 def read_stored(
     stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: Sequence[ChunkBlock | ContiguousRun]
 ) -> None:
-    """Read, decode, conform and place parts of a piece by ``fetch``. Errors name file and variable."""
+    """Read and place parts of a piece; errors name file and variable."""
     try:
         fetch(stored, items)
     except MissingFileError as error:

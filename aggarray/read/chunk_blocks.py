@@ -1,4 +1,4 @@
-"""Decoding of chunks, small ones in blocks so that the cost per chunk stays low.
+"""Decoding of chunks, small ones in blocks to keep the cost per chunk low.
 
 The bytes of a block are read together, decoded into rows of one buffer and unshuffled at once; the selected elements are taken
 out, conformed and placed. A large chunk whose layout the output shares is decoded in place. If few elements of shuffled chunks
@@ -37,7 +37,7 @@ Keep = Callable[[np.ndarray], None]
 
 
 def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None:
-    """Read, decode, conform and place blocks of chunks. FormatError names the damaged chunk."""
+    """Read and place blocks of chunks; FormatError names the damaged chunk."""
     if not stored.table.filters and stored.table.names is None:
         for block in blocks:
             put_conformed(stored, block.out, _plain_values(stored, block))
@@ -64,14 +64,13 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
 
 
 def stored_ranges(table: ChunkIndex, numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return offset and size of chunks; the offset is negative where no chunk is stored."""
+    """Return offset and size of chunks; the offset of absent ones is negative."""
     if len(numbers) == 1:
         return [(int(table.offsets[numbers[0]]), int(table.sizes[numbers[0]]))]
     return list(zip(table.offsets[numbers].tolist(), table.sizes[numbers].tolist(), strict=True))
 
 
 def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
-    """Return the stored bytes of chunks."""
     ranges = stored_ranges(stored.table, numbers)
     if stored.table.names is not None:
         return _parts_of_store(stored, numbers, ranges)
@@ -81,7 +80,6 @@ def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
 
 
 def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
-    """Return the selected values of a block of unfiltered chunks; neighbours in the file are read in one call."""
     table, numbers = stored.table, block.numbers
     rows = np.empty((len(numbers), prod(table.chunk) * table.dtype.itemsize), np.uint8)
     first = int(table.offsets[numbers[0]])
@@ -100,7 +98,7 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
 
 
 def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], ranges: Sequence[tuple[int, int]]) -> list[Part]:
-    """Return the stored bytes of chunks in several files; a missing file that may be missing means fill value."""
+    """Return the stored bytes of chunks in several files; None: fill value."""
     inline = stored.table.inline or {}
     parts: list[Part] = [memoryview(inline[number]) if number in inline else None for number in numbers]
     rows = [i for i, number in enumerate(numbers) if number not in inline and ranges[i][0] >= 0]
@@ -115,7 +113,7 @@ def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], ranges: Sequenc
 
 
 def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
-    """Decode one fully selected chunk into the output, if its layout is the file's."""
+    """Decode one fully selected chunk into an output of the same layout."""
     table = stored.table
     if part is None or not table.filters:
         return False
@@ -139,9 +137,10 @@ def _mask(table: ChunkIndex, number: int) -> int:
 def decode_block(
     table: ChunkIndex, block: ChunkBlock, parts: Sequence[Part], members: int = 1, keep: Keep | None = None
 ) -> np.ndarray:
-    """Return the selected values of equal blocks of several files as stored: (members, ...).
+    """Return the selected values of equal blocks of several files.
 
-    ``parts``: the chunks of all members; ``keep`` gets the decoded chunks, as bytes.
+    Their shape is (members, ...), their dtype that of the file. ``parts``: the chunks of all members; ``keep`` gets the
+    decoded chunks, as bytes.
     """
     itemsize = table.dtype.itemsize
     size = prod(table.chunk) * itemsize
@@ -174,7 +173,7 @@ def _keep(stored: StoredPiece, block: ChunkBlock, rows: np.ndarray) -> None:
 
 
 def _filters_before_shuffle(table: ChunkIndex, block: ChunkBlock) -> tuple[Filter, ...] | None:
-    """Return the filters to undo if few elements are taken from the planes of shuffled chunks; None otherwise."""
+    """Return the filters to undo before few elements are taken from planes."""
     itemsize = table.dtype.itemsize
     # Planes belong to elements only if the filter's item size is theirs.
     if block.fraction * _FEW > 1 or itemsize == 1 or not table.filters or table.filters[0].parameters != (itemsize,):
@@ -183,7 +182,10 @@ def _filters_before_shuffle(table: ChunkIndex, block: ChunkBlock) -> tuple[Filte
 
 
 def _select(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: int, split: bool) -> np.ndarray:
-    """Return the selected elements, (members, ...), of rows (members x chunks, bytes); ``split``: rows are planes of bytes."""
+    """Return the selected elements of rows of chunks: (members, ...).
+
+    ``rows``: (members x chunks, bytes); ``split``: they are planes of bytes.
+    """
     counts, rank = [len(runs) for runs in block.runs], len(block.runs)
     index: Any
     if split:
@@ -201,7 +203,7 @@ def _select(rows: np.ndarray, block: ChunkBlock, dtype: np.dtype[Any], members: 
 
 
 def _fill(table: ChunkIndex, parts: Sequence[Part], elements: np.ndarray) -> None:
-    """Set the elements of chunks that are not stored to the fill value; ``elements``: bytes, (chunks, elements, item size)."""
+    """Fill the elements, given as bytes, of chunks that are not stored."""
     absent = [i for i, part in enumerate(parts) if part is None]
     if absent:
         elements[absent] = np.frombuffer(np.asarray(table.fill, table.dtype).tobytes(), np.uint8)
@@ -212,7 +214,6 @@ def _key(stored: StoredPiece, number: int) -> tuple[Any, ...]:
 
 
 def _served(stored: StoredPiece, block: ChunkBlock) -> bool:
-    """Serve a block from cached decoded chunks, if all of them are cached."""
     kept = [decoded_chunks.get(_key(stored, number)) for number in block.numbers]
     if any(chunk is None for chunk in kept):
         return False
@@ -222,7 +223,6 @@ def _served(stored: StoredPiece, block: ChunkBlock) -> bool:
 
 
 def _placed(stored: StoredPiece, number: int) -> str:
-    """Return the file, variable, chunk index and position of a chunk as text."""
     table = stored.table
     index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
     if number in (table.inline or {}):
@@ -233,7 +233,6 @@ def _placed(stored: StoredPiece, number: int) -> str:
 
 
 def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error: ValueError) -> FormatError:
-    """Return an error that names the damaged chunk."""
     table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
     for number, part in zip(block.numbers, parts, strict=True):
         try:

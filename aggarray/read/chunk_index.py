@@ -1,4 +1,4 @@
-"""Chunk indexes of sub-arrays, looked up once and cached while the file stays unchanged."""
+"""Chunk indexes of sub-arrays, cached while their file stays unchanged."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _RANK = 31
 
 
 class CachedChunkIndex(NamedTuple):
-    """The chunk index of a variable of a file, and the file's state for which it holds."""
+    """Chunk index of a variable of a file, and the file state it holds for."""
 
     uri: str
     variable: str
@@ -36,9 +36,10 @@ class CachedChunkIndex(NamedTuple):
 
 
 def find_chunk_index(references: References, row: int, access: Access) -> LocatedIndex | None:
-    """Return (chunk index, path, state of the file; None for a store) of a sub-array; None to read through the library.
+    """Return chunk index, path and file state (None: a store) of a sub-array.
 
-    MissingFileError, FormatError or IndexFileError if the file is missing, has changed or must not be read.
+    The result is None if the library reads the variable. MissingFileError, FormatError or IndexFileError if the file is
+    missing, has changed or must not be read.
     """
     uri = references.uri_of(row)
     if uri is None:
@@ -67,7 +68,7 @@ def find_chunk_index(references: References, row: int, access: Access) -> Locate
 def _cached(
     references: References, uri: str, variable: str, state: FileState, stamp: Stamp | None
 ) -> tuple[bool, ChunkIndex | None]:
-    """Return whether a variable's chunk index is known, and the index; None if the library reads the variable."""
+    """Return whether the result is cached, and the chunk index or None."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
         return True, held[1]
@@ -117,7 +118,7 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
 
 
 def _rows(references: References) -> list[int]:
-    """Return one row per variable of each file, without rows whose templates are unresolved."""
+    """Return one row per variable of each file whose template is resolved."""
     declared = np.array([t.declared for t in references.templates], bool)
     rows = np.flatnonzero((references.uri >= 0) & ~declared[references.template])
     pairs = references.uri[rows].astype(np.int64) * (len(references.variables) or 1) + references.variable[rows]

@@ -22,7 +22,7 @@ _SHARED = 1 << 10
 
 
 class Run(NamedTuple):
-    """The part of one chunk that a selection takes along one dimension: its ``local`` positions go to ``out``."""
+    """Part of a chunk along a dimension: ``local`` positions go to ``out``."""
 
     chunk: int
     local: Indices
@@ -60,14 +60,14 @@ class ChunkBlock:
 
     @cached_property
     def elements(self) -> tuple[np.ndarray, ...]:
-        """The selected elements of an array of chunks (chunk numbers along all dimensions, then the chunk's shape)."""
+        """Index of the selected elements: chunk numbers, then positions in chunks."""
         places = [places_of(runs) for runs in self.runs]
         shapes = [(-1,) + (1,) * d for d in reversed(range(len(places)))]
         return tuple(pair[k].reshape(shape) for k in (0, 1) for pair, shape in zip(places, shapes, strict=True))
 
 
 def runs_along(selection: Indices, chunk: int) -> list[Run]:
-    """Cut a selection along one dimension at chunk boundaries, every ``chunk`` positions.
+    """Cut a selection along one dimension every ``chunk`` positions.
 
     ``selection``: a slice with step >= 1, or a strictly increasing array.
 
@@ -93,7 +93,7 @@ def runs_along(selection: Indices, chunk: int) -> list[Run]:
 
 
 def chunk_blocks_of(table: ChunkIndex, selection: Sequence[Indices], most: int) -> Iterable[ChunkBlock]:
-    """Return the chunks of a selection as rectangles of at most ``most`` chunks, at least one, in grid order."""
+    """Return chunks as rectangles of at most ``most``, in grid order."""
     key = []
     count = 1
     for chosen, side in zip(selection, table.chunk, strict=True):
@@ -159,9 +159,10 @@ def places_of(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parts_of(selection: Sequence[Indices], chunk: Sequence[int], most: int) -> Iterator[tuple[list[Indices], list[int]]]:
-    """Cut a selection into parts of at most ``most`` elements along the first dimensions, at chunk boundaries if possible.
+    """Cut a selection into parts of at most ``most`` elements.
 
-    Yields each part of the selection, and its start per dimension.
+    Cuts are along the first dimensions, at chunk boundaries if possible. Yields each part of the selection, and its start per
+    dimension.
 
     >>> [(part[0], start) for part, start in parts_of([slice(0, 5, 1), slice(0, 3, 1)], (2, 3), 7)]
     [(slice(0, 2, 1), [0, 0]), (slice(2, 4, 1), [2, 0]), (slice(4, 5, 1), [4, 0])]
@@ -186,7 +187,6 @@ def parts_of(selection: Sequence[Indices], chunk: Sequence[int], most: int) -> I
 
 
 def _cut(chosen: Indices, start: int, size: int) -> Indices:
-    """Return a part of the selection along one dimension, from element ``start`` on."""
     if not isinstance(chosen, slice):
         return chosen[start : start + size]
     positions = range(chosen.start, chosen.stop, chosen.step or 1)[start : start + size]
@@ -214,7 +214,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(block: ChunkBlock, grid: Sequence[int]) -> Iterator[Rows]:
-    """Yield the rows that hold the selected elements of a block, as long as (nearly) complete inner axes allow."""
+    """Yield the rows, as long as possible, that hold the selected elements."""
     rank, sides, runs = len(block.runs), block.chunk, block.runs
     axis = rank
     while axis and all(isinstance(r.local, slice) and r.local == slice(0, sides[axis - 1], 1) for r in runs[axis - 1]):
@@ -253,7 +253,6 @@ def _are_equal(runs: Sequence[Run]) -> Iterator[list[Run]]:
 
 
 def _ends(chosen: Indices) -> tuple[int, int]:
-    """Return the first position, and the one after the last."""
     if isinstance(chosen, slice):
         positions = range(chosen.start, chosen.stop, chosen.step)
         return positions[0], positions[-1] + 1

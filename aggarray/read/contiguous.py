@@ -1,4 +1,4 @@
-"""Reading of large unfiltered chunks: only the selected rows, directly into the output if its layout allows."""
+"""Reading of the selected rows of large unfiltered chunks, often in place."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ _FEW = 8
 
 
 class ContiguousRun(NamedTuple):
-    """A block that is read in rows; ``start``: where in the selection its part begins."""
+    """Block that is read in rows, from ``start`` in the selection."""
 
     block: ChunkBlock
     start: tuple[int, ...]
@@ -71,7 +71,7 @@ def _read(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> None:
 
 
 def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Iterator[tuple[tuple[str, bool], np.ndarray]]:
-    """Yield the files of chunks, whether each must exist, and the positions in ``there`` of its chunks."""
+    """Yield (path, must exist) of each file, and its part of ``there``."""
     if stored.table.names is None:
         yield (stored.path, True), there
         return
@@ -84,7 +84,7 @@ def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Ite
 
 
 def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarray | None:
-    """Return the part of the output that the rows fill unchanged, one after the other; None if there is none."""
+    """Return the part of the output that the rows fill unchanged, or None."""
     counts = rows.numbers.shape
     if not rows.shape:
         return place_in_view(stored, out, counts)
@@ -96,7 +96,6 @@ def _place(stored: StoredPiece, rows: Rows, out: tuple[slice, ...]) -> np.ndarra
 
 
 def _join_rows(raw: np.ndarray, rows: Rows) -> np.ndarray:
-    """Return the selected elements of rows, in the order of the selection."""
     axis, counts = rows.axis, rows.numbers.shape
     if not rows.shape:
         return raw.reshape(counts)
@@ -108,7 +107,6 @@ def _join_rows(raw: np.ndarray, rows: Rows) -> np.ndarray:
 
 
 def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray) -> None:
-    """Read rows at offsets into ``buffer[places]``, neighbouring ones in one call."""
     length = buffer.shape[1]
     if source.distant:
         # Each call takes a round trip: one requests all rows.
@@ -144,7 +142,7 @@ def _read_rows(source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, plac
 def _read_short(
     source: ByteSource, offsets: np.ndarray, buffer: np.ndarray, places: np.ndarray, groups: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Read short rows in many short spans: ``groups``: the first row of each span, and the end; bytes of each span."""
+    """Read short rows in spans; ``groups``: their first rows, their bytes."""
     cuts, spans = groups
     width = int(spans.max())
     most = max(1, SPAN // width)

@@ -16,14 +16,16 @@ _TOGETHER, _PIECES = 1 << 18, 16
 
 
 class ReadTask(NamedTuple):
-    """A unit of work for one thread; ``size``: bytes that it needs while it runs."""
+    """Unit of work for one thread; ``size``: bytes that it needs."""
 
     run: Callable[[], object]
     size: int
 
 
 class BoundedExecutor:
-    """Executor with a limited number of threads; starts none for work that one thread does as fast.
+    """Executor with a limited number of threads.
+
+    It starts none for work that one thread does as fast.
 
     >>> done = []
     >>> with BoundedExecutor(2) as executor:

@@ -26,7 +26,7 @@ PART = 1 << 21
 
 
 def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
-    """Return the stored values of a piece, dimensions as in its sub-array. Errors name file and variable."""
+    """Return the stored values of a piece; errors name file and variable."""
     references = matrix.references
     uri = references.uri_of(piece.ref)
     code = references.variable[piece.ref]
@@ -68,7 +68,7 @@ def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -
 
 
 def read_through_library(matrix: Matrix, group: Sequence[Piece], outputs: Outputs, target: Target) -> None:
-    """Read the pieces of one file, which stays open meanwhile; errors of opening it surface when the pieces are read."""
+    """Read the pieces of one file, which stays open meanwhile."""
     references, first = matrix.references, group[0].ref
     with one_version(), ExitStack() as stack:
         if len(group) > 1 and first >= 0 and references.uri[first] >= 0:

@@ -1,4 +1,4 @@
-"""Bounded cache of open file handles, safe with threads and forks; a changed file is opened anew."""
+"""Bounded cache of open file handles, safe with threads and forks."""
 
 import atexit
 import os
@@ -35,10 +35,10 @@ _REMEMBERED = 100_000
 
 
 class OpenFiles:
-    """Bounded cache of open files: evicts the least recently used one that is not being read.
+    """Bounded cache of open files.
 
-    A file that was replaced or changed since it was opened is opened anew. Handles that are not `lasting` close with their last
-    user.
+    It evicts the least recently used file that is not being read. A file that was replaced or changed since it was opened is
+    opened anew. Handles that are not `lasting` close with their last user.
     """
 
     def __init__(self) -> None:
@@ -57,9 +57,10 @@ class OpenFiles:
 
     @contextmanager
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
-        """Give the handle of a file for the length of a block. MissingFileError or FormatError if it does not open.
+        """Yield the handle of a file for the length of a block.
 
-        ``stamp``: the file's stamp when it was scanned; ChangedFileError if it has changed, or changes meanwhile.
+        Raises MissingFileError or FormatError if the file does not open. ``stamp``: the file's stamp when it was scanned;
+        ChangedFileError if it has changed, or changes meanwhile.
         """
         lease = self._take(path, stamp)
         try:
@@ -121,7 +122,7 @@ class OpenFiles:
         return fresh
 
     def _check(self, path: str, state: tuple[int, ...], stamp: Stamp) -> None:
-        """Raise ChangedFileError if a file has changed; a copy with another modification time has not."""
+        """Raise ChangedFileError unless a file is the scanned one, or its copy."""
         if self._same.get(path) == (state, stamp):
             return
         stamped_path = state_path(path)
@@ -141,7 +142,7 @@ class OpenFiles:
             _close_unused(self._leases.pop(path, None))
 
     def _close_unused(self, most: int) -> None:
-        """Close files that are not being read, the least recently used first, until ``most`` are open."""
+        """Close unused files, least recently used first, until ``most`` are open."""
         surplus = len(self._leases) - most
         # promise: open-files-limit
         for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
@@ -164,14 +165,14 @@ file_state = _files.state
 
 
 def close_files() -> None:
-    """Close the files kept open for later reads, for example before deleting them."""
+    """Close the files kept open for later reads, such as before deletion."""
     _files.close()
     close_sources()
 
 
 @contextmanager
 def opened(references: References, row: int, access: Access) -> Iterator[Handle]:
-    """Give the open file of a sub-array, if it may be read and has not changed."""
+    """Yield the open file of a sub-array, checked for access and changes."""
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
@@ -186,7 +187,7 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
 
 
 def with_external_coordinates(structure: Structure, access: Access) -> Structure:
-    """Return a structure with the coordinates whose values lie in other files, if these may be read.
+    """Return a structure with the coordinates that lie in other files.
 
     IndexFileError for a file that must not be read, MissingFileError and FormatError.
     """

@@ -1,4 +1,4 @@
-"""Batches of small pieces of many similar files, which keep the cost per file low.
+"""Batches of small pieces of similar files, for a low cost per file.
 
 Their bytes are gathered file by file, and decoded and conformed together. A piece that is missing, damaged, not stored or
 changed is read individually, which reports its error.
@@ -37,7 +37,7 @@ class SmallChunkBatch:
         self.size = len(block.numbers) * prod(block.chunk) * self._table.dtype.itemsize
 
     def add(self, piece: Piece, located: LocatedIndex) -> bool:
-        """Add a piece if it matches and there is room; return whether it was added."""
+        """Add a piece if it matches and fits; return whether it was added."""
         first, table, other = self._piece, self._table, located[0]
         # `is_plain` first: index arrays do not compare as slices do.
         matches = (
@@ -88,7 +88,7 @@ class SmallChunkBatch:
 
 
 def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: LocatedIndex) -> SmallChunkBatch | None:
-    """Return a batch that starts with a piece; None for a piece that is better read individually."""
+    """Return a batch that starts with a piece; None to read it individually."""
     table = located[0]
     most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
     if not most or not is_plain(piece, located) or get_options().cache_bytes:
@@ -100,7 +100,7 @@ def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: Loc
 
 
 def is_plain(piece: Piece, located: LocatedIndex) -> bool:
-    """Return whether a piece fills a rectangle of the output, and its chunks lie in the file itself with all filters."""
+    """Return whether a piece fills a rectangle from chunks of its own file."""
     table = located[0]
     if table.names is not None or table.masks is not None or located[2] is None or any(t is not None for t in piece.take):
         return False

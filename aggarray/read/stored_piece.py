@@ -30,7 +30,7 @@ Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Parameters of a master array's values: units, calendar, dtype, fill value, access to files."""
+    """Parameters of the values of a master array, and access to its files."""
 
     step: Step
     fill_value: Any
@@ -38,7 +38,7 @@ class Target:
 
 
 class StoredPiece(NamedTuple):
-    """A piece that is read directly: chunk index, file, template, and how values and mask are placed."""
+    """Piece that is read directly, and how values and mask are placed."""
 
     table: ChunkIndex
     path: str
@@ -56,7 +56,7 @@ class StoredPiece(NamedTuple):
 
 
 def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
-    """Return the path of the file that holds a chunk, and whether it must exist."""
+    """Return the path of a chunk's file, and whether it must exist."""
     if stored.table.names is None:
         return stored.path, True
     name = stored.table.names(number)
@@ -65,7 +65,7 @@ def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
 
 
 def stored_piece(matrix: Matrix, piece: Piece, located: LocatedIndex, outputs: Outputs, target: Target) -> StoredPiece:
-    """Return a piece with the function that places its values into the outputs (values and mask, in master dimensions)."""
+    """Return a piece with the function that places its values and mask."""
     template = matrix.references.template_of(piece.ref)
     variable = matrix.references.variables[int(matrix.references.variable[piece.ref])]
     put, view = putter(matrix, piece, outputs, target.fill_value)
@@ -81,12 +81,11 @@ def stored_piece(matrix: Matrix, piece: Piece, located: LocatedIndex, outputs: O
 
 @lru_cache
 def _plain_encoding(dtype: np.dtype[Any]) -> Encoding:
-    """Return the encoding of values that are stored as they are, none of them missing."""
     return Encoding(dtype, dtype, dtype)
 
 
 def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[Put, np.ndarray | None]:
-    """Return a function that places parts of a piece, and a view of the outputs in its own dimensions, if possible."""
+    """Return a function that places parts of a piece, and the view if any."""
     if any(t is not None for t in piece.take) or not all(isinstance(o, slice) for o in piece.out):
         return _scattered(matrix, piece, outputs, fill), None
     see = seen_as_stored(matrix.references.template_of(piece.ref), piece.flip, matrix.dimensions)
@@ -95,7 +94,7 @@ def putter(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> tuple[P
 
 
 def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence[str]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that views a block of the output in the dimensions and directions of a sub-array."""
+    """Return a function that views output with the axes of a sub-array."""
     if tuple(dimensions) == template.dimensions and not flip:
         return np.asarray
     names = [d for d in dimensions if d in template.dimensions]
@@ -121,7 +120,6 @@ def _put_in_view(
 
 
 def _scattered(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> Put:
-    """Return a function that places values at positions of index arrays, repeats included."""
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
     def put(out: tuple[slice, ...], values: np.ndarray, mask: np.ndarray | None) -> None:
@@ -156,7 +154,7 @@ def _scattered(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> Put
 
 
 def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tuple[Indices, np.ndarray | None]:
-    """Return where elements low to high of a block go along one dimension, and which of them each position takes."""
+    """Return output positions of elements low to high, and which go there."""
     if take is None:
         return slice(out.start + low, out.start + high, 1) if isinstance(out, slice) else out[low:high], None
     positions = np.arange(out.start, out.stop) if isinstance(out, slice) else out
@@ -165,7 +163,7 @@ def _positions(out: Indices, take: np.ndarray | None, low: int, high: int) -> tu
 
 
 def put_conformed(stored: StoredPiece, out: tuple[slice, ...], raw: np.ndarray) -> None:
-    """Conform stored values, and place them. FormatError and UnitsError for invalid values."""
+    """Conform and place stored values; FormatError or UnitsError if invalid."""
     raw = raw if raw.dtype.isnative else native(raw)
     encoding = stored.template.encoding
     if stored.is_plain and encoding == _plain_encoding(encoding.dtype):
@@ -181,7 +179,7 @@ def put_missing(stored: StoredPiece, out: tuple[slice, ...]) -> None:
 
 
 def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return the contiguous part of the output that stored values of a shape fill unchanged; None if there is none."""
+    """Return the contiguous output that stored values fill unchanged, or None."""
     if stored.view is None or not stored.is_plain:
         return None
     key: Any = (*out, ...)
@@ -190,7 +188,7 @@ def place_in_view(stored: StoredPiece, out: tuple[slice, ...], shape: tuple[int,
 
 
 def convert_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndarray) -> None:
-    """Convert stored values in the output to the master's: byte order and missing values."""
+    """Convert byte order and missing values of stored values in the output."""
     if not stored.table.dtype.isnative:
         # Three times as fast as `byteswap`, and it releases the interpreter lock.
         flat = where.reshape(-1)

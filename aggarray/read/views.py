@@ -19,11 +19,11 @@ from aggarray.storage.access import Access
 
 
 def view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked: bool = False) -> np.ndarray | str:
-    """Return a read-only view of a selection that one piece provides unchanged; a text with the reason if there is none.
+    """Return a read-only view of a selection, or the reason for none as text.
 
-    The piece lies in memory or, contiguous and uncompressed, in a file that is memory-mapped: the view has the file's byte
-    order, and truncating the file kills the process. Missing values are allowed if they are stored as the master has them,
-    unless a mask is requested (``masked``).
+    One piece must provide the selection unchanged. The piece lies in memory or, contiguous and uncompressed, in a file that is
+    memory-mapped: the view has the file's byte order, and truncating the file kills the process. Missing values are allowed if
+    they are stored as the master has them, unless a mask is requested (``masked``).
     """
     shape = result_shape(selectors)
     if 0 in shape:
@@ -67,7 +67,7 @@ def _view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked:
 
 
 def _read_only(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray | None:
-    """Return a complete sub-array as read-only memory; None if the file does not hold it so."""
+    """Return a complete sub-array as read-only memory; None if impossible."""
     references, row = matrix.references, piece.ref
     if references.uri[row] < 0:
         return shared(references.memory[int(references.variable[row])], copy=False)

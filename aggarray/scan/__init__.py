@@ -1,1 +1,1 @@
-"""Scanning: file discovery, worker processes, comparison of similar files, resolution of templates."""
+"""Scanning: discovery, comparison and scanning of files, and templates."""

@@ -37,7 +37,7 @@ class Mismatch(NamedTuple):
 
 
 def as_text(value: Any) -> str:
-    """Return an attribute as text that is equal if and only if value and type are.
+    """Return an attribute as text, equal only for equal value and type.
 
     >>> as_text("K"), as_text(np.float32(2)), as_text(None)
     ("'K'", '<f4 2.0', 'none')
@@ -49,7 +49,7 @@ def as_text(value: Any) -> str:
 
 
 def signatures_of(structure: Structure, identifying: Sequence[str] = ()) -> dict[str, VariableSignature]:
-    """Return the signature of each variable of a file; ``identifying``: attributes compared in addition to those of CF."""
+    """Return variable signatures, of CF and ``identifying`` attributes."""
     names = VariableNames(structure)
     roles, data = roles_of(names)
     return {
@@ -101,13 +101,13 @@ def identity_of(attrs: Attributes, names: Sequence[str]) -> dict[str, str]:
 
 
 def groups_of(structure: Structure, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return, by path, the attributes as text of the groups that contain variables at any depth."""
+    """Return the attributes as text of groups that contain variables, by path."""
     paths = {v.name[:n] for v in structure.variables for n, character in enumerate(v.name) if character == "/"}
     return {path: identity_of(structure.groups.get(path, {}), names) for path in sorted(paths)}
 
 
 def difference(scanned: Structure, assumed: FileSignature, seen: Structure | None = None) -> Mismatch | None:
-    """Describe how a scanned file differs from its assumed signature; None if it does not.
+    """Describe how a file differs from its assumed signature, if it does.
 
     ``seen``: the structure assumed when the file was opened; what was read of the file then must be unchanged. Additional or
     absent variables that do not affect others are no difference: see `other_variables`.
@@ -123,7 +123,7 @@ def difference(scanned: Structure, assumed: FileSignature, seen: Structure | Non
 
 
 def other_variables(scanned: Structure, assumed: FileSignature, seen: Structure) -> Mismatch | None:
-    """Name the variables that a file lacks or has in addition to its assumed signature; None if there are none."""
+    """Name the variables that a file lacks or adds to its assumed signature."""
     own = {v.name for v in scanned.variables} | {name for name, _ in scanned.skipped}
     expected = {*assumed.facts, *(name for name, _ in seen.skipped)}
     absent = [n for n in assumed.facts if n not in {v.name for v in scanned.variables}]
@@ -161,7 +161,7 @@ def _file_mismatch(scanned: Structure, assumed: FileSignature) -> str | None:
 
 
 def _variable_mismatch(own: VariableSignature, fact: VariableSignature, read: bool, along: frozenset[str]) -> str | None:
-    """Describe how a variable differs from its signature; ``read``: values, units and calendar are read from the file."""
+    """Describe how a variable differs; ``read``: values and units are read."""
     if own.dimensions != fact.dimensions:
         return f"dimensions are {own.dimensions}, not {fact.dimensions} as"
     for name, size, other in zip(fact.dimensions, own.shape, fact.shape, strict=True):
@@ -188,7 +188,7 @@ def _variable_mismatch(own: VariableSignature, fact: VariableSignature, read: bo
 
 
 def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
-    """Return what is read from a file itself as text: coordinates and identifying attributes, by name."""
+    """Return coordinates and identifying attributes of a file as text."""
     own = {v.name: v for v in structure.variables if v.name in assumed.read}
     texts = {}
     for name, v in sorted(own.items()):

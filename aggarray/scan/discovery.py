@@ -18,12 +18,12 @@ Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 
 
 def find_files(source: Source) -> list[str]:
-    """Return the distinct absolute paths of the files and Zarr stores that a source names.
+    """Return the distinct absolute paths of the files that a source names.
 
-    ``source``: a path, a glob (``**`` allowed), a folder (searched recursively, without hidden names and links to folders)
-    or an iterable of these. Items keep their order, the files of one item are sorted. Raises MissingFileError for a pattern
-    or folder without files, and AggregationError for items that are not paths. Paths that do not exist raise when they are
-    scanned. Remote folders and patterns are listed where the server supports it.
+    Zarr stores count as files. ``source``: a path, a glob (``**`` allowed), a folder (searched recursively, without hidden
+    names and links to folders) or an iterable of these. Items keep their order, the files of one item are sorted. Raises
+    MissingFileError for a pattern or folder without files, and AggregationError for items that are not paths. Paths that do
+    not exist raise when they are scanned. Remote folders and patterns are listed where the server supports it.
     """
     paths: dict[str, None] = {}
     for item in listed(source):
@@ -39,7 +39,7 @@ _EXCLUDED: ContextVar[frozenset[str]] = ContextVar("aggarray_left_out", default=
 
 @contextmanager
 def leaving_out(paths: Iterable[str]) -> Iterator[None]:
-    """Exclude files from sources inside the context, such as output written next to the data."""
+    """Exclude files from sources inside the context, such as own output."""
     token = _EXCLUDED.set(frozenset(map(os.path.realpath, paths)))
     try:
         yield
@@ -58,7 +58,7 @@ def _is_included(path: str) -> bool:
 
 
 def named_files(items: Sequence[Any]) -> list[str]:
-    """Return the absolute paths of the files that a source names individually, not by a folder or pattern."""
+    """Return absolute paths of the files that a source names individually."""
     paths = []
     for path in map(given_path, items):
         with suppress(AggarrayError):  # the scan raises the error
@@ -68,7 +68,7 @@ def named_files(items: Sequence[Any]) -> list[str]:
 
 
 def listed(source: Source) -> list[Any]:
-    """Return the items of a source as a list. Raises AggregationError for items that are not paths."""
+    """Return the items of a source; AggregationError unless all are paths."""
     try:
         single = isinstance(source, str | bytes | os.PathLike)
         items: Iterator[Any] = iter((source,) if single else source)  # type: ignore[arg-type]
@@ -104,7 +104,6 @@ def _expand(path: str) -> Iterator[str]:
 
 
 def _literal_start(pattern: str) -> str:
-    """Escape the longest prefix of a pattern that is an existing folder: its brackets are literal."""
     parts = pattern.split(os.sep)
     for count in range(len(parts) - 1, 0, -1):
         folder = os.sep.join(parts[:count])

@@ -1,4 +1,4 @@
-"""Groups of similar files, opened by scanning a sample of each (``trust="assume"``).
+"""Groups of similar files, opened by a sample of each (trust="assume").
 
 Files whose paths differ only in digits form a group. The first, the last and, for each number in the path, one file in which
 it differs are scanned completely. What these files share is assumed of the rest; the coordinates and attributes in which they
@@ -30,7 +30,10 @@ _DIGITS = re.compile("([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """What the files of a group share, and what is read of each; ``resized``: shared variables by name and shape."""
+    """What the files of a group share, and what is read of each.
+
+    ``resized``: shared variables by name and shape.
+    """
 
     model: Structure
     request: PartialScanRequest
@@ -45,7 +48,7 @@ def scan_trusting(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> list[Scanned]:
-    """Scan a sample of each group and return the structures of all files, in the order given.
+    """Scan a sample of each group; return all structures in order.
 
     ``identifying``: global attributes that separate datasets; ``is_data``: returns whether a file is data, not an index.
     Structures of files that were not scanned are marked as `assumed`. An unreadable file yields its error.
@@ -84,7 +87,7 @@ def group_files(paths: Sequence[str]) -> list[list[int]]:
 
 
 def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
-    """Return the numbers of the files of a group that are scanned; all of a small group.
+    """Return the numbers of the scanned files of a group (all of a small one).
 
     >>> probes_of(["/r1/1.nc", "/r1/2.nc", "/r1/3.nc", "/r2/1.nc", "/r2/2.nc", "/r2/3.nc"], range(10, 16))
     [10, 11, 13, 15]
@@ -99,7 +102,7 @@ def probes_of(paths: Sequence[str], numbers: Sequence[int]) -> list[int]:
 
 
 def find_group(scanned: Sequence[Structure], identifying: Sequence[str]) -> FileGroup | None:
-    """Return what scanned files share and what to read of the others; None if they do not describe the others."""
+    """Return what scanned files share; None if it does not describe others."""
     if len(scanned) < 2:
         return None
     model, names = scanned[0], [v.name for v in scanned[0].variables]
@@ -132,7 +135,6 @@ def find_group(scanned: Sequence[Structure], identifying: Sequence[str]) -> File
 
 
 def _parts(structure: Structure, facts: Mapping[str, VariableSignature]) -> object:
-    """Return the role of each variable, and the global attribute that affects roles."""
     stated = as_text(structure.attrs.get("coordinates"))
     return stated, {name: (f.hung, f.data, f.parent) for name, f in facts.items()}
 
@@ -141,7 +143,7 @@ Column = tuple[Variable, ...]
 
 
 def _is_identifying(column: Column, read: bool, along: frozenset[str]) -> bool:
-    """Return whether a variable is equal in all files, except for what is read of each."""
+    """Return whether a variable is equal in all files, except what is read."""
     if len({v.dimensions for v in column}) > 1:
         return False
     if read:
@@ -160,7 +162,7 @@ def _stated(variable: Variable, leaving: Sequence[str] = ()) -> tuple[tuple[str,
 
 
 def _measured(scanned: Sequence[Structure], read: set[str], along: frozenset[str]) -> bool:
-    """Return whether the coordinates read from each file determine the sizes of all its variables."""
+    """Return whether the coordinates that are read determine all sizes."""
     for structure in scanned:
         sizes = _sizes([v for v in structure.variables if v.name in read])
         if sizes is None or sizes.keys() != along:
@@ -172,7 +174,6 @@ def _measured(scanned: Sequence[Structure], read: set[str], along: frozenset[str
 
 
 def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
-    """Return the sizes of the dimensions of coordinates; None if they contradict each other."""
     sizes: dict[str, int] = {}
     for variable in coordinates:
         for d, n in zip(variable.dimensions, variable.shape, strict=True):
@@ -182,7 +183,6 @@ def _sizes(coordinates: Sequence[Variable]) -> dict[str, int] | None:
 
 
 def _common_structure(scanned: Sequence[Structure], columns: Mapping[str, Column]) -> Structure:
-    """Return the first structure without the attributes that differ between files."""
     model = scanned[0]
     variables = [replace(v, attrs=_shared_attributes([other.attrs for other in columns[v.name]])) for v in model.variables]
     groups = {name: _shared_attributes([s.groups.get(name, {}) for s in scanned]) for name in model.groups}
@@ -196,14 +196,13 @@ def _shared_attributes(all_attrs: Sequence[Attributes]) -> Attributes:
 
 
 def _structure_of(result: Result, group: FileGroup | None) -> Structure | AggarrayError | None:
-    """Return the structure of a file; None if a partial scan does not determine it."""
     if isinstance(result, PartialScan):
         return None if group is None else compared_attributes(result, group)
     return result if isinstance(result, Structure | AggarrayError) else None
 
 
 def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None:
-    """Return the assumed structure of a file of a group after a partial scan; None if the scan does not determine it."""
+    """Return the structure assumed after a partial scan; None if uncertain."""
     model, own = group.model, {v.name: v for v in seen.variables}
     for v in model.variables:
         if v.name in own:

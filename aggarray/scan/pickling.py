@@ -1,8 +1,8 @@
-"""Pickled streams between a scan and its worker processes, with each distinct part sent once.
+"""Pickled streams between a scan and its worker processes.
 
-Files of an archive share most texts, attributes and coordinates. One pickler writes and one unpickler reads all objects of a
-stream, so that repeated objects are sent as references; `Interner` makes equal parts identical first. Both ends clear their
-memos regularly to limit memory.
+Each distinct part is sent once. Files of an archive share most texts, attributes and coordinates. One pickler writes and one
+unpickler reads all objects of a stream, so that repeated objects are sent as references; `Interner` makes equal parts
+identical first. Both ends clear their memos regularly to limit memory.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Sender:
         self._interner = Interner()
 
     def send(self, item: Any) -> None:
-        """Write one object. Raises the errors of pickling, and OSError if the stream is closed."""
+        """Write one object; raise errors of pickling, OSError once it is closed."""
         self._pickler.dump(_Packed(self._row(item)) if isinstance(item, Structure) else item)
         self._stream.flush()
         self._count += 1
@@ -41,7 +41,7 @@ class Sender:
             self._interner = Interner()
 
     def _row(self, structure: Structure) -> tuple[Any, ...]:
-        """Return the fields of a structure, with variables as tuples; parts sent before are the same objects."""
+        """Return the fields of a structure, variables as tuples, parts sent once."""
         shared = self._interner
         rows = {"attrs": shared.attrs(structure.attrs), "variables": tuple(map(shared.row, structure.variables))}
         return tuple(rows.get(name, getattr(structure, name)) for name in _FIELDS)
@@ -51,12 +51,9 @@ _FIELDS = tuple(f.name for f in fields(Structure))
 
 
 class _Packed(tuple[tuple[Any, ...]]):
-    """The pickled form of a structure: its fields."""
-
     __slots__ = ()
 
     def __new__(cls, row: tuple[Any, ...]) -> "_Packed":
-        """Wrap one row."""
         return super().__new__(cls, (row,))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -72,7 +69,7 @@ class Receiver:
         self._variables: dict[int, tuple[Any, Variable]] = {}
 
     def receive(self) -> Any:
-        """Return the next object. Raises EOFError at the end, and the errors of unpickling for other content."""
+        """Return the next object; EOFError at the end, or errors of unpickling."""
         item = self._unpickler.load()
         if isinstance(item, _Packed):
             row = dict(zip(_FIELDS, item[0], strict=True))
@@ -107,7 +104,7 @@ def skip_to_mark(stream: IO[bytes]) -> None:
 
 
 class Interner:
-    """Returns the first equal object for attributes, arrays and variables, and structures made of these."""
+    """Interner of attributes, arrays, variables, and structures of these."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
@@ -150,7 +147,7 @@ class Interner:
         return interned
 
     def array(self, values: np.ndarray, least: int = SHARED_BYTES) -> np.ndarray:
-        """Return an interned array. Only numeric arrays of at least ``least`` bytes are compared."""
+        """Return an interned array; only numeric ones of ``least`` bytes or more."""
         if values.nbytes < least or values.dtype.kind not in "iuf":
             return values
         values.flags.writeable = False
@@ -159,7 +156,7 @@ class Interner:
 
 
 def _key(value: Any) -> Any:
-    """Return a key that is equal for bitwise equal values of one type; a unique object for types that are not compared."""
+    """Return a key, equal for bitwise equal values, unique for other types."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iufcb":
         return type(value), value.shape, value.dtype.str, value.tobytes()
     if type(value) is list and all(type(v) is str for v in value):

@@ -17,7 +17,7 @@ _PAUSE, _WARMUP = 0.1, 0.5
 
 
 def checked_progress(progress: bool | Progress | None, unit: str = "files") -> Progress | None:
-    """Return the progress callable, or None. Raises AggregationError for other arguments."""
+    """Return the progress callable or None; AggregationError for others."""
     if progress is None or progress is False:
         return None
     if progress is not True and not callable(progress):
@@ -33,7 +33,7 @@ def step(progress: Progress | None, total: int) -> Callable[[], None]:
 
 @dataclass(slots=True)
 class Bar:
-    """A progress bar on standard error with rate and remaining time; ``unit``: what is counted; the last step ends the line."""
+    """Progress bar on standard error, with rate and remaining time."""
 
     unit: str = "files"
     clock: Callable[[], float] = time.monotonic

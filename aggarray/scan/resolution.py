@@ -1,4 +1,4 @@
-"""Resolution of declared and assumed templates to those of the scanned files.
+"""Resolution of declared and assumed templates to those of the files.
 
 An index names sub-arrays whose files were not opened: their templates are `declared`. Before a read, the file is scanned and
 the declared template is replaced by the real one: dimensions are matched to those of the index, sizes compared, and dtype,
@@ -48,9 +48,10 @@ _Comparison = tuple[FileSignature, Mismatch | None, int]
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """The variables of a file: a template each, or why it cannot be used; ``numbered``: the names by number, if certain.
+    """Variables of a file: the template of each, or why it cannot be used.
 
-    ``compared``: the signatures that the file was compared with, how it differs, and the hash of what is read of it.
+    ``numbered``: the names by number, if certain. ``compared``: the signatures that the file was compared with, how it
+    differs, and the hash of what is read of it.
     """
 
     state: tuple[int, ...]
@@ -59,11 +60,11 @@ class _Description:
     compared: tuple[_Comparison, ...] = ()
 
     def knows(self, assumed: FileSignature | None) -> bool:
-        """Return whether the file was compared with an assumed signature; True without one."""
+        """Return whether the file was compared with a signature; True without one."""
         return assumed is None or any(other is assumed or other == assumed for other, _, _ in self.compared)
 
     def mismatch(self, assumed: FileSignature | None, seen: int | None) -> Mismatch | None:
-        """Describe how a file differs from an assumed signature and from the hash ``seen``; None if it does not."""
+        """Describe how a file differs from a signature and its hash, if it does."""
         for other, mismatch, number in self.compared if assumed is not None else ():
             if other is assumed or other == assumed:
                 is_changed = mismatch is None and seen not in (None, number)
@@ -83,14 +84,14 @@ class _Descriptions:
         return description
 
     def of(self, uri: str, assumed: FileSignature | None = None) -> _Description:
-        """Return the description of a file, compared with its assumed signature. Raises MissingFileError or FormatError."""
+        """Return a file's description, compared with its assumed signature."""
         state, cached = _state(uri), self.recall(uri)
         if cached is not None and cached.state == state and cached.knows(assumed):
             return cached
         return self._store(uri, scan(uri), state, assumed)
 
     def gather(self, signatures: Mapping[str, FileSignature | None]) -> None:
-        """Describe many files with several processes; errors are raised when a file is requested."""
+        """Describe many files in processes; errors surface when one is requested."""
         prefetch_states(signatures)
         states = {}
         for uri, assumed in signatures.items():
@@ -120,7 +121,7 @@ class _Descriptions:
 
 
 def _state(uri: str) -> tuple[int, ...]:
-    """Return the state that identifies a version of a file. Raises MissingFileError or FormatError."""
+    """Return the state that identifies a version of a file."""
     try:
         status = stat_file(uri)
     except IndexFileError:
@@ -151,7 +152,7 @@ _descriptions = _Descriptions()
 
 
 def touched(matrix: Matrix, rows: Sequence[DimensionPlan]) -> np.ndarray:
-    """Return the flat numbers of the cells that a selection touches; ``rows``: results of `plan.along`, one per dimension."""
+    """Return the flat numbers of cells that ``rows`` of dimensions touch."""
     flat = np.zeros(1, np.int64)
     for count, row in zip(matrix.cells, rows, strict=True):
         flat = (flat[:, np.newaxis] * count + row.cells).ravel()
@@ -159,11 +160,11 @@ def touched(matrix: Matrix, rows: Sequence[DimensionPlan]) -> np.ndarray:
 
 
 def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, access: Access = ANYWHERE) -> Matrix:
-    """Return the matrix with the real templates of the sub-arrays that some cells (None: all) refer to.
+    """Return the matrix with the real templates of the sub-arrays of cells.
 
-    ``step``: units of the master, for sub-arrays without units; ``access``: which files may be opened, and whether missing
-    files become missing partitions. Raises MissingFileError or FormatError with file, variable and the difference from
-    the index.
+    ``cells`` None: all cells. ``step``: units of the master, for sub-arrays without units; ``access``: which files may be
+    opened, and whether missing files become missing partitions. Raises MissingFileError or FormatError with file, variable and
+    the difference from the index.
     """
     references = matrix.references
     declared = np.array([t.declared for t in references.templates], bool)
@@ -186,7 +187,7 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
 
 
 def known_references(references: References, row: int, step: Step) -> References | None:
-    """Return a table of one sub-array with its real template if its file was opened before, None if not or not needed."""
+    """Return a sub-array with its real template; None if not known yet."""
     uri = references.uri_of(row)
     description = _descriptions.recall(uri) if uri is not None and references.template_of(row).declared else None
     assumed = references.template_of(row).assumed
@@ -201,15 +202,13 @@ def known_references(references: References, row: int, step: Step) -> References
 
 
 def located(error: AggarrayError, uri: str, variable: str) -> AggarrayError:
-    """Return a copy of an error of a file with the variable that was requested."""
+    """Return a copy of an error of a file, with the requested variable."""
     if error.path not in (None, uri):
         return type(error)(str(error), path=uri, variable=variable)
     return type(error)(error.what, path=uri, variable=variable, hint=error.hint)
 
 
 class _Resolver:
-    """Mutable columns of references."""
-
     def __init__(self, references: References, step: Step) -> None:
         self._old, self._step = references, step
         self._templates = list(references.templates)
@@ -222,7 +221,7 @@ class _Resolver:
         return replace(self._old, templates=templates, template=self._template, variable=self._variable, variables=variables)
 
     def gather(self, rows: Sequence[int], access: Access) -> None:
-        """Describe the files of many sub-arrays before these are resolved one by one."""
+        """Describe the files of many sub-arrays before they are resolved."""
         if len(rows) < FEW_FILES and not any(is_remote(str(self._old.uri_of(row))) for row in rows):
             return
         signatures = {}
@@ -233,7 +232,7 @@ class _Resolver:
         _descriptions.gather(signatures)
 
     def resolve(self, row: int, access: Access) -> bool:
-        """Resolve the template of one sub-array; False if its file is missing and ``access.missing`` is "fill"."""
+        """Resolve one template; False if its file is missing, and that is allowed."""
         uri = str(self._old.uri_of(row))
         access.check(uri)
         try:
@@ -282,7 +281,7 @@ class _Resolver:
 
 
 def _confirmed(real: Template, assumed: Template) -> Template:
-    """Return an assumed template as verified; FormatError if the sizes along coordinates of the file differ."""
+    """Return an assumed template as verified; FormatError if sizes differ."""
     if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
         there, expected = ((t.shape, str(t.encoding.dtype), t.format) for t in (real, assumed))
         mismatch = Mismatch(f"not as assumed: shape, dtype and format are {there}, not {expected}")
@@ -305,10 +304,10 @@ def _listed(described: _Description) -> str:
 
 
 def match(real: Template, declared: Template, step: Step) -> Template:
-    """Return the real template with dimensions and directions as declared; ``step``: units where none are stated.
+    """Return the real template with dimensions and directions as declared.
 
-    Dimensions are matched by name, the remaining ones by position, without those of size 1 if the numbers differ. Raises
-    FormatError for a dimension of another size, and for unmatched dimensions.
+    ``step``: units where none are stated. Dimensions are matched by name, the remaining ones by position, without those of
+    size 1 if the numbers differ. Raises FormatError for a dimension of another size, and for unmatched dimensions.
     """
     pairs = dict(_pairs(real, declared))
     names = declared.names or declared.dimensions
@@ -341,7 +340,6 @@ def match(real: Template, declared: Template, step: Step) -> Template:
 
 
 def _pairs(real: Template, declared: Template) -> Iterator[tuple[int, int]]:
-    """Yield (axis of the file, axis of the index) for each common dimension."""
     names = declared.names or declared.dimensions
     named = {axis: names.index(name) for axis, name in enumerate(real.dimensions) if name in names}
     own = [axis for axis in range(len(real.shape)) if axis not in named]

@@ -1,4 +1,4 @@
-"""Roles of the variables of a file: data variables and the coordinates of each.
+"""Roles of variables of a file: data variables and coordinates of each.
 
 Implements the roles that CF defines: coordinate variables (section 5), ``coordinates``, ``bounds`` and ``climatology`` (7.1,
 7.4), ``cell_measures`` (7.2) and ``grid_mapping`` (5.6), with names in groups found by proximity (2.7). Variables without such
@@ -20,7 +20,7 @@ Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
 def roles_of(names: "VariableNames") -> Roles:
-    """Return the related variables of each variable of a file, and the names of its data variables in order."""
+    """Return the related variables of each variable, and the data variables."""
     variables, hung = names.structure.variables, set[str]()
     roles = {v.name: dict(names.hanging(v)) for v in variables}
     for name, others in roles.items():
@@ -35,11 +35,12 @@ def roles_of(names: "VariableNames") -> Roles:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Samples of one dimension that belong to instances (CF section 9.3), in one group of a file.
+    """Samples of one dimension that belong to instances (CF section 9.3).
 
-    ``counts``: the variable with the number of samples of each run (contiguous: of each instance); ``index``: the variable with
-    the instance of each run or sample; None where absent. ``samples``, ``instances``, ``runs``: names of dimensions (``runs``
-    is None without counts). ``present``: coordinates that are missing where there is no sample (incomplete multidimensional).
+    They lie in one group of a file. ``counts``: the variable with the number of samples of each run (contiguous: of each
+    instance); ``index``: the variable with the instance of each run or sample; None where absent. ``samples``, ``instances``,
+    ``runs``: names of dimensions (``runs`` is None without counts). ``present``: coordinates that are missing where there is
+    no sample (incomplete multidimensional).
     """
 
     group: str
@@ -52,7 +53,7 @@ class Sampling:
 
 
 def samplings_of(structure: Structure) -> list[Sampling]:
-    """Return the ragged representations in a file: contiguous, indexed, indexed contiguous, incomplete (CF H.2 to H.6)."""
+    """Return the ragged representations in a file (CF H.2 to H.6)."""
     flat = [v for v in structure.variables if len(v.dimensions) == 1]
     indices = {(v.name.rpartition("/")[0], v.dimensions[0]): v for v in flat if words(v.attrs.get("instance_dimension"))}
     samplings = []
@@ -72,7 +73,7 @@ def samplings_of(structure: Structure) -> list[Sampling]:
 
 
 def _incomplete(structure: Structure) -> list[Sampling]:
-    """Return the incomplete multidimensional arrays: with coordinates along both instances and samples (CF 9.3.2)."""
+    """Return the incomplete multidimensional arrays of a file (CF 9.3.2)."""
     feature = structure.attrs.get("featureType")
     if not isinstance(feature, str) or feature.strip().lower() not in _FEATURES:
         return []
@@ -89,7 +90,7 @@ def _incomplete(structure: Structure) -> list[Sampling]:
 
 
 class VariableNames:
-    """The variables of one file by name, names in attributes, and the parent variable of each boundary variable."""
+    """Variables of one file by name, and the parents of boundary variables."""
 
     def __init__(self, structure: Structure) -> None:
         self.structure = structure
@@ -102,7 +103,7 @@ class VariableNames:
                     self.parents.setdefault(bounds, v.name)
 
     def find(self, name: str, group: str) -> str | None:
-        """Find a variable by path, or by name in a group or its nearest ancestor (CF section 2.7)."""
+        """Find a variable by path, or by name in the nearest group (CF 2.7)."""
         if name.startswith("/"):
             return name[1:] if name[1:] in self.variables else None
         while True:
@@ -122,7 +123,7 @@ class VariableNames:
                 yield path
 
     def coordinate(self, variable: Variable, dimension: str) -> str | None:
-        """Return the name of the coordinate variable of a dimension; None if there is none."""
+        """Return the name of the coordinate variable of a dimension, or None."""
         axis = variable.dimensions.index(dimension) if dimension in variable.dimensions else None
         group = variable.name.rpartition("/")[0]
         if axis is not None and variable.scopes is not None:
@@ -145,7 +146,7 @@ class VariableNames:
         return set(zip(own.dimensions, own.scopes, strict=True)) <= set(zip(variable.dimensions, variable.scopes, strict=True))
 
     def is_sampled(self, variable: Variable) -> bool:
-        """Return whether the second dimension of a variable only numbers samples: it is not an axis and not of instances."""
+        """Return whether the second dimension only numbers samples (no axis)."""
         coordinate = self.coordinate(variable, variable.dimensions[1])
         attrs = {} if coordinate is None else self.variables[coordinate].attrs
         bare = not {"axis", "standard_name"} & attrs.keys() and text_attribute(attrs.get("units", "1")) in ("1", "")
@@ -156,7 +157,7 @@ class VariableNames:
         return variable.dimensions == (basename(variable.name),)
 
     def hanging(self, variable: Variable) -> Iterator[tuple[str, str]]:
-        """Yield (base name, name) for each coordinate and similar variable of a variable."""
+        """Yield (base name, name) of the variables related to a variable."""
         direct = [c for d in variable.dimensions if (c := self.coordinate(variable, d)) is not None and c != variable.name]
         stated = words(variable.attrs.get("coordinates")) + words(self.structure.attrs.get("coordinates"))
         direct += [c for c in self.named(variable, stated) if self.lies_along(c, variable)]
@@ -177,6 +178,6 @@ class VariableNames:
         yield from ((basename(name), name) for name in self.named(variable, stated))
 
     def bounds(self, variable: Variable) -> list[str]:
-        """Return the boundary variables of a coordinate: its dimensions, followed by those of the vertices."""
+        """Return the boundary variables of a coordinate, which add vertices."""
         named = self.named(variable, words(variable.attrs.get("bounds")) + words(variable.attrs.get("climatology")))
         return [b for b in named if self.variables[b].dimensions[: len(variable.dimensions)] == variable.dimensions]

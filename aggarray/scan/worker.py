@@ -1,6 +1,7 @@
-"""Worker process of a scan: reads tasks from standard input and writes one result each to standard output.
+"""Worker process of a scan, which runs tasks from standard input.
 
-`aggarray.scan.workers` starts it as a plain subprocess, which is safe with threads, MPI and scripts without a main guard.
+It writes one result per task to standard output. `aggarray.scan.workers` starts it as a plain subprocess, which is safe with
+threads, MPI and scripts without a main guard.
 """
 
 import os

@@ -51,7 +51,7 @@ _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
 
 
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan every file, in the order given; an unreadable file yields its error. ``processes``: as in `WorkerPool`."""
+    """Scan every file, in the order given; an unreadable one yields its error."""
     if len(paths) == 1 and progress is None:
         results = [scan_one((paths[0], None))]
     else:
@@ -61,7 +61,7 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: Pro
 
 
 def scan_one(task: Task) -> Result:
-    """Return the requested part of a file, or its error. Errors are returned, not raised."""
+    """Return the requested part of a file, or its error, never raised."""
     path, request = task
     try:
         if isinstance(request, ChunkIndexRequest):
@@ -72,14 +72,14 @@ def scan_one(task: Task) -> Result:
 
 
 def usual_processes(files: int) -> int:
-    """Return the default number of processes: one for few files and under MPI, otherwise one per core."""
+    """Return the default number of processes: one for few files or under MPI."""
     if files < FEW_FILES or any(name in os.environ for name in _MPI_VARIABLES):
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _TaskQueue:
-    """The tasks of a scan: those not taken yet, those returned by workers, and the results of workers."""
+    """Tasks of a scan that are not done, and the results of workers."""
 
     def __init__(self, tasks: Sequence[Task], workers: int) -> None:
         self.tasks, self._workers = tasks, workers
@@ -88,13 +88,13 @@ class _TaskQueue:
         self.results: queue.SimpleQueue[tuple[int, Result] | None] = queue.SimpleQueue()
 
     def take_batch(self) -> list[int]:
-        """Take the numbers of a batch for a worker; batches shrink towards the end; empty when all are taken."""
+        """Take a batch for a worker, smaller towards the end; empty when done."""
         with self._lock:
             count = min(BATCH, max(1, len(self._free) // (2 * self._workers)), len(self._free))
             return [self._free.popleft() for _ in range(count)]
 
     def take_one(self) -> int | None:
-        """Take the number of a task for this process, returned ones first; None when all are taken."""
+        """Take a task for this process, returned ones first; None when done."""
         with self._lock:
             source = self._returned or self._free
             return source.popleft() if source else None
@@ -148,7 +148,7 @@ class WorkerPool:
             worker.thread.join(1.0)
 
     def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return each task's result in order, sharing equal coordinates; calls ``done`` after each, in this thread."""
+        """Return results in order; call ``done`` after each, in this thread."""
         results = self._run(tasks, done)
         return [self._interner.structure(r) if isinstance(r, Structure) else r for r in results]
 
@@ -165,7 +165,6 @@ class WorkerPool:
         return [results[n] for n in range(len(tasks))]
 
     def _run_local(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
-        """Run the tasks of local files with several processes."""
         processes = usual_processes(len(tasks)) if self._processes is None else self._processes
         count = min(processes - 1, len(tasks) // BATCH)
         work = _TaskQueue(tasks, 1 + max(count, len(self._workers)))
@@ -194,13 +193,11 @@ class WorkerPool:
         return [r for r in results if r is not None]
 
     def _start_workers(self, count: int) -> None:
-        """Start workers up to a number; none in an embedded Python without an executable."""
         if not sys.executable:
             return
         self._workers += [_Worker(self._next_batch) for _ in range(count - len(self._workers))]
 
     def _results(self, work: _TaskQueue, results: Sequence[Result | None]) -> Any:
-        """Yield (number of a task, result) from workers and this process until all tasks are done."""
         while work.tasks:
             number = work.take_one() if work.results.empty() else None
             if number is not None:
@@ -215,7 +212,6 @@ class WorkerPool:
                 yield result_of_task
 
     def _next_batch(self) -> tuple[_TaskQueue, list[int]] | None:
-        """Wait for and return the next batch for a worker; None at the end."""
         finished: _TaskQueue | None = None
         with self._changed:
             while not self._closing:
@@ -274,7 +270,7 @@ class _Worker:
         process.wait()
 
     def _start(self) -> "subprocess.Popen[bytes] | None":
-        """Start the process with the import path of this one, so that it finds the same modules and plugins."""
+        """Start the process with this import path, and so the same plugins."""
         root = str(Path(__file__).resolve().parents[2])
         search = [entry for entry in sys.path if isinstance(entry, str)]
         code = f"import sys; sys.path[:] = {[*search, root]!r}; from aggarray.scan.worker import main; main()"
