@@ -23,7 +23,7 @@ OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "proc
 
 
 class AggarrayBackendEntrypoint(ArraysEntrypoint):
-    """Opens files or an index as lazy datasets: a tree if grids differ."""
+    """xarray backend for files or an index: a lazy dataset, or a tree of them."""
 
     description = "Open many netCDF, HDF5 and Zarr files, or an index of them, as one dataset"
     open_dataset_parameters = ("filename_or_obj", *DECODERS, "group", *OPTIONS)
