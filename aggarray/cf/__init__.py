@@ -1,1 +1,1 @@
-"""CF conventions: units, calendars, coordinate labels, packing and missing values."""
+"""CF conventions: units, calendars, labels, packing and missing values."""

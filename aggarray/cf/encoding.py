@@ -62,7 +62,7 @@ class Encoding:
 
     @property
     def fill_value(self) -> Any:
-        """Value of missing elements: NaN, NaT, "" or False; the declared value of integers, None without one."""
+        """Value of missing elements; that of integers is declared, or None."""
         if self.dtype.kind not in "iu":
             return default_fill(self.dtype)
         return self.missing[0] if self.missing and not self.packed else None
@@ -143,7 +143,7 @@ def _encoding_of_shared(dtype: np.dtype[Any], attrs: Immutable[FrozenDict[Any]],
 
 
 class _Stated:
-    """The attributes of an encoding, hashable so that equal ones are read once."""
+    """Attributes of an encoding, hashable so that equal ones are read once."""
 
     __slots__ = ("_key", "attrs")
 
@@ -219,7 +219,6 @@ def _either(mask: np.ndarray | None, more: Any) -> np.ndarray:
 
 
 def _texts(attribute: Any) -> list[str]:
-    """Return the texts of an attribute; other values have none."""
     if attribute is None:
         return []
     items = [decode_text(i) if isinstance(i, bytes) else i for i in items_of(attribute).ravel().tolist()]
@@ -227,7 +226,7 @@ def _texts(attribute: Any) -> list[str]:
 
 
 def decode_text(data: bytes, encoding: str = "utf-8") -> str:
-    r"""Return decoded text. Bytes that are invalid in the encoding are decoded as Latin-1.
+    r"""Decode text; bytes invalid in the encoding are decoded as Latin-1.
 
     >>> decode_text("°C".encode()), decode_text(b"\xb0C")
     ('°C', '°C')
@@ -240,7 +239,7 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""Return text without surrogates. Surrogates are converted to their bytes and decoded by `decode_text`.
+    r"""Return text without surrogates, whose bytes `decode_text` decodes.
 
     >>> plain_text("\udcb0C"), plain_text("°C")
     ('°C', '°C')
@@ -257,7 +256,7 @@ def plain_text(text: str) -> str:
 
 
 def items_of(attribute: Any) -> np.ndarray:
-    """Return an attribute as an array. Nested lists of different lengths (JSON) give an object array.
+    """Return an attribute as an array; ragged lists (JSON) give objects.
 
     >>> items_of([1, 2]), items_of([[1], [2, 3]])
     (array([1, 2]), array([list([1]), list([2, 3])], dtype=object))
@@ -269,7 +268,7 @@ def items_of(attribute: Any) -> np.ndarray:
 
 
 def _numbers(attribute: Any) -> list[Any]:
-    """Return the numbers of an attribute, or of its numeric text, as NumPy scalars; other values have none."""
+    """Return an attribute's numbers, or those in its text, as NumPy scalars."""
     if attribute is None:
         return []
     flat = items_of(attribute).ravel()
@@ -279,7 +278,7 @@ def _numbers(attribute: Any) -> list[Any]:
 
 
 def _parse_number(text: str) -> Any:
-    """Return the number of a text, None if it is not numeric. Integers beyond 64 bits are floats."""
+    """Return the number of a text, None if not numeric; float beyond 64 bits."""
     for number_type in (int, float):
         try:
             number = np.asarray(number_type(text))
@@ -302,7 +301,7 @@ def _factor(attribute: Any, key: str, name: str) -> Any:
 
 
 def unpacked_dtype(viewed: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[Any]:
-    """Return the dtype of unpacked values. A single scale of 1 or offset of 0 is ignored, as in netCDF4-python."""
+    """Return the dtype of unpacked values; scale 1 and offset 0 are ignored."""
     both = scale is not None and offset is not None
     unpacked = viewed
     if both and scale == 1 and offset == 0:
@@ -315,7 +314,7 @@ def unpacked_dtype(viewed: np.dtype[Any], scale: Any, offset: Any) -> np.dtype[A
 
 
 def _cast(value: Any, stored: np.dtype[Any], viewed: np.dtype[Any]) -> Any:
-    """Return a number as a scalar of the viewed dtype, None if the stored dtype cannot hold it."""
+    """Return a number as the viewed dtype, None if the stored cannot hold it."""
     if stored.kind in "fc":
         if isinstance(value, np.complexfloating) and stored.kind == "f":
             return None
@@ -332,7 +331,7 @@ def _cast(value: Any, stored: np.dtype[Any], viewed: np.dtype[Any]) -> Any:
 def _valid(
     attrs: Mapping[str, Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
 ) -> tuple[Bounds, Bounds]:
-    """Return the valid bounds in stored and in unpacked units. ``unpacked``: None if not packed."""
+    """Return the valid bounds in stored and in unpacked units."""
     pair: list[Any] = _numbers(attrs.get("valid_range"))
     bounds = _bounds(pair, stored, viewed, unpacked) if len(pair) == 2 else None
     if bounds is not None and (stored.kind == "f" or all(a is not None or b is not None for a, b in zip(*bounds, strict=True))):
@@ -345,7 +344,7 @@ def _valid(
 def _bounds(
     pair: list[Any], stored: np.dtype[Any], viewed: np.dtype[Any], unpacked: np.dtype[Any] | None
 ) -> tuple[Bounds, Bounds]:
-    """Return two bounds in stored and in unpacked units. A bound that the dtype cannot hold is None."""
+    """Return two bounds in stored and unpacked units; None if out of range."""
     bounds: list[Any] = [None, None]
     bounds_unpacked: list[Any] = [None, None]
     for i, value in enumerate(pair):

@@ -9,7 +9,7 @@ _V = TypeVar("_V")
 
 
 class FrozenDict(dict[str, _V]):
-    """A dict that raises TypeError on changes, because arrays share their attributes.
+    """Dict that raises TypeError on changes, because arrays share attributes.
 
     ``dict(attrs)`` returns a copy that may be changed. A FrozenDict is hashable if its values are.
 
@@ -40,7 +40,7 @@ def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
 
 
 def intern_value(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
-    """Return a mapping as a FrozenDict. Equal mappings of text give the same object.
+    """Return a mapping as a FrozenDict, the same object for equal text.
 
     >>> intern_value({"units": "K"}) is intern_value({"units": "K"})
     True
@@ -51,7 +51,7 @@ def intern_value(mapping: Mapping[str, Any]) -> FrozenDict[Any]:
 
 
 class Immutable(Generic[_T]):
-    """A key that is equal only for the same object, for caches of results that depend on it.
+    """Key that is equal only for the same object, for caches of results.
 
     The value must be immutable, such as a FrozenDict.
 

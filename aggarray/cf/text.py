@@ -19,7 +19,7 @@ _NO_TEXT = ("idna", "punycode", "unicode_escape", "unicode-escape", "raw_unicode
 
 @lru_cache(maxsize=64)
 def known_encoding(stated: Any) -> str:
-    """Return the encoding of an attribute ``_Encoding``, utf-8 for None. Raises UnicodeError for an unknown one."""
+    """Return the stated encoding, or utf-8; raise UnicodeError if unknown."""
     if not isinstance(stated, str) or not stated.strip():
         return "utf-8"
     name = stated.strip().lower()
@@ -45,10 +45,10 @@ def log_latin_1(source: str, encoding: str) -> None:
 
 
 def characters_to_text(characters: np.ndarray, encoding: str = "utf-8", source: str = "") -> np.ndarray:
-    """Join the last dimension of a character array into text, without trailing NULs and blanks (CF section 2.2).
+    """Join the last dimension of characters into text (CF section 2.2).
 
-    ``characters``: bytes of length one, shape (..., length), or () for a single character. ``source``: file or variable in
-    the log. Returns StringDType of shape (...).
+    Trailing NULs and blanks are removed. ``characters``: bytes of length one, shape (..., length), or () for a single
+    character. ``source``: file or variable in the log. Returns StringDType of shape (...).
     """
     if characters.ndim == 0:
         characters = characters[np.newaxis]

@@ -30,7 +30,7 @@ __all__ += ["decode_at_most", "most_decoded"]
 
 
 def codecs() -> Mapping[str, Codec]:
-    """Return every codec by name: those of this folder, then those of other packages, which never replace one.
+    """Return every codec by name; packages add codecs but replace none.
 
     >>> {"shuffle", "deflate", "fletcher32"} <= set(codecs())
     True
@@ -49,7 +49,7 @@ def _foreign_codecs() -> dict[str, Codec]:
 
 
 def _by_name(candidates: Iterable[Any]) -> dict[str, Codec]:
-    """Return the first codec of each name. Objects that are not codecs are skipped."""
+    """Return the first codec of each name, skipping other objects."""
     named: dict[str, Codec] = {}
     for candidate in candidates:
         if isinstance(candidate, Codec):
@@ -63,7 +63,7 @@ def _codec(name: str) -> Codec | None:
 
 
 def known(filters: Sequence[Filter]) -> bool:
-    """Return whether all filters can be decoded: codecs and their libraries are installed, parameters are valid.
+    """Return whether all filters are installed and their parameters valid.
 
     >>> known((Filter("shuffle", (4,)), Filter("deflate"))), known((Filter("secret"),)), known((Filter("shuffle", (0,)),))
     (True, False, False)
@@ -78,7 +78,7 @@ def _known(filters: tuple[Filter, ...]) -> bool:
 
 
 def before_shuffle(filters: tuple[Filter, ...]) -> tuple[Filter, ...] | None:
-    """Return the filters after shuffle if shuffle is the first filter, else None.
+    """Return the filters after shuffle if it is the first, else None.
 
     Decoding only these filters gives the byte planes of a shuffled chunk, from which single elements can be picked. Bit 0 of
     a chunk's filter mask refers to shuffle: shift the mask right by one for the filters returned.
@@ -106,7 +106,7 @@ def decode(filters: Sequence[Filter], data: Any, size: int, mask: int = 0, out: 
 
 
 def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 0) -> np.ndarray:
-    """Return the decoded bytes of a chunk of unknown size, at most ``most`` bytes. Otherwise as `decode`.
+    """Decode a chunk of unknown size to at most ``most`` bytes, as `decode`.
 
     >>> import zlib
     >>> decode_at_most((Filter("deflate"),), zlib.compress(bytes(7)), 1000).size
@@ -116,9 +116,9 @@ def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 
 
 
 def _run_steps(steps: "tuple[_Step, ...]", data: Any, expected: int, out: np.ndarray | None, exact: bool = True) -> np.ndarray:
-    """Decode the filters of ``steps`` in order. The last codec may write into ``out``, which is filled and returned.
+    """Decode the filters of ``steps`` in order.
 
-    ``expected``: number of decoded bytes, ``exact`` or at most.
+    The last codec may fill ``out``, which is returned. ``expected``: number of decoded bytes, ``exact`` or at most.
     """
     current = np.frombuffer(data, np.uint8)
     for step in steps:
@@ -143,7 +143,7 @@ def _run_steps(steps: "tuple[_Step, ...]", data: Any, expected: int, out: np.nda
 
 
 def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int | None:
-    """Return the largest number of bytes that ``stored`` bytes can decode to, None if a codec has no ``ratio``.
+    """Return how many bytes ``stored`` bytes decode to at most, None: unknown.
 
     >>> most_decoded((Filter("shuffle", (4,)), Filter("deflate")), 10), most_decoded((), 10)
     (75856, 10)
@@ -161,16 +161,16 @@ def most_decoded(filters: Sequence[Filter], stored: int, mask: int = 0) -> int |
 
 
 def check_size(filters: Sequence[Filter], stored: int, size: int, mask: int = 0) -> None:
-    """Raise ValueError if ``stored`` bytes cannot decode to ``size`` bytes. Call it before memory is allocated."""
+    """Before allocation, raise ValueError if bytes cannot decode to ``size``."""
     most = most_decoded(filters, stored, mask)
     if most is not None and size > most:
         raise ValueError(f"{stored} bytes cannot decode to {size}")
 
 
 def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray) -> None:
-    """Decode chunks of one size into the rows of ``out``: uint8, shape (chunks, size). No filter was skipped.
+    """Decode chunks of one size, with every filter, into the rows of ``out``.
 
-    ``parts``: the stored bytes of each chunk. Raises ValueError as `decode` does.
+    ``out``: uint8, shape (chunks, size). ``parts``: the stored bytes of each chunk. Raises ValueError as `decode` does.
 
     >>> out = np.empty((2, 4), np.uint8)
     >>> decode_all((Filter("shuffle", (2,)),), [bytes([1, 2, 0, 0]), bytes([3, 4, 0, 0])], out)
@@ -191,7 +191,7 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
 
 
 def _frame(itemsize: int, size: int, count: int) -> Frame:
-    """Return a frame of ``count`` chunks. A thread reuses its last frame: the chunks of a variable have one size."""
+    """Return a frame of ``count`` chunks, reused by a thread if it fits."""
     key, frame = getattr(_last_frame, "value", (None, None))
     if frame is None or key != (itemsize, size, count):
         frame = Frame(itemsize, BYTES, size, count)
@@ -222,7 +222,7 @@ class _Step:
 # The chunks of a variable share their filters, and mostly their size and mask.
 @functools.lru_cache(maxsize=256)
 def _steps(filters: tuple[Filter, ...], size: int, mask: int, exact: bool = True) -> tuple[_Step, ...]:
-    """Return the filters in the order of decoding. Raises ValueError for a codec that is not installed."""
+    """Return filters in decoding order; raise ValueError if one is missing."""
     steps: list[_Step] = []
     most = _TIMES * size + _SLACK
     for i, f in enumerate(filters):

@@ -19,7 +19,7 @@ _STORED = 0x10 | 1 << 5  # one stream per block; the compressor is LZ4 and never
 
 
 class Frame:
-    """A frame of ``blocks`` blocks of ``width`` bytes each. Fill `rows`, then call `undo`."""
+    """Frame of ``blocks`` blocks of ``width`` bytes; fill `rows`, call `undo`."""
 
     __slots__ = ("_bytes", "rows")
 

@@ -8,7 +8,7 @@ from aggarray.codecs.base import Codec, Parameters
 
 
 class Checksum32(Codec):
-    """Codec that verifies and removes a checksum. Parameter: its location, "start" or "end"."""
+    """Codec of a checksum; parameter: its location, "start" or "end"."""
 
     name = ""
 
@@ -24,7 +24,7 @@ class Checksum32(Codec):
         return size + 4
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Verify the checksum and return the data without a copy. Without a location the checksum is at the end."""
+        """Verify the checksum, "end" by default, and return a view of the data."""
         if data.size < 4:
             raise ValueError(f"truncated: {data.size} bytes have no checksum")
         body, tail = (data[4:], data[:4]) if parameters[:1] == ("start",) else (data[:-4], data[-4:])

@@ -27,7 +27,7 @@ class Inflate(Codec):
         self.name, self._wrapper = name, wrapper
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Inflate and verify the checksum of the stream. Raises ValueError for damaged or longer data."""
+        """Inflate and verify the checksum; raise ValueError for damaged data."""
         # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
         if size and (fast := _library(self._wrapper)) is not None:
             function, failure = fast
@@ -44,7 +44,7 @@ class Inflate(Codec):
 
 @functools.cache
 def _library(wrapper: str) -> tuple[Callable[[np.ndarray, int], Any], type[Exception]] | None:
-    """Return the function of libdeflate and its error, None if it is not installed."""
+    """Return libdeflate's function and error, None if it is not installed."""
     try:
         import deflate
     except ImportError:

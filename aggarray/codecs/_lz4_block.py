@@ -1,4 +1,4 @@
-"""Blocks after their sizes (HDF5 filters 32004 and 32008), and raw LZ4 blocks, decoded by numcodecs."""
+"""Sized blocks (HDF5 filters 32004, 32008) and raw LZ4, by numcodecs."""
 
 import struct
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
-    """Decompress a raw block into a buffer of its exact size. Raises ValueError or RuntimeError for damaged data."""
+    """Decompress a raw block; raise ValueError or RuntimeError if damaged."""
     from numcodecs import lz4
 
     if not data.size:
@@ -19,7 +19,7 @@ def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
 
 
 def number(data: np.ndarray, start: int, length: int) -> int:
-    """Return the big-endian integer of ``length`` bytes at ``start``. Raises ValueError for truncated data."""
+    """Return a big-endian integer; raise ValueError for truncated data."""
     part = data[start : start + length].tobytes()
     if len(part) < length:
         raise ValueError("truncated")
@@ -27,9 +27,9 @@ def number(data: np.ndarray, start: int, length: int) -> int:
 
 
 def split_blocks(data: np.ndarray, count: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the bytes of ``count`` blocks, and the bytes after them. Raises ValueError for truncated data.
+    """Return the bytes of ``count`` blocks, and the bytes after them.
 
-    The blocks begin after 12 bytes, each with its size as a big-endian integer of four bytes.
+    Raises ValueError for truncated data. Blocks begin after 12 bytes, each after its size as a 4-byte big-endian integer.
     """
     blocks, end = [], 12
     for _ in range(count):

@@ -11,7 +11,7 @@ Parameters: TypeAlias = tuple[int | str | bool, ...]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One step of an encoding as a file states it: name of the codec and its parameters (numbers, texts, booleans)."""
+    """Step of an encoding as a file states it: name of a codec, parameters."""
 
     name: str
     parameters: Parameters = ()
@@ -30,11 +30,11 @@ class Codec(Protocol):
         """Name of the codec in filters."""
 
     def usable(self, parameters: Parameters) -> bool:
-        """Return whether a filter can be decoded: its library is installed, the parameters are valid. Default: True."""
+        """Return whether library and parameters allow decoding, by default True."""
         return True
 
     def grown(self, size: int, parameters: Parameters) -> int | None:
-        """Return the encoded size of ``size`` bytes, None if it depends on the data, the default."""
+        """Return the encoded size of ``size`` bytes, None (default) if variable."""
         return None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
@@ -47,9 +47,9 @@ class Codec(Protocol):
 
 
 def output_buffer(decoded: int, size: int, out: np.ndarray | None) -> np.ndarray:
-    """Return ``out`` if data decode to its size, else new memory. Raises ValueError if they decode to more than ``size`` bytes.
+    """Return ``out`` if data decode to its size, else new memory.
 
-    ``decoded``: the decoded size that the data declare.
+    Raises ValueError if they decode to more than ``size`` bytes. ``decoded``: the decoded size that the data declare.
     """
     if decoded > size:
         raise ValueError(f"decodes to {decoded} bytes, {size} expected")

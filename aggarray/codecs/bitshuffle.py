@@ -20,7 +20,9 @@ _PIECE = 1 << 18
 
 
 def unshuffle_bits(planes: np.ndarray, itemsize: int, per_block: int, out: np.ndarray) -> None:
-    """Unshuffle ``planes`` into ``out``, a contiguous array of other memory. ``per_block``: a multiple of 8.
+    """Unshuffle the bits of ``planes`` into ``out``.
+
+    ``out``: a contiguous array of other memory; ``per_block``: a multiple of 8.
 
     >>> out = np.empty(8, np.uint8)
     >>> unshuffle_bits(np.array([255, 0, 0, 0, 0, 0, 0, 0], np.uint8), 1, 8, out)
@@ -53,7 +55,7 @@ class Bitshuffle(Codec):
     ratio = 1 << 16
 
     def usable(self, parameters: Parameters) -> bool:
-        """Return whether the parameters are valid: element size, elements per block, a multiple of 8, compressor."""
+        """Return whether sizes (multiples of 8 elements) and compressor are valid."""
         if len(parameters) != 3 or not all(isinstance(p, int) for p in parameters):
             return False
         itemsize, per_block, compressor = (int(p) for p in parameters)

@@ -15,7 +15,7 @@ class Blosc(Codec):
     ratio = 1 << 16
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Decompress into ``out`` if its size matches. The library trusts the sizes in the header: they are checked here."""
+        """Decompress into ``out`` if its size matches; check the header's sizes."""
         from numcodecs import blosc
 
         if data.size < 16:

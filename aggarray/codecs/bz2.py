@@ -22,7 +22,7 @@ class Bz2(Codec):
         return importlib.util.find_spec("_bz2") is not None
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Decompress at most ``size`` bytes and verify the checksums of the streams."""
+        """Decompress at most ``size`` bytes and verify the checksums."""
         import bz2
 
         return decode_streams(data, size, bz2.BZ2Decompressor, OSError)

@@ -1,4 +1,4 @@
-"""CRC-32C checksum, four bytes, little-endian (Zarr v3, numcodecs' CRC32C).
+"""CRC-32C checksum of 4 bytes, little-endian (Zarr v3, numcodecs' CRC32C).
 
 Parameter: location of the checksum, "start" or "end"; without it, the end.
 """
@@ -31,7 +31,7 @@ class Crc32c(Checksum32):
     """Codec by google-crc32c, a dependency of zarr."""
 
     def usable(self, parameters: Parameters) -> bool:
-        """Return whether google-crc32c is installed and the parameter, if any, is a location."""
+        """Return whether google-crc32c is installed and the parameter is valid."""
         return (not parameters or super().usable(parameters)) and importlib.util.find_spec("google_crc32c") is not None
 
 

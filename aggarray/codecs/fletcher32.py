@@ -36,7 +36,7 @@ def fletcher32(data: np.ndarray) -> int:
 
 
 def _sums(words: np.ndarray) -> tuple[int, int]:
-    """Return the plain and the running sum of up to ``_ROW * _ROWS`` words. Word i of n adds n - i times to the latter."""
+    """Return the sums of at most ``_ROW * _ROWS`` words, plain and running."""
     rows, rest = divmod(words.size, _ROW)
     plain, running = 0, 0
     if rows:
@@ -55,7 +55,7 @@ def _sums(words: np.ndarray) -> tuple[int, int]:
 
 
 def _reduced(total: int) -> int:
-    """Return a sum after repeated folding of carries. Multiples of 65535 give 65535, 0 gives 0."""
+    """Return a sum with its carries folded: multiples of 65535 give 65535."""
     return (total - 1) % 65535 + 1 if total else 0
 
 

@@ -1,4 +1,4 @@
-"""Shuffle: transposed bytes of elements (HDF5 filter 2, numcodecs' Shuffle).
+"""Shuffle: transposed bytes of elements (HDF5 filter 2, numcodecs).
 
 The first bytes of all elements are stored first, then the second bytes. Parameter: element size in bytes. Trailing bytes that
 fill no element are stored as they are.
@@ -16,7 +16,7 @@ _SMALL = 1 << 15
 
 
 def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
-    """Unshuffle ``planes`` into ``out``, a contiguous uint8 array of the same size and other memory.
+    """Unshuffle into ``out``: contiguous uint8, same size, other memory.
 
     >>> out = np.empty(5, np.uint8)
     >>> unshuffle_into(np.array([1, 2, 10, 20, 99], np.uint8), 2, out)
@@ -59,7 +59,7 @@ class Shuffle(Codec):
         return size
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Unshuffle into ``out`` or new memory. Elements of one byte are returned as they are."""
+        """Unshuffle into ``out`` or new memory; return single bytes unchanged."""
         itemsize = int(parameters[0])
         if data.size != size and out is not None:
             raise ValueError(f"{data.size} bytes, {size} expected")

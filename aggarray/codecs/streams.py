@@ -1,4 +1,4 @@
-"""Consecutive compressed streams, decoded with a bound on the decoded size."""
+"""Consecutive compressed streams, decoded up to a maximum size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,11 @@ import numpy as np
 def decode_streams(
     data: np.ndarray, size: int, make: Callable[[], Any], failure: type[Exception], single: bool = False
 ) -> np.ndarray:
-    """Return the joined data of consecutive streams, at most ``size`` bytes. Zeros after a stream are ignored.
+    """Return the joined data of consecutive streams, at most ``size`` bytes.
 
-    ``make``: returns a decompressor of one stream with the interface of ``bz2.BZ2Decompressor``, which raises ``failure``;
-    ``single``: all bytes after the first stream are ignored. Raises ValueError for damaged or longer data.
+    Zeros after a stream are ignored. ``make``: returns a decompressor of one stream with the interface of
+    ``bz2.BZ2Decompressor``, which raises ``failure``; ``single``: all bytes after the first stream are ignored. Raises
+    ValueError for damaged or longer data.
 
     >>> import bz2
     >>> stored = np.frombuffer(bz2.compress(b"ab") + bz2.compress(b"c"), np.uint8)

@@ -28,7 +28,7 @@ class Szip(Codec):
     ratio = 1 << 14
 
     def usable(self, parameters: Parameters) -> bool:
-        """Return whether imagecodecs is installed and the parameters are valid in HDF5: even blocks, at most 128 per line."""
+        """Return whether imagecodecs is installed and HDF5 allows the parameters."""
         if len(parameters) != 4 or not all(isinstance(p, int) and p >= 0 for p in parameters):
             return False
         mask, block, bits, line = (int(p) for p in parameters)

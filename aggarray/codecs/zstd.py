@@ -20,7 +20,7 @@ class Zstd(Codec):
     ratio = 1 << 16
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
-        """Decompress into ``out`` if its size matches. For a frame without a content size a part of it may be returned."""
+        """Decompress, into ``out`` if it fits; a frame of unknown size may be cut."""
         from numcodecs import zstd
 
         stated = _content_size(data)
@@ -40,7 +40,7 @@ class Zstd(Codec):
 
 
 def _content_size(data: np.ndarray) -> int | None:
-    """Return the content size of a frame in bytes (RFC 8878, section 3.1.1.1), None if it states none.
+    """Return a frame's content size (RFC 8878, section 3.1.1.1) or None.
 
     >>> _content_size(np.frombuffer(bytes([0x28, 0xB5, 0x2F, 0xFD, 0x20, 7]), np.uint8))
     7

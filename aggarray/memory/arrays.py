@@ -1,4 +1,4 @@
-"""Array in memory: a type, the position of its elements in a block, and their access."""
+"""Arrays in memory: type, position of elements in a block, and access."""
 
 import operator
 from math import prod
@@ -14,7 +14,7 @@ from aggarray.memory.types import SUPPORTED, Type
 
 
 class Array(Interchange):
-    """Elements of one type in the memory of a block; slices of it are views of the same block, never copies.
+    """Elements of one type in the memory of a block; slices are views.
 
     `view`, `asarray`, `array` and `Array.over` make arrays. ``access``: the permitted operations on the elements; no view of
     memory that is shared read-only can be made writable. ``numpy.asarray`` accepts an array without a copy.
@@ -32,7 +32,7 @@ class Array(Interchange):
     embedded: bool
 
     def __init__(self, block: Block, values: np.ndarray, access: Access | None = None, embedded: bool = False) -> None:
-        """Wrap ``values`` in the memory of a block; ``access`` None: the access of the block."""
+        """Wrap ``values`` in the memory of a block; access None: the block's."""
         access = block.access if access is None else check_access(access)
         if access is READ_WRITE and block.access is not READ_WRITE:
             _refuse("writable", block.access)
@@ -63,9 +63,10 @@ class Array(Interchange):
     def over(
         cls, block: Block, dtype: Any, shape: tuple[int, ...], offset: int = 0, strides: tuple[int, ...] | None = None
     ) -> Self:
-        """Return an array over the buffer of a block, from byte ``offset`` on; ``strides`` in bytes, None: C order.
+        """Return an array over the buffer of a block, from byte ``offset`` on.
 
-        Raises MemoryAccessError if the array exceeds the block or its elements are not plain numbers.
+        ``strides`` in bytes, None: C order. Raises MemoryAccessError if the array exceeds the block or its elements are not
+        plain numbers.
 
         >>> block = Block("external", bytearray(16), Access.READ, 16)
         >>> print(Array.over(block, ">f4", (2,), offset=4, strides=(8,)).type)
@@ -138,7 +139,7 @@ class Array(Interchange):
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> "Array":
-        """Return a view by integers, slices and Ellipsis. Raises SelectionError for other keys, which need a copy."""
+        """Return a view; raise SelectionError for keys that need a copy."""
         keys = key if isinstance(key, tuple) else (key,)
         basic = tuple(k if k is Ellipsis or isinstance(k, slice) else _index(k) for k in keys)
         # With an Ellipsis, one element is a view as well, not a scalar.
@@ -151,7 +152,7 @@ class Array(Interchange):
         return Array(self.block, part, self._access)
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """Write elements; keys as in reading. Raises MemoryAccessError if the array is not writable."""
+        """Write elements, or raise MemoryAccessError if not writable."""
         if self._access is not READ_WRITE:
             _refuse("written to", self._access)
         self[key]._values[...] = values
@@ -181,7 +182,7 @@ class Array(Interchange):
         return Array(self.block, self._values, access)
 
     def freeze(self) -> Self:
-        """Make the array immutable in place; raises MemoryAccessError if its memory is shared."""
+        """Make the array immutable; raise MemoryAccessError if memory is shared."""
         if self._access is not READ_IMMUTABLE:
             if not self.block.unshared:
                 what = f"{self.block!r} is shared"
@@ -192,14 +193,14 @@ class Array(Interchange):
         return self
 
     def aligned(self) -> "Array":
-        """Return the elements in native byte order, aligned, writable, in C order; copy only where needed."""
+        """Return writable, aligned, native elements in C order; copy if needed."""
         flags, native = self._values.flags, self.dtype.newbyteorder("=")
         if flags.c_contiguous and flags.aligned and self._access is READ_WRITE and self.dtype == native:
             return self
         return embed_copy(self._values.astype(native, copy=False), READ_WRITE)
 
     def interface(self) -> dict[str, Any]:
-        """Return NumPy's array interface; raises NoInterfaceError for text and records, which `numpy` handles."""
+        """Return the array interface; raise NoInterfaceError for text and records."""
         dtype = self.dtype
         if dtype.kind == "T" or dtype.names is not None:
             raise NoInterfaceError(f"no array interface of {self.type}", hint="use numpy.asarray")
@@ -210,7 +211,7 @@ class Array(Interchange):
         return {"version": 3, "typestr": dtype.str, "data": data, "shape": shape, "strides": strides}
 
     def numpy(self) -> np.ndarray:
-        """Return a NumPy view of the memory, which keeps the array alive and is writable only if the array is."""
+        """Return a NumPy view, writable if the array is, which keeps it alive."""
         dtype = self.dtype
         if dtype.kind == "T":
             self.block.lent |= self._access is READ_WRITE
@@ -228,7 +229,7 @@ class Array(Interchange):
         return np.asarray(self)
 
     def guarded(self) -> bool:
-        """Return whether no view can be made writable. Text has no array interface, so its owner must prevent this."""
+        """Return whether no view can be made writable; owners must guard text."""
         return self.dtype.kind != "T" or not restorable(self._values)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from aggarray.memory.immutable import lock
 
 
 class Access(IntFlag):
-    """Permitted operations on memory: reading, writing; immutable memory never changes."""
+    """Permitted operations on memory; immutable memory never changes."""
 
     READ = 1
     WRITE = 2
@@ -43,10 +43,11 @@ class BlockOwner(Protocol):
 
 
 class Block:
-    """Memory of one owner: ``kind`` is one of external, memmap, pod and array; ``nbytes`` its size.
+    """Memory of one owner, of a kind and a size in bytes.
 
-    ``owner``: the object that keeps the memory alive, usually one with a buffer (PEP 3118). ``access``: the most that arrays
-    over the block permit. Raises MemoryAccessError for an unknown kind, and for access without READ.
+    ``kind``: external, memmap, pod or array. ``owner``: the object that keeps the memory alive, usually one with a buffer (PEP
+    3118). ``access``: the most that arrays over the block permit. Raises MemoryAccessError for an unknown kind, and for access
+    without READ.
 
     >>> block = Block("external", bytearray(8), Access.READ | Access.WRITE, 8)
     >>> block.kind, block.nbytes, block.references
@@ -89,16 +90,16 @@ class Block:
 
     @property
     def references(self) -> int:
-        """Number of arrays that refer to the block; NumPy views of an array are not counted."""
+        """Number of arrays that refer to the block, NumPy views excluded."""
         return len(self._handles)
 
     @property
     def unshared(self) -> bool:
-        """Whether at most one array refers to the memory, and it was never exported for writing."""
+        """Whether at most one array has the memory, never exported for writing."""
         return self.kind in ("pod", "array") and self.references <= 1 and not self.lent
 
     def buffer(self) -> memoryview:
-        """Return the memory by PEP 3118; raises MemoryAccessError if the owner has no buffer."""
+        """Return the memory (PEP 3118); raises MemoryAccessError without a buffer."""
         try:
             return memoryview(self.owner.buffer if isinstance(self.owner, BlockOwner) else self.owner)
         except (TypeError, ValueError, BufferError) as error:
@@ -111,7 +112,7 @@ class Block:
 
 
 def check_access(access: Access | int) -> Access:
-    """Return access as `READ_ONLY`, `READ_WRITE` or `READ_IMMUTABLE`, the same object; raises MemoryAccessError for others.
+    """Return access as one of three constants, or raise MemoryAccessError.
 
     >>> check_access(3)
     <Access.READ|WRITE: 3>

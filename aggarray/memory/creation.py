@@ -32,7 +32,7 @@ def view(obj: Any, access: Access | None = None) -> Array:
 
 
 def asarray(obj: Any, access: Access | None = None) -> Array:
-    """Return an array on the memory of an object if its access permits, otherwise on a copy.
+    """Return an array on an object's memory if permitted, else on a copy.
 
     A copy is immutable unless ``access`` says otherwise. Raises MemoryAccessError if the object is not an array.
 
@@ -51,10 +51,10 @@ def asarray(obj: Any, access: Access | None = None) -> Array:
 
 
 def array(obj: Any, access: Access = READ_IMMUTABLE) -> Array:
-    """Return an array on a copy of an object's values, in C order; text in lists becomes strings of any length.
+    """Return an array on a copy of an object's values, in C order.
 
-    ``access``: the permitted operations on the copy; any combination is allowed. Raises MemoryAccessError if the object is not
-    an array.
+    Text in lists becomes strings of any length. ``access``: the permitted operations on the copy; any combination is allowed.
+    Raises MemoryAccessError if the object is not an array.
 
     >>> print(array(["one", "of these"]).type)
     2 * string
@@ -73,7 +73,7 @@ def array(obj: Any, access: Access = READ_IMMUTABLE) -> Array:
 
 
 def owned(values: np.ndarray) -> np.ndarray:
-    """Return a writable NumPy view of freshly made values, in a block of its own.
+    """Return a writable NumPy view of new values, in a block of its own.
 
     >>> array_of(owned(np.zeros(2))).block.kind
     'pod'
@@ -82,9 +82,9 @@ def owned(values: np.ndarray) -> np.ndarray:
 
 
 def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
-    """Return a read-only NumPy view of values that cannot be made writable; text of another owner is copied for that.
+    """Return a read-only NumPy view of values that cannot be made writable.
 
-    ``copy`` False: raises MemoryAccessError instead of copying.
+    Text of another owner is copied for that. ``copy`` False: raises MemoryAccessError instead of copying.
     """
     if values.dtype.kind == "T":
         return (asarray if copy else view)(values, READ_ONLY).numpy()
@@ -96,9 +96,10 @@ def shared(values: np.ndarray, copy: bool = True) -> np.ndarray:
 def mapped(
     path: str, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None = None
 ) -> Array:
-    """Return values of a file, mapped into memory, as a read-only array: at least one value, from byte ``begin`` on.
+    """Return values of a file, mapped into memory, as a read-only array.
 
-    ``strides``: in bytes, not negative; None: C order. Raises OSError or ValueError if the file does not open or is too short.
+    At least one value, from byte ``begin`` on. ``strides``: in bytes, not negative; None: C order. Raises OSError or ValueError
+    if the file does not open or is too short.
     """
     if strides is None:
         span = dtype.itemsize * prod(shape)
@@ -108,7 +109,7 @@ def mapped(
 
 
 def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:
-    """Return a NumPy array as an array in memory: on the block that it is a view of, else on a block of its owner.
+    """Return a NumPy array as an array on its block, or on one of its owner.
 
     ``most``: the most that the result permits.
     """
@@ -120,7 +121,6 @@ def array_of(values: np.ndarray, most: Access = READ_WRITE) -> Array:
 
 
 def _holder(values: np.ndarray) -> Array | None:
-    """Return the array in memory that a NumPy array is a view of, None if there is none."""
     base: Any = values
     while isinstance(base, np.ndarray | memoryview):
         if isinstance(base, ImmutableArray) and isinstance(base.holder, Array):
@@ -130,12 +130,12 @@ def _holder(values: np.ndarray) -> Array | None:
 
 
 def _block_access(access: Access | None) -> Access:
-    """Return the access of a block for a view: its receiver reaches the block too."""
+    """Return the access of a view's block, which its receiver reaches too."""
     return READ_ONLY if access == READ_ONLY else READ_WRITE
 
 
 def _try_view(obj: Any, most: Access = READ_WRITE) -> Array | str:
-    """Return an array on the memory of an object, or the reason why there is none; ``most``: access of a new block."""
+    """Return an array on an object's memory, or why there is none."""
     if isinstance(obj, Interchange):
         memory = obj.memory
         return Array(memory.block, memory._values, memory.access)
@@ -156,7 +156,7 @@ def _try_view(obj: Any, most: Access = READ_WRITE) -> Array | str:
 
 
 def _buffer(obj: Any) -> np.ndarray:
-    """Return a NumPy array on the memory of an object; raises ValueError if that needs a copy."""
+    """Return a NumPy array on an object's memory, or raise ValueError."""
     if isinstance(obj, np.ndarray):
         return np.asarray(obj)
     if isinstance(obj, np.generic) and obj.dtype.kind in "mMS":
@@ -172,7 +172,7 @@ def _buffer(obj: Any) -> np.ndarray:
 
 
 def _span(values: np.ndarray) -> int:
-    """Return the number of bytes from the first to the last of an array, gaps included."""
+    """Return the bytes from the first to the last of an array, gaps included."""
     if values.flags.c_contiguous:
         return values.nbytes
     low, high = np.lib.array_utils.byte_bounds(values)

@@ -1,4 +1,4 @@
-"""Description of the memory of an array, to find copies, byte orders and owners.
+"""Descriptions of arrays' memory, to find copies, byte orders and owners.
 
 `debug_repr` has the layout of DyND's ``nd.debug_repr``: the array, its type, its metadata per dimension, the address of the
 data, and the block of memory that holds them.
@@ -20,7 +20,7 @@ from aggarray.memory.types import VAR, SupportsDatashape, Type
 
 
 def type_string(obj: Any) -> str:
-    """Return the type of an array, sizes included; for arrays in files, the type that reading returns.
+    """Return the type of an array, with sizes; of files, the type when read.
 
     ``obj``: a MasterArray, SubArray or LocalArray, an array of this module, or any object that `view` accepts.
 
@@ -35,10 +35,10 @@ def type_string(obj: Any) -> str:
 
 
 def debug_repr(obj: Any) -> str:
-    """Describe the memory of an array, line by line: type, strides, flags, pointer, and the block of memory with its owner.
+    """Describe an array's memory: type, strides, flags, pointer and block.
 
-    ``obj``: as for `type_string`. Nothing is read: the text gives the reason if values are not in memory. A block that is
-    part of a file shows file, offset and length.
+    ``obj``: as for `type_string`. Nothing is read: the text gives the reason if values are not in memory. The block is shown
+    with its owner or, if it is part of a file, with file, offset and length.
 
     >>> from aggarray.memory import array
     >>> print(debug_repr(array([[1, 2, 3], [4, 5, 6]])))
@@ -101,7 +101,7 @@ def _lines(obj: Any, count: int) -> Iterator[str]:
 
 
 def _memory(obj: Any) -> tuple[Array | str, int]:
-    """Return the array in memory, or the reason, and the number of references to its block without this call."""
+    """Return the array in memory, or the reason, and its block's references."""
     if isinstance(obj, Array):
         return obj, obj.block.references
     memory = obj.__memory__() if hasattr(obj, "__memory__") else view(obj)

@@ -11,7 +11,7 @@ import numpy as np
 
 
 class ImmutableArray(np.ndarray):
-    """Memory of a copy, or a view of text with its owner (``holder``); its flags are read-only."""
+    """Memory of a copy, or view of text with its ``holder``; read-only flags."""
 
     holder: Any = None
 
@@ -26,7 +26,7 @@ class ImmutableArray(np.ndarray):
 
 
 def immutable(values: Any, writable: bool) -> ImmutableArray:
-    """Return a copy of values, in C order, in memory that cannot be unlocked once it is locked.
+    """Return a copy in C order, whose memory cannot be unlocked once locked.
 
     >>> copied = immutable(np.arange(3), writable=False)
     >>> copied.flags.writeable, restorable(copied.view(np.ndarray))
@@ -46,7 +46,7 @@ def lock(values: np.ndarray) -> None:
 
 
 def restorable(values: np.ndarray) -> bool:
-    """Return whether a read-only view of an array, or its owner, can be made writable by setting its flag.
+    """Return whether setting a flag makes a view or its owner writable.
 
     >>> restorable(np.zeros(2)), restorable(np.frombuffer(b"ab", "u1"))
     (True, False)

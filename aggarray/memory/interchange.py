@@ -44,7 +44,7 @@ class NoInterfaceError(MemoryAccessError, AttributeError):
 
 
 class Interchange:
-    """Object that exports memory by PEP 3118, ``__array_interface__``, ``__array__`` and ``__dlpack__``.
+    """Object that exports memory by PEP 3118, DLPack and NumPy's protocols.
 
     Nothing is copied unless the consumer requests a copy. Raises MemoryAccessError (a BufferError), with advice, for data that
     a protocol cannot carry.
@@ -59,7 +59,7 @@ class Interchange:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Return NumPy's array interface, version 3: read-only where the memory is."""
+        """Return NumPy's array interface, version 3, read-only if the memory is."""
         return self.memory.interface()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -67,7 +67,7 @@ class Interchange:
         return np.array(self.memory.numpy(), dtype=dtype, copy=copy)
 
     def memoryview(self) -> memoryview:
-        """Return the values by PEP 3118, read-only if they are; raises MemoryAccessError for text and times."""
+        """Return the values (PEP 3118); raise MemoryAccessError for text, times."""
         values = self.memory.numpy()
         try:
             return memoryview(cast(Any, values))

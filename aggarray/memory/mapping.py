@@ -1,4 +1,4 @@
-"""Memory maps of parts of files: shared between readers, closed with the last view."""
+"""Memory maps of file parts: shared by readers, closed with the last view."""
 
 import mmap
 import os
@@ -44,10 +44,10 @@ _mapped: "WeakValueDictionary[tuple[int, ...], Block]" = WeakValueDictionary()
 
 
 def map_file(path: str, begin: int, nbytes: int) -> Block:
-    """Return the block of some bytes of a file, at least one; the existing block if they are mapped already.
+    """Return the block of some bytes of a file, the existing one if mapped.
 
-    Raises OSError or ValueError if the file does not open or does not have these bytes, and MemoryAccessError if the limit of
-    maps is reached, which leaves descriptors for open files.
+    ``nbytes``: at least one. Raises OSError or ValueError if the file does not open or does not have these bytes, and
+    MemoryAccessError if the limit of maps is reached, which leaves descriptors for open files.
     """
     file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:

@@ -1,4 +1,4 @@
-"""Rows of different lengths as offsets over one flat array; text as its UTF-8 bytes."""
+"""Rows of different lengths as offsets over one flat array; UTF-8 text."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -53,9 +53,10 @@ class Ragged:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> "Ragged":
-        """Return a copy of a list of rows; ``dtype`` None: the common dtype, float64 without rows.
+        """Return a copy of a list of rows.
 
-        Masked samples stay masked. Raises AggregationError for a row that is not 1-d.
+        ``dtype`` None: the common dtype, float64 without rows. Masked samples stay masked. Raises AggregationError for a row
+        that is not 1-d.
 
         >>> Ragged.from_rows([[1, 2], [], [3]]).flat
         array([1, 2, 3])
@@ -72,7 +73,7 @@ class Ragged:
 
     @classmethod
     def from_masked(cls, values: Any) -> "Ragged":
-        """Return the rows of a 2-d array without missing samples: masked ones, or NaN in an unmasked array.
+        """Return the rows of a 2-d array without masked samples, or without NaN.
 
         This converts an incomplete multidimensional array (CF section 9.3.2) that was read with ``masked=True``.
 
@@ -90,7 +91,7 @@ class Ragged:
 
     @classmethod
     def from_text(cls, values: Any) -> "Ragged":
-        """Return each text as a row of its UTF-8 bytes, uint8, which buffers, exports and messages can carry.
+        """Return each text as a row of its UTF-8 bytes, uint8.
 
         ``values``: text of any dtype and shape, in C order. `to_text` is the inverse.
 
@@ -109,7 +110,7 @@ class Ragged:
         return cls(flat, offsets_of(np.fromiter(map(len, encoded), np.int64, len(encoded))))
 
     def to_text(self) -> np.ndarray:
-        """Return rows of UTF-8 bytes as text, StringDType, 1-d; raises AggregationError for other rows."""
+        """Return UTF-8 rows as 1-d text; raises AggregationError for other rows."""
         if self.flat.dtype != np.uint8:
             raise AggregationError(f"rows of {self.flat.dtype} are not text", hint="give UTF-8 bytes, uint8")
         data, cuts = self.flat.tobytes(), self.offsets.tolist()
@@ -137,7 +138,7 @@ class Ragged:
         return (self.flat[a:b] for a, b in pairwise(cuts))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return a row by its number, as a view; a Ragged for other keys (slices, masks, index arrays)."""
+        """Return a row as a view; for slices, masks and index arrays a Ragged."""
         (selector,) = normalise(key, (len(self),), ("row",))
         if isinstance(selector, int):
             return self.flat[int(self.offsets[selector]) : int(self.offsets[selector + 1])]
@@ -152,10 +153,10 @@ class Ragged:
         return [row.tolist() for row in self]
 
     def to_awkward(self) -> Any:
-        """Return the rows as an Awkward array on the same memory (the extra ``ragged``).
+        """Return the rows as an Awkward array on the same memory.
 
-        Only text and values in non-native byte order are copied. Raises AggregationError for dtypes that Awkward does not
-        support.
+        It needs the extra ``ragged``. Only text and values in non-native byte order are copied. Raises AggregationError for
+        dtypes that Awkward does not support.
         """
         try:
             from awkward import Array as AwkwardArray

@@ -19,9 +19,10 @@ _MOST_INSTANCES, _MOST_PER_ELEMENT = 1 << 27, 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of samples: row i is ``starts[i]`` to ``starts[i] + counts[i]`` of the samples in the order of rows.
+    """Rows of samples, each a run of samples in the order of rows.
 
-    ``order``: the position of each sample in storage, in the order of rows; None: samples are stored in that order. All int64.
+    Row i is ``starts[i]`` to ``starts[i] + counts[i]``. ``order``: the position of each sample in storage, in the order of
+    rows; None: samples are stored in that order. All int64.
     """
 
     starts: np.ndarray
@@ -33,7 +34,7 @@ class Rows:
 
     @property
     def offsets(self) -> np.ndarray:
-        """The begins and ends of the rows, laid end to end: int64, one more than rows, from 0."""
+        """Begins and ends of the rows, laid end to end: int64, one more than rows."""
         return offsets_of(self.counts)
 
     def take(self, selector: Range | np.ndarray) -> "Rows":
@@ -42,7 +43,7 @@ class Rows:
         return Rows(self.starts[key], self.counts[key], self.order)
 
     def positions(self) -> slice | np.ndarray:
-        """Return the positions of the samples in storage, row by row: a slice if they are consecutive.
+        """Return the samples' positions, row by row; a slice if consecutive.
 
         >>> contiguous(np.array([2, 0, 3])).take(Range(1, 2)).positions()
         slice(2, 5, None)
@@ -64,7 +65,7 @@ class Rows:
 
 
 def runs(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the numbers in runs of consecutive numbers, one run after the other.
+    """Return the numbers in consecutive runs, one run after the other.
 
     >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -90,7 +91,7 @@ def contiguous(counts: np.ndarray) -> Rows:
 
 
 def indexed(index: np.ndarray, size: int) -> Rows:
-    """Return the rows of samples with an index of rows (CF section 9.3.4). Samples of a row keep their order.
+    """Return rows of indexed samples (CF section 9.3.4), whose order is kept.
 
     >>> rows = indexed(np.array([1, 0, 1]), 3)
     >>> rows.counts.tolist(), rows.order.tolist()
@@ -103,7 +104,7 @@ def indexed(index: np.ndarray, size: int) -> Rows:
 
 
 def indexed_contiguous(counts: np.ndarray, index: np.ndarray, size: int) -> Rows:
-    """Return the rows of runs of samples (CF H.6.3): ``counts`` samples per run, ``index``: the row of each run.
+    """Return rows of runs (CF H.6.3) of ``counts`` samples in rows ``index``.
 
     >>> rows = indexed_contiguous(np.array([2, 1, 1]), np.array([1, 0, 1]), 2)
     >>> rows.counts.tolist(), rows.order.tolist()
@@ -118,7 +119,7 @@ def indexed_contiguous(counts: np.ndarray, index: np.ndarray, size: int) -> Rows
 
 
 def incomplete(valid: np.ndarray, rows: np.ndarray, elements: np.ndarray) -> Rows:
-    """Return the rows of incomplete multidimensional arrays, one per file (CF section 9.3.2).
+    """Return the rows of incomplete arrays, one per file (CF section 9.3.2).
 
     ``valid``: whether an element is a sample, bool; ``rows``, ``elements``: their numbers in each file.
 
@@ -136,7 +137,7 @@ def incomplete(valid: np.ndarray, rows: np.ndarray, elements: np.ndarray) -> Row
 
 
 def concatenate_rows(parts: Sequence[tuple[Rows, int]]) -> Rows:
-    """Return all rows as one, with the samples of the parts stored end to end; ``parts``: rows and number of samples.
+    """Join (rows, number of samples) pairs whose samples are end to end.
 
     >>> concatenate_rows([(contiguous(np.array([1])), 1), (indexed(np.array([1, 0]), 2), 2)]).order.tolist()
     [0, 2, 1]
@@ -153,7 +154,7 @@ def concatenate_rows(parts: Sequence[tuple[Rows, int]]) -> Rows:
 
 
 def check_counts(counts: np.ndarray, samples: int) -> None:
-    """Raise FormatError unless row sizes are valid and add up to the number of samples."""
+    """Raise FormatError unless row sizes are valid and sum to ``samples``."""
     below = np.flatnonzero(counts < 0)
     # promise: row-sizes-negative
     if below.size:
@@ -166,7 +167,7 @@ def check_counts(counts: np.ndarray, samples: int) -> None:
 
 
 def check_index(index: np.ndarray, size: int) -> None:
-    """Raise FormatError unless every index is in range and the number of instances is plausible."""
+    """Raise FormatError for an index out of range or an implausible ``size``."""
     if size > max(_MOST_INSTANCES, _MOST_PER_ELEMENT * len(index)):
         raise FormatError(f"{size} instances, but the index has only {len(index)} elements", hint="correct the file")
     wrong = np.flatnonzero((index < 0) | (index >= size))

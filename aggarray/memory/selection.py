@@ -18,10 +18,10 @@ from aggarray.errors import SelectionError
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The ``count`` positions start, start + step, ..., none negative; ``step`` may be negative, not 0.
+    """``count`` positions: start, start + step, and so on, none negative.
 
-    The form is unique: an empty Range is ``Range(0, 0, 1)``, the step of a single position is 1. Two Ranges are equal exactly
-    if they select the same positions in the same order. Raises SelectionError for other values.
+    ``step`` may be negative, not 0. The form is unique: an empty Range is ``Range(0, 0, 1)``, and the step of one position is
+    1. Two Ranges are equal if they select the same positions in the same order. Raises SelectionError for other values.
 
     >>> Range(6, 3, -3).indices()
     array([6, 3, 0])
@@ -150,7 +150,7 @@ def _misfit(what: str, size: int, name: str | int, hint: str | None) -> Selectio
 
 
 def _position(index: int, size: int, name: str | int) -> int:
-    """Return a position counted from the start; raises SelectionError if it is out of range."""
+    """Return a position from the start; raise SelectionError out of range."""
     if not -size <= index < size:
         raise _misfit(f"index {index} is out of range for", size, name, f"give {-size} to {size - 1}" if size else None)
     return index + size if index < 0 else index
@@ -186,7 +186,7 @@ def length(selector: Selector) -> int:
 
 
 def result_shape(selectors: Iterable[Selector]) -> tuple[int, ...]:
-    """Return the shape of a selection: one size per dimension that is not dropped.
+    """Return the shape of a selection, without the dimensions it drops.
 
     >>> result_shape((2, Range(0, 5), np.array([1, 1, 4])))
     (5, 3)
@@ -195,7 +195,7 @@ def result_shape(selectors: Iterable[Selector]) -> tuple[int, ...]:
 
 
 def compose(first: Selector, second: Selector, size: int) -> Selector:
-    """Return the selector equal to selecting by ``first`` and then by ``second``.
+    """Return the selector for selecting by ``first``, then by ``second``.
 
     ``first`` is normalised for a dimension of ``size``, ``second`` for ``len(first)``. Raises SelectionError if the first
     drops the dimension or the second exceeds it.
@@ -234,7 +234,7 @@ def _highest(selector: Selector) -> int:
 
 
 def as_range(array: np.ndarray) -> Range | None:
-    """Return a 1-d int64 index array as a Range if its steps are equal and not 0, else None.
+    """Return an int64 index array as a Range, None if steps differ or are 0.
 
     >>> as_range(np.array([7, 4, 1])), as_range(np.array([1, 2, 4])), as_range(np.array([3]))
     (Range(start=7, count=3, step=-3), None, Range(start=3, count=1, step=1))

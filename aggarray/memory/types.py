@@ -36,9 +36,10 @@ _MOST_NESTED = 32
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Type of an array: ``dims`` (sizes, ``VAR`` or ``STRIDED``) and ``dtype`` of the elements.
+    """Type of an array: ``dims`` and ``dtype`` of the elements.
 
-    ``option``: elements may be missing; ``unaligned``: elements may be unaligned. Raises MemoryAccessError for Python objects.
+    ``dims``: sizes, ``VAR`` or ``STRIDED``; ``option``: elements may be missing; ``unaligned``: elements may be unaligned.
+    Raises MemoryAccessError for Python objects.
 
     >>> print(Type((40, VAR), np.dtype("f8")))
     40 * var * float64
@@ -83,7 +84,7 @@ class SupportsDatashape(Protocol):
 
 
 def element(dtype: np.dtype[Any]) -> str:
-    """Return the notation of one element; raises MemoryAccessError for Python objects.
+    """Return an element's notation; raise MemoryAccessError for objects.
 
     >>> element(np.dtype("c8")), element(np.dtype("M8[ns]")), element(np.dtype("S4"))
     ('complex[float32]', "datetime[unit='ns']", "string[4,'A']")
@@ -120,7 +121,7 @@ def plain(dtype: np.dtype[Any]) -> str:
 
 
 def parse_type(text: str) -> Type:
-    """Parse a type in datashape notation; ``str`` of the result is the text again.
+    """Parse a type in datashape notation; ``str`` of it is the text again.
 
     Raises MemoryAccessError, with the position, for text that is not a type.
 
@@ -158,11 +159,9 @@ class _Reader:
         return before
 
     def error(self, what: str, hint: str) -> MemoryAccessError:
-        """Return the error of an invalid type."""
         return MemoryAccessError(f"type {self.text!r}: {what}", hint=hint)
 
     def expected(self, token: str) -> MemoryAccessError:
-        """Return the error of a missing token."""
         return self.error(f"expected {token} at position {self.start}", "write it as in '12 * 73 * float32'")
 
     def expect(self, sign: str) -> None:
@@ -179,7 +178,6 @@ class _Reader:
         return is_next
 
     def take(self, kind: str, what: str) -> str:
-        """Skip a token of a kind and return it."""
         if self.kind != kind:
             raise self.expected(what)
         return self.advance()
@@ -203,7 +201,6 @@ class _Reader:
         return Type(tuple(dims), dtype, option, unaligned)
 
     def element(self, depth: int) -> np.dtype[Any]:
-        """Read an element."""
         if self.skip("{"):
             return self.record(depth)
         name = self.take("name", "a type")
@@ -222,7 +219,6 @@ class _Reader:
         return _PLAIN[name]
 
     def record(self, depth: int) -> np.dtype[Any]:
-        """Read the fields of a record without gaps."""
         fields: list[Any] = []
         while not self.skip("}"):
             if fields:

@@ -41,9 +41,8 @@ def locate(
     ``datetime.timedelta`` or ``pandas.Timedelta``. ``dimension`` and ``variable`` are for errors.
 
     Returns an int for one value; a slice or int64 array for a slice, a period or a repeated value; an int64 array for a list.
-    Text that is coarser than the coordinate is a period, otherwise a time. Text on cftime dates is always a period. Lists, and
-    text with a method, use the start of the period. Raises NotFoundError for an absent label, SelectionError for a label or
-    option that does not apply.
+    Text that is coarser than the coordinate, or on cftime dates, is a period; lists, and text with a method, use its start.
+    Raises NotFoundError for an absent label, SelectionError for a label or option that does not apply.
 
     >>> latitude = np.array([90.0, 45.0, 0.0, -45.0])
     >>> locate(latitude, 45, dimension="lat"), locate(latitude, slice(60, 0), dimension="lat")
@@ -97,14 +96,14 @@ def _locate_values(axis: Axis, label: Any, how: str | None, tolerance: Any) -> i
 
 
 def _span(axis: Axis, low: np.ndarray, high: np.ndarray) -> tuple[int, int]:
-    """Return the first position and the position after the last of ordered keys between two, both included."""
+    """Return the slice limits of the ordered keys between two, both included."""
     first = int(np.searchsorted(axis.ascending, low, "left")[0])
     last = int(np.searchsorted(axis.ascending, high, "right")[0])
     return (first, last) if axis.order > 0 else (axis.keys.size - last, axis.keys.size - first)
 
 
 def _locate_one(axis: Axis, label: Any, value: np.ndarray) -> int | slice | np.ndarray:
-    """Return the position of one exact label, or all positions of a repeated one. ``value``: array of one."""
+    """Return the position of one exact label, or all of a repeated one."""
     if axis.order == 0:
         hits = np.flatnonzero(equal_elements(axis.keys, value)).astype(np.int64)
         if hits.size > 1:
@@ -118,7 +117,7 @@ def _locate_one(axis: Axis, label: Any, value: np.ndarray) -> int | slice | np.n
 
 
 def _ends(axis: Axis, start: Any, after: Any) -> tuple[Axis, np.ndarray, np.ndarray]:
-    """Return the axis, and the first and last time of a period as arrays of one in the axis' resolution."""
+    """Return the axis and the first and last time of a period, as arrays."""
     if axis.value_type == "dates":
         last = after - datetime.timedelta(microseconds=1)
         return axis, np.array([start], object), np.array([last], object)
@@ -127,7 +126,7 @@ def _ends(axis: Axis, start: Any, after: Any) -> tuple[Axis, np.ndarray, np.ndar
 
 
 def _locate_slice(axis: Axis, label: slice) -> slice:
-    """Return the slice of positions between two labels. ``stop`` is None if it runs down to the first position."""
+    """Return the slice between two labels; ``stop`` None includes position 0."""
     try:
         step = 1 if label.step is None else operator.index(label.step)
     except TypeError as error:
@@ -143,7 +142,7 @@ def _locate_slice(axis: Axis, label: slice) -> slice:
 
 
 def _edge(axis: Axis, label: Any, is_last: bool) -> int:
-    """Return the position where a slice bounded by this label starts, or stops if ``is_last``."""
+    """Return where a slice bounded by a label starts; if ``is_last``, stops."""
     value, several = unwrap(label, axis)
     if several:
         raise axis.invalid(f"{show(label)} cannot bound a slice", "give one value")
@@ -221,7 +220,6 @@ def _limit(axis: Axis, tolerance: Any, size: int) -> np.ndarray:
 
 
 def _not_found(axis: Axis, label: Any, key: Any, how: str | None) -> NotFoundError:
-    """Return the error of an absent label, with the range of the coordinate and the nearest value."""
     ascending = axis.ascending
     if not ascending.size:
         return axis.not_found(f"{show(label)} not found: the coordinate has no values", None)

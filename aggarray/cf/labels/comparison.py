@@ -10,12 +10,12 @@ import numpy as np
 
 
 def tick(dtype: np.dtype[Any]) -> Any:
-    """Return the smallest step of a datetime64 or timedelta64 dtype, as a timedelta64."""
+    """Return the smallest step of a datetime64 or timedelta64 dtype."""
     return np.ones((), dtype.str.replace("M8", "m8"))[()]
 
 
 def is_coarser(start: np.datetime64, keys: np.ndarray) -> bool:
-    """Return whether a period is coarser than the resolution of a coordinate's times."""
+    """Return whether a period is coarser than a coordinate's resolution."""
     if np.datetime_data(start.dtype)[0] in "YM":
         return True
     ratio = int(tick(start.dtype) // tick(keys.dtype))
@@ -23,7 +23,7 @@ def is_coarser(start: np.datetime64, keys: np.ndarray) -> bool:
 
 
 def rescale(times: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Cast datetime64 or timedelta64 to another unit. Values out of range are clipped; NumPy would overflow."""
+    """Cast datetime64 or timedelta64 to another unit, clipped to its range."""
     if np.datetime_data(times.dtype)[0] in "YM":
         times = times.astype("M8[D]")
     ratio = int(tick(times.dtype) // tick(dtype))
@@ -35,7 +35,7 @@ def rescale(times: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def to_common_dtype(keys: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return keys and labels of one dtype: that of the keys if no label changes."""
+    """Return keys and labels of one dtype, the keys' if no label changes."""
     if keys.dtype == labels.dtype or keys.dtype.kind not in "iufM":
         return keys, labels
     if keys.dtype.kind == "M":
@@ -61,7 +61,7 @@ def equal_elements(keys: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def distance(keys: Any, labels: Any) -> Any:
-    """Return the distance of keys and labels, as numbers or, for times, uint64 ticks. Exact and without overflow."""
+    """Return the exact distance of keys and labels; of times, uint64 ticks."""
     if keys.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
             return np.abs(keys - labels)

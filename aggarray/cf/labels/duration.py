@@ -1,4 +1,4 @@
-"""Durations: text such as "12h", timedelta64 and timedelta objects as timedelta64."""
+"""Durations, such as the text "12h" or timedelta objects, as timedelta64."""
 
 import datetime
 import re
@@ -33,9 +33,10 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def parse_duration(text: str) -> np.timedelta64:
-    """Return the duration of a text in the form of pandas or ISO 8601, in seconds or nanoseconds.
+    """Return the duration of a text in the form of pandas or ISO 8601.
 
-    Raises SelectionError for other text, for numbers without a unit, and for months and years, whose length varies.
+    It is in seconds or nanoseconds. Raises SelectionError for other text, for numbers without a unit, and for months and years,
+    whose length varies.
 
     >>> parse_duration("12h"), parse_duration("1 day 06:30:00") == parse_duration("P1DT6H30M")
     (np.timedelta64(43200,'s'), np.True_)
@@ -73,10 +74,10 @@ def _nanoseconds(text: str) -> Fraction | None:
 
 
 def as_timedeltas(values: Any) -> np.ndarray:
-    """Return durations as a timedelta64 array, other values as NumPy converts them.
+    """Return durations as a timedelta64 array.
 
-    ``values``: one or several of text, timedelta64, ``datetime.timedelta`` and ``pandas.Timedelta``, with its nanoseconds.
-    Raises SelectionError for text that is not a duration.
+    Other values are as NumPy converts them. ``values``: one or several of text, timedelta64, ``datetime.timedelta`` and
+    ``pandas.Timedelta``, with its nanoseconds. Raises SelectionError for text that is not a duration.
     """
     array = items_of(values)
     if array.dtype.kind not in "OUT":

@@ -53,7 +53,7 @@ class Axis:
 
 
 def make_axis(values: np.ndarray, dimension: str, variable: str | None) -> Axis:
-    """Return a coordinate as searchable keys. Raises SelectionError for values without an order."""
+    """Return searchable keys; raise SelectionError for unordered values."""
     keys = np.asarray(values)
     hint = "select by position"
     if keys.ndim != 1:
@@ -73,7 +73,7 @@ def make_axis(values: np.ndarray, dimension: str, variable: str | None) -> Axis:
 
 
 def unwrap(label: Any, axis: Axis) -> tuple[Any, bool]:
-    """Return a label and whether it is several labels. 0-dimensional arrays are single values."""
+    """Return a label, and whether it is several; 0-d arrays are single values."""
     if isinstance(label, tuple):
         raise axis.invalid(f"{label!r} is ambiguous", "give a list of values, or slice(first, last)")
     if isinstance(label, list | range) or (hasattr(label, "__array__") and not isinstance(label, np.generic)):
@@ -97,7 +97,7 @@ def _wrong_type(axis: Axis, label: Any) -> SelectionError:
 
 
 def label_values(labels: Any, axis: Axis) -> np.ndarray:
-    """Return labels as an array that compares with the keys, in the precision of the labels."""
+    """Return labels as an array comparable with the keys, precision unchanged."""
     if axis.value_type == "numbers":
         return _numbers(labels, axis)
     if axis.value_type == "text":
@@ -113,7 +113,7 @@ def label_values(labels: Any, axis: Axis) -> np.ndarray:
 
 
 def _numbers(labels: Any, axis: Axis) -> np.ndarray:
-    """Return numbers as int64 if all are integers in range, else as they are or as float64."""
+    """Return numbers as they are or, if objects, as int64 or float64."""
     array = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
     if array.dtype.kind == "b":
         raise axis.invalid("a boolean array is not a label", "select by position with it")
@@ -129,7 +129,7 @@ def _numbers(labels: Any, axis: Axis) -> np.ndarray:
 
 
 def _moment(label: Any, axis: Axis) -> Any:
-    """Return a date that is not text as a datetime64, or as a cftime object for cftime coordinates."""
+    """Return a date that is not text as a datetime64 or a cftime object."""
     if isinstance(label, datetime.datetime) and label.tzinfo is not None:
         raise axis.invalid(f"{label} has a time zone", "give it in the coordinate's time, without a time zone")
     if not isinstance(label, datetime.date | np.datetime64 | cftime.datetime):
@@ -158,7 +158,7 @@ def _calendar(axis: Axis) -> str:
 
 
 def _date(fields: list[int], axis: Axis) -> Any:
-    """Return a date of the coordinate's class and calendar. Raises ValueError for a day that is not in the calendar."""
+    """Return a date in the coordinate's calendar; raise ValueError if invalid."""
     names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
     defaults = [1, 1, 1, 0, 0, 0, 0]
     filled = dict(zip(names, [*fields, *defaults[len(fields) :]], strict=True))
@@ -166,10 +166,10 @@ def _date(fields: list[int], axis: Axis) -> Any:
 
 
 def period(text: str, axis: Axis) -> tuple[Any, Any]:
-    """Return the start of the period of a text, and of the next period: two datetime64 or two cftime objects.
+    """Return the start of the period of a text, and of the next period.
 
-    The text is a year, month, day, hour, minute, second or fraction of a second in ISO 8601. Raises NotFoundError for other
-    text, and for a day that is not in the calendar.
+    Both are datetime64, or cftime objects. The text is a year, month, day, hour, minute, second or fraction of a second in ISO
+    8601. Raises NotFoundError for other text, and for a day that is not in the calendar.
     """
     match = _DATE.fullmatch(text.strip())
     if match is None:

@@ -67,13 +67,13 @@ _LONGEST = 2**53
 
 
 def stripped_text(units: Any) -> str | None:
-    """Return units or a calendar as text without outer blanks, None if blank or absent."""
+    """Return units or a calendar as stripped text, None if blank or absent."""
     return None if units is None else str(units).strip() or None
 
 
 @lru_cache(maxsize=4096)
 def is_reference_time(units: str | None) -> bool:
-    """Return whether units are a reference time: whether they contain the word "since".
+    """Return whether units contain "since", as those of a reference time.
 
     >>> is_reference_time("days since 2000-01-01"), is_reference_time("days")
     (True, False)
@@ -82,7 +82,7 @@ def is_reference_time(units: str | None) -> bool:
 
 
 def normal_calendar(units: str | None, calendar: str | None) -> str | None:
-    """Return the calendar of reference time units in lower case, "standard" by default; None for other units.
+    """Return a reference time's calendar in lower case; None for other units.
 
     >>> normal_calendar("days since 2000-01-01", None), normal_calendar("K", "noleap")
     ('standard', None)
@@ -91,7 +91,7 @@ def normal_calendar(units: str | None, calendar: str | None) -> str | None:
 
 
 def same_calendar(a: str | None, b: str | None) -> bool:
-    """Return whether two names are of one calendar (CF 4.4.1). None is the standard calendar.
+    """Return whether names are of one calendar (CF 4.4.1); None: standard.
 
     >>> same_calendar("Gregorian", None), same_calendar("noleap", "360_day")
     (True, False)
@@ -100,7 +100,7 @@ def same_calendar(a: str | None, b: str | None) -> bool:
 
 
 def calendar_name(name: str | None) -> str:
-    """Return the preferred CF name of a calendar in lower case. None is "standard"."""
+    """Return the preferred CF name of a calendar; None gives "standard"."""
     plain = (stripped_text(name) or "standard").lower()
     return _ALIASES.get(plain, plain)
 
@@ -120,7 +120,7 @@ class Epoch:
 
 @lru_cache(maxsize=4096)
 def epoch(units: str, calendar: str | None = None) -> Epoch:
-    """Parse reference time units (CF 4.4). Raises UnitsError for invalid units and unknown calendars.
+    """Parse reference time units (CF 4.4), or raise UnitsError.
 
     >>> epoch("hours since 1970-01-01T01:00+01:00").microseconds // 86_400_000_000
     2440588
@@ -136,9 +136,10 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
 
 
 def decodable(units: str) -> str:
-    """Return reference time units that all readers decode equally: units longer than a day become days.
+    """Return reference time units that all readers decode equally.
 
-    cftime and xarray do not decode years and weeks, and a month of the 360_day calendar has 30 days in them.
+    Units longer than a day become days. cftime and xarray do not decode years and weeks, and a month of the 360_day calendar
+    has 30 days in them.
 
     >>> decodable("months since 2000-01-01"), decodable("hours since 2000-01-01")
     ('days since 2000-01-01', 'hours since 2000-01-01')
@@ -190,9 +191,9 @@ def _instant(text: str, calendar: str, units: str) -> int:
 
 
 def datetime_kind(units: str, calendar: str | None, low: float | None, high: float | None) -> str:
-    """Return which dates can hold all values from ``low`` to ``high``: "numpy" (datetime64[us]) or "cftime".
+    """Return which dates, "numpy" or "cftime", hold all values of a range.
 
-    ``low``, ``high``: None if there are no values.
+    "numpy" is datetime64[us]. ``low``, ``high``: None if there are no values.
 
     >>> datetime_kind("days since 2000-01-01", None, 0, 9), datetime_kind("days since 2000-01-01", "noleap", 0, 9)
     ('numpy', 'cftime')
@@ -209,7 +210,7 @@ def datetime_kind(units: str, calendar: str | None, low: float | None, high: flo
 
 
 def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -> np.ndarray:
-    """Convert values of reference time units to dates, exact to the microsecond.
+    """Convert values of reference time units to dates, to the microsecond.
 
     ``values``: any shape; ``kind``: "numpy" gives datetime64[us], NaN as NaT; "cftime" gives an object array of cftime dates,
     NaN as None. Raises UnitsError for values that the dates cannot hold.
@@ -244,7 +245,7 @@ def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
 
 
 def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> np.ndarray:
-    """Return microseconds since an origin as int64, rounded. NaN gives the smallest int64 (NaT)."""
+    """Return int64 microseconds since an origin, rounded; NaN gives NaT."""
     step = base.step
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     used = values[~missing]
@@ -288,7 +289,7 @@ def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
 
 
 def _moment(value: Any) -> tuple[Fraction, str]:
-    """Return a date as microseconds on the axis of its calendar, and the calendar."""
+    """Return a date as microseconds on its calendar's axis, and the calendar."""
     if isinstance(value, np.datetime64):
         unit, count = np.datetime_data(value.dtype)
         finer = ("us", "ns", "ps", "fs", "as").index(unit) if unit in ("ns", "ps", "fs", "as") else 0

@@ -1,6 +1,6 @@
-"""Conversions between units and calendars, or reasons why there is none (CF 3.1, 4.4).
+"""Conversions between units and calendars, and reasons why there is none.
 
-The result of each comparison is cached.
+They follow CF 3.1 and 4.4. The result of each comparison is cached.
 """
 
 import re
@@ -33,7 +33,7 @@ class Quantity(Protocol):
 
     @property
     def temperature(self) -> str | None:
-        """Kind of temperature, one of `temperature.KINDS`, None if it is not stated."""
+        """Kind of temperature, one of `temperature.KINDS`, None if not stated."""
 
 
 def _compare_plain(a: str, b: str) -> Conversion | str:
@@ -55,7 +55,7 @@ def _compare_plain(a: str, b: str) -> Conversion | str:
 
 
 def _simple(number: float, slack: float) -> Fraction:
-    """Return the simple ratio within ``slack`` of a rounded number (5/9, 1/86400), otherwise its exact value."""
+    """Return a simple ratio near a rounded number, else its exact value."""
     exact = Fraction(number)
     if abs(number) <= slack:
         return Fraction(0)
@@ -84,7 +84,7 @@ def _compare_times(a: str, calendar_a: str | None, b: str, calendar_b: str | Non
 
 
 def _compare_temperatures(a: str, b: str, kind: str | None) -> Conversion | str:
-    """Return the conversion of temperatures of one kind. Only temperatures on their scale have an offset (CF 3.1.2)."""
+    """Return the conversion of temperatures, with an offset on a scale only."""
     result = _compare_plain(a, b)
     if isinstance(result, str) or kind is None or not has_temperature(a) or (kind == ON_SCALE and is_pure(a)):
         return result
@@ -128,7 +128,7 @@ def _compare(
 
 
 def incompatibility(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str | None) -> str | None:
-    """Return the reason why the first units do not convert into the second, None if they do.
+    """Return why the first units do not convert into the second, else None.
 
     >>> incompatibility("m", None, "s", None)
     'they measure different quantities (m and s)'
@@ -154,7 +154,7 @@ def same(units_a: str | None, cal_a: str | None, units_b: str | None, cal_b: str
 def conversion(
     units_from: str | None, cal_from: str | None, units_to: str | None, cal_to: str | None, temperature: str | None = None
 ) -> Conversion:
-    """Return the conversion between two units. Raises UnitsError, with the reason, if there is none.
+    """Return the conversion between units, or raise UnitsError with a reason.
 
     ``temperature``: kind of temperature (`temperature_of`). None: values in a pure unit of temperature are on its scale.
 
@@ -170,7 +170,7 @@ def conversion(
 
 
 def conversion_between(source: Quantity, target: Quantity) -> Conversion:
-    """Return the conversion between two quantities. Raises UnitsError, with the reason, if there is none."""
+    """Return the conversion of quantities, or raise UnitsError with a reason."""
     if source.units == target.units and source.calendar == target.calendar:
         return _IDENTITY
     kind = combined(source.temperature, target.temperature)
@@ -178,9 +178,10 @@ def conversion_between(source: Quantity, target: Quantity) -> Conversion:
 
 
 def canonical_units(units: str | None, calendar: str | None = None) -> str:
-    """Return a text that is equal for all units that convert into each other; "" for None.
+    """Return a text equal for all units that convert into each other.
 
-    Reference times of the standard and the proleptic Gregorian calendar share one text. Units that do not parse are returned.
+    It is "" for None. Reference times of the standard and the proleptic Gregorian calendar share one text. Units that do not
+    parse are returned.
 
     >>> canonical_units("hPa") == canonical_units("N m-2"), canonical_units("days since 2000-01-01", "365_day")
     (True, 'reference time, noleap')
@@ -197,7 +198,7 @@ def canonical_units(units: str | None, calendar: str | None = None) -> str:
 
 
 def comparable_units(units: str | None, calendar: str | None, temperature: str | None) -> str:
-    """Return a text that is equal for all quantities that convert into each other and share a kind of temperature.
+    """Return a text equal for convertible quantities of one temperature kind.
 
     >>> comparable_units("degC", None, "difference"), comparable_units("degC", None, None)
     ('K, difference', 'K')

@@ -100,7 +100,7 @@ class Conversion:
 
 
 def _affine(values: np.ndarray, slope: Fraction, offset: Fraction) -> np.ndarray:
-    """Compute slope * values + offset in twice the precision of float64 (Dekker), rounded once."""
+    """Compute slope * values + offset in twice float64's precision (Dekker)."""
     divisor = math.lcm(slope.denominator, offset.denominator)
     if float(divisor) != divisor:
         divisor = 1

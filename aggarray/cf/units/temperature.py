@@ -53,7 +53,7 @@ def is_pure(units: str) -> bool:
 
 
 def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
-    """Return the kind of temperature that attributes state or imply, one of `KINDS`; None if there is none.
+    """Return the stated or implied kind of temperature (`KINDS`), or None.
 
     >>> temperature_of("K", {"cell_methods": "time: standard_deviation"}), temperature_of("K", {}), temperature_of("m", {})
     ('difference', None, None)
@@ -62,14 +62,14 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
 
 
 def temperature_difference(units: str | None, attrs: Mapping[str, Any]) -> str:
-    """Return the kind of a temperature as text, with the attribute that determines it."""
+    """Return the kind of a temperature and the attribute that determines it."""
     kind, reason = _kind(units, *_texts(attrs))
     text = {DIFFERENCE: "a temperature difference", UNKNOWN: "on its scale or a difference"}.get(kind or "", "on its scale")
     return f"{text}: {reason}"
 
 
 def combined(first: str | None, second: str | None) -> str | None:
-    """Return the kind of temperature that two descriptions share, `MIXED` if they contradict each other."""
+    """Return the kind two descriptions share, `MIXED` if they contradict."""
     if first is None or second is None or first == second:
         return second if first is None else first
     return UNKNOWN if UNKNOWN in (first, second) else MIXED
@@ -117,7 +117,7 @@ def _absolute(units: str | None, methods: str | None) -> str | None:
 
 
 def _methods(text: str | None) -> list[str]:
-    """Return the methods in ``cell_methods``, without dimensions, comments and climatological words.
+    """Return the methods in ``cell_methods``, without dimensions and comments.
 
     >>> _methods("range: mean time: standard_deviation within days (comment: range)")
     ['mean', 'standard_deviation']

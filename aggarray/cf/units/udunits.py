@@ -1,4 +1,4 @@
-"""Access to UDUNITS under one lock, because its library is not thread-safe."""
+"""Access to UDUNITS, which is not thread-safe, under one lock."""
 
 import os
 import re
@@ -21,7 +21,7 @@ if hasattr(os, "register_at_fork"):
 
 @lru_cache(maxsize=4096)
 def _unit(units: str) -> Any:
-    """Return the parsed units, None if UDUNITS does not know them. The caller holds the lock."""
+    """Return parsed units, None if unknown; the caller holds the lock."""
     if _ZERO.search(units):
         return None
     try:
@@ -33,7 +33,7 @@ def _unit(units: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def signature(units: str) -> str | None:
-    """Return the base units of units, without scale, offset and logarithm; None if they do not parse."""
+    """Return the base units, unscaled, of units; None if they do not parse."""
     with _lock:
         unit = _unit(units)
         definition = None if unit is None else str(unit.definition)
@@ -44,7 +44,7 @@ def signature(units: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def seconds_of(units: str) -> float | None:
-    """Return the length of a unit of time in seconds, None for other units and for zero, negative or shifted ones.
+    """Return a unit of time in seconds; None if shifted, negative or other.
 
     >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s")
     (31536000.0, None, None)
@@ -56,7 +56,7 @@ def seconds_of(units: str) -> float | None:
 
 
 def through_udunits(values: np.ndarray, units: tuple[str, str]) -> np.ndarray:
-    """Convert values of any shape by UDUNITS, from the first units to the second, into a new array."""
+    """Convert values by UDUNITS, from the first to the second of ``units``."""
     with _lock:
         converted = _unit(units[0]).convert(np.array(values, dtype=np.float64).reshape(-1), _unit(units[1]))
     return np.asarray(converted).reshape(values.shape).astype(np.result_type(values.dtype, np.float64))
