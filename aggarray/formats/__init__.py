@@ -35,7 +35,7 @@ _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
 def formats() -> tuple[Format, ...]:
-    """Return all formats: those of this folder by module name, then those of other packages.
+    """Return the built-in formats by module name, then those of packages.
 
     >>> [f.name for f in formats()][:3]
     ['HDF5', 'Kerchunk', 'netCDF3']
@@ -104,7 +104,10 @@ def is_store(path: str | os.PathLike[str]) -> bool:
 
 
 def identify(path: str | os.PathLike[str]) -> Format:
-    """Return the format of a file or folder, by content. Raises MissingFileError or FormatError."""
+    """Return the format of a file or folder, by content.
+
+    Raises MissingFileError or FormatError.
+    """
     path = os.fspath(path)
     return _identify_head(path, _read_head(path, with_stamp=False)[0])
 
@@ -131,9 +134,10 @@ def _identify_head(path: str, head: bytes) -> Format:
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
-    """Return the structure, attributes and coordinate values of a file, which is opened once.
+    """Return structure, attributes and coordinate values of a file.
 
-    Raises MissingFileError or FormatError with the file, the variable and the reason, or the errors of `local_path`.
+    The file is opened once. Raises MissingFileError or FormatError with the file, the variable and the reason, or the errors of
+    `local_path`.
     """
     path = absolute(given_path(path))
     try:
@@ -148,7 +152,10 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | Structure:
-    """Return the requested part of a file, or its structure if the format cannot scan it partially; as `scan`."""
+    """Return the requested part of a file.
+
+    The result is the complete structure if the format has no partial scan. Raises the errors of `scan`.
+    """
     return _scan(path, request)
 
 
@@ -172,7 +179,7 @@ def _scan(path: str, request: PartialScanRequest | None) -> PartialScan | Struct
 
 
 def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
-    """Return the chunk indexes of variables of a file. Raises the errors of `open_file`."""
+    """Return chunk indexes of a file, or raise the errors of `open_file`."""
     handle = open_file(path)
     try:
         with naming_errors(path):
@@ -188,20 +195,26 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
 
 
 def state_path(path: str) -> str:
-    """Return the file whose size and time show changes of a data file: itself, or the metadata of a Zarr store."""
+    """Return the file whose size and time show changes of a data file.
+
+    This is the file itself, or the metadata of a Zarr store.
+    """
     mark = store_mark(path, _STORE_MARKS) if is_folder(path) else ""
     return join(path, mark) if mark else path
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return size, modification time and checksum of a file, or of the metadata of a Zarr store. Raises OSError."""
+    """Return size, modification time and checksum of a file.
+
+    For a Zarr store, they are those of its metadata. Raises OSError.
+    """
     stamped_path = state_path(path)
     status = stat_file(stamped_path)
     return status.size, status.mtime_ns, checksum(stamped_path)
 
 
 def checksum(path: str) -> int:
-    """Return a checksum of the head and the tail of a file, which hold the headers; a small file is covered entirely."""
+    """Return a checksum of head and tail of a file, which hold the headers."""
     with missing(path):
         is_regular = is_remote(path) or stat.S_ISREG(os.stat(path).st_mode)
     # promise: pipes-skipped
@@ -213,7 +226,7 @@ def checksum(path: str) -> int:
 
 
 def _read_ends(file: ByteSource, sizes: tuple[int, int]) -> tuple[bytes, int]:
-    """Return the head of a file, and the checksum of its head and tail of these sizes.
+    """Return the head of a file, and the checksum of head and tail.
 
     Nothing is read of a file without a size, such as a device, which may never end.
     """
@@ -224,7 +237,10 @@ def _read_ends(file: ByteSource, sizes: tuple[int, int]) -> tuple[bytes, int]:
 
 
 def open_file(path: str | os.PathLike[str]) -> Handle:
-    """Open a file to read values from it. Raises MissingFileError or FormatError."""
+    """Open a file to read values from it.
+
+    Raises MissingFileError or FormatError.
+    """
     path = absolute(path)
     file_format = identify(path)
     with naming_errors(path):
@@ -232,7 +248,7 @@ def open_file(path: str | os.PathLike[str]) -> Handle:
 
 
 def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]:
-    """Return the first bytes of a file and, on request, its stamp; b"" and None for a folder."""
+    """Return the head of a file and its stamp; b"" and None for a folder."""
     if is_remote(path):
         state = stat_file(path)
         if state.folder:

@@ -95,7 +95,7 @@ class Structure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """Location of a variable's values: a grid of chunks, each a byte range of a file.
+    """Grid of the chunks of a variable, each a byte range of a file.
 
     ``shape``: of the variable; ``chunk``: shape of a chunk, all sides positive (edge chunks are stored in full); ``dtype``: as
     stored, including the byte order, plain numbers only; ``filters``: of every chunk, in the order of encoding; ``fill``: value
@@ -136,21 +136,25 @@ class Handle(Protocol):
     lasting: bool
 
     def read(self, variable: str, box: tuple[slice, ...]) -> np.ndarray:
-        """Return the stored values of a box: one slice per dimension with explicit start and stop, step >= 1."""
+        """Return the stored values of a box.
+
+        A box has one slice per dimension with explicit start and stop, step >= 1.
+        """
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return the complete variable as a read-only memory-mapped view, or None if it is not stored as one block."""
+        """Return a read-only memory-mapped view, None if not one block."""
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index, or None if `ChunkIndex` cannot describe the storage and only `read` returns the values.
+        """Return the chunk index, None if only `read` returns the values.
 
-        This is the case for text, unknown filters, external, virtual or compact storage. Raises FormatError for a damaged file.
+        The result is None for text, unknown filters, external, virtual or compact storage. Raises FormatError for a damaged
+        file.
         """
 
     def external_files(self, variable: str) -> Iterable[str]:
-        """Return the paths of other files that hold values of a variable: external and virtual storage, links.
+        """Return the paths of other files that hold values of a variable.
 
-        The paths that another file refers to come after its own path.
+        These are files of external and virtual storage and of links, each before the files that it refers to.
         """
 
     def close(self) -> None:
@@ -168,17 +172,20 @@ class Format(Protocol):
     name: str
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Return whether the file (``head``: its first bytes) or folder (``head`` empty) is of this format."""
+        """Return whether a file or folder is of this format.
+
+        ``head``: first bytes of the file, empty for a folder.
+        """
 
     def scan(self, path: str) -> Structure:
-        """Open the file once and return its structure, attributes and coordinate values."""
+        """Return structure, attributes and coordinates; open the file once."""
 
     def open(self, path: str) -> Handle:
         """Open the file to read values from it."""
 
 
 def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
-    """Return the number of chunks along each dimension; the last chunk may extend beyond the shape.
+    """Return the number of chunks per dimension, the last perhaps partial.
 
     >>> grid_of((10, 0), (4, 3))
     (3, 0)
@@ -187,7 +194,7 @@ def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
 
 
 def needs_chunk_index(grid: Sequence[int], stored: int) -> bool:
-    """Return whether to build a chunk index: the number of stored chunks must justify the size of the declared grid.
+    """Return whether the stored chunks justify the size of the grid.
 
     >>> needs_chunk_index((1000, 1000), 0), needs_chunk_index((10**6, 10**6), 500)
     (True, False)
@@ -196,7 +203,9 @@ def needs_chunk_index(grid: Sequence[int], stored: int) -> bool:
 
 
 def one_chunk(shape: tuple[int, ...], dtype: np.dtype[Any], fill: Any, offset: int | None) -> ChunkIndex:
-    """Return the chunk index of contiguous values at an offset; offset None: they were never written.
+    """Return the chunk index of contiguous values.
+
+    ``offset``: None if the values were never written.
 
     >>> one_chunk((2, 3), np.dtype("f4"), np.float32(0), 100).sizes
     array([24])
@@ -213,7 +222,7 @@ def basename(name: str) -> str:
 
 
 def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
-    """Return a unique name per dimension: ``dim_N`` for one without a name, a suffix for a repeated name.
+    """Return a unique name per dimension, ``dim_N`` for a missing name.
 
     >>> unique_dimensions([None, "x", "x"])
     ('dim_0', 'x', 'x_2')
@@ -230,7 +239,7 @@ def unique_dimensions(names: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def words(attribute: Any) -> list[str]:
-    """Return the words of a blank-separated attribute such as ``coordinates``; none if it is not text."""
+    """Return the words of a blank-separated text, none of another type."""
     return attribute.split() if isinstance(attribute, str) else []
 
 
@@ -276,7 +285,7 @@ def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Seq
 
 @contextmanager
 def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
-    """Turn an exception that a library raises in the block into a FormatError of one line with file and variable."""
+    """Convert exceptions of a library to FormatError with file and variable."""
     try:
         yield
     except AggarrayError as error:
@@ -308,9 +317,10 @@ def stored_variable(
     attrs: Attributes,
     joined: bool = True,
 ) -> Variable:
-    """Return the `Variable` for a stored array: ``stored`` dtype, ``shape`` and ``dimensions`` before characters are joined.
+    """Return the `Variable` for a stored array.
 
-    ``joined``: the last dimension of single characters is the string length; otherwise each character is a text.
+    ``stored``, ``shape``, ``dimensions``: before characters are joined; ``joined``: the last dimension of single characters is
+    the string length; otherwise each character is a text.
 
     >>> stored_variable("name", np.dtype("S1"), (3, 8), ("station", "length"), {}).dimensions
     ('station',)
@@ -322,14 +332,15 @@ def stored_variable(
 
 
 def is_characters(stored: np.dtype[Any], ndim: int) -> bool:
-    """Return whether an array holds single characters, whose last dimension may be the string length."""
+    """Return whether an array holds single characters."""
     return stored.kind == "S" and stored.itemsize == 1 and ndim > 0
 
 
 def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Sequence[str | None]]) -> bool:
-    """Return whether a dimension of a variable has a coordinate variable (CF sections 2.7, 5): then it is not a string length.
+    """Return whether a dimension has a coordinate variable.
 
-    ``name``: path of the variable, whose group and parent groups are searched; ``dimensions``: of every variable by path.
+    A dimension with one is not a string length (CF sections 2.7, 5). ``name``: path of the variable, whose group and parent
+    groups are searched; ``dimensions``: of every variable by path.
 
     >>> dimensions = {"flag": ("time",), "name": ("time", "length"), "time": ("time",)}
     >>> has_coordinate("flag", "time", dimensions), has_coordinate("name", "length", dimensions)
@@ -344,9 +355,10 @@ def has_coordinate(name: str, dimension: str | None, dimensions: Mapping[str, Se
 
 
 def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, place: str = "") -> np.ndarray:
-    """Return stored values as values of a `Variable`: characters joined, text decoded by ``_Encoding``, native byte order.
+    """Return stored values as values of a `Variable`.
 
-    ``joined`` as in `stored_variable`; ``place``: file and variable, for the log. UnicodeError for an unknown encoding.
+    Characters are joined, text is decoded by ``_Encoding``, bytes have native order. ``joined`` as in `stored_variable`;
+    ``place``: file and variable, for the log. UnicodeError for an unknown encoding.
 
     >>> stored_values(np.array([b"a", b"b"], "S1"), {}).tolist()
     'ab'
@@ -363,7 +375,10 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, pl
 def with_values(
     variables: Sequence[Variable], read: Callable[[Variable], np.ndarray | None], names: Collection[str] | None = None
 ) -> tuple[Variable, ...]:
-    """Return the variables with read-only values of those that a scan reads (``names``), except undecodable text."""
+    """Return the variables with read-only values of those in ``names``.
+
+    Undecodable text stays without values. ``names``: None for those that a scan reads.
+    """
     names = scan_values(variables) if names is None else names
     filled = list(variables)
     for number, v in enumerate(variables):

@@ -17,7 +17,7 @@ _FLAT = re.compile(r"(?P<name>.*)//rows of (?P<width>\d+)", re.DOTALL)
 
 
 def flat_name(variable: str, width: int) -> str:
-    """Return the name of the flat values of a variable of shape (rows, ``width``).
+    """Return the name of the flat values of rows of ``width``.
 
     >>> flat_name("temperature", 20)
     'temperature//rows of 20'
@@ -40,7 +40,7 @@ def stored_name(name: str) -> str:
 
 
 def flat_handle(handle: Handle, name: str) -> Handle:
-    """Return a handle that accepts a name: `Flat` for a name of flat values, else the handle itself."""
+    """Return a `Flat` for a name of flat values, else the handle itself."""
     return Flat(handle) if is_flat(name) else handle
 
 
@@ -61,12 +61,12 @@ class Flat:
         return rows[samples.start - first * width : samples.stop - first * width : samples.step or 1]
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return the flat values as a view of the mapped file, or None if there is no such view."""
+        """Return a view of the mapped file, or None if there is none."""
         rows = self._handle.mapped(_parts(variable)[0])
         return rows.reshape(-1) if rows is not None and rows.flags.c_contiguous else None
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of the flat values, None if a chunk holds parts of rows."""
+        """Return the chunk index, None if a chunk holds parts of rows."""
         name, width = _parts(variable)
         # The method is optional in handles of other packages.
         table: ChunkIndex | None = getattr(self._handle, "chunks", lambda name: None)(name)

@@ -17,7 +17,7 @@ def _release() -> None:
 
 
 def _acquire_before_forks() -> None:
-    """Acquire the lock before each fork: a child would deadlock if another thread held it during the fork."""
+    """Acquire the lock before forks: another holder would deadlock a child."""
     if hasattr(os, "register_at_fork"):
         with LIBRARY_LOCK:
             os.register_at_fork(before=LIBRARY_LOCK.acquire, after_in_parent=_release, after_in_child=_release)
@@ -41,5 +41,5 @@ def _import_h5py() -> Any:
 
 
 def h5py_file(file: Any, mode: str, **options: Any) -> Any:
-    """Return an ``h5py.File``; the lock must be held. The package opens HDF5 files with h5py only here."""
+    """Return an ``h5py.File``, opened only here while the lock is held."""
     return _import_h5py().File(file, mode, **options)

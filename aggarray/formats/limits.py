@@ -22,7 +22,7 @@ def is_scannable(shape: Sequence[int], itemsize: int) -> bool:
 
 
 def is_plausible(size: int, stored: int) -> bool:
-    """Return whether ``stored`` bytes can decode to ``size`` bytes, or ``size`` is small.
+    """Return whether ``size`` is small or plausible for ``stored`` bytes.
 
     >>> is_plausible(1000, 0), is_plausible(1 << 40, 1 << 30), is_plausible(1 << 40, 1 << 20)
     (True, True, False)

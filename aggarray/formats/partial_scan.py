@@ -48,7 +48,7 @@ class ChunkIndexRequest:
 
 @dataclass(frozen=True, slots=True)
 class ScannedChunkIndexes:
-    """Chunk indexes of the variables of a file that have one; ``state``: time, size and inode before they were read."""
+    """Chunk indexes of a file; ``state``: of the file before the read."""
 
     uri: str
     state: FileState
@@ -66,7 +66,7 @@ def select_partial(
     request: PartialScanRequest,
     read: Callable[[Variable], np.ndarray | None] | None = None,
 ) -> PartialScan | None:
-    """Select the requested items from the metadata of a file; None if a coordinate is missing or has another form.
+    """Select requested items, None if a coordinate is missing or differs.
 
     ``variables`` of other names are ignored; ``read`` returns the stored values of a variable, None: the variables have them.
     """

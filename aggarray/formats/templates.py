@@ -1,4 +1,4 @@
-"""Templates: the attributes of a file's variable that describe it as a sub-array.
+"""Templates: attributes that describe a variable as a sub-array.
 
 Equal files share one `Template`.
 """
@@ -40,12 +40,11 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
 
 @functools.lru_cache(maxsize=1024)
 def _shared(template: Template) -> Template:
-    """Return the same object for equal templates: an archive has few different ones."""
     return template
 
 
 def text_attribute(value: Any) -> str | None:
-    """Return an attribute as text, numbers such as ``units = 1`` formatted; None if absent."""
+    """Return an attribute as text, also of a number; None if absent."""
     if value is None or isinstance(value, str):
         return value.strip() if value else value
     return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
@@ -57,7 +56,7 @@ _NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no stan
 
 @functools.lru_cache(maxsize=4096)
 def naming(text: str) -> str | None:
-    """Return a name attribute with normalised blanks, None if its value means that there is no name.
+    """Return a name with normalised blanks, None if it means no name.
 
     >>> naming("air  temperature"), naming("unknown")
     ('air temperature', None)

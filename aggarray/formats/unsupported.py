@@ -1,4 +1,4 @@
-"""Formats that aggarray recognises but does not read, and how to convert them."""
+"""Formats that are recognised but not read, and how to convert them."""
 
 import json
 import os
@@ -65,7 +65,7 @@ _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".filepart", ".a
 
 
 def unsupported_head(head: bytes) -> tuple[str, str] | None:
-    """Return description and hint for a file with these first bytes, None for an unknown file.
+    """Return description and hint for first bytes, None if unknown.
 
     >>> unsupported_head(b"GRIB\\0\\0\\0\\2")[0], unsupported_head(b"hello")
     ('a GRIB file', None)
@@ -83,7 +83,7 @@ def unsupported_head(head: bytes) -> tuple[str, str] | None:
 
 
 def unsupported_folder(path: str, folders: Collection[str], files: Collection[str]) -> tuple[str, str] | None:
-    """Return description and hint for a local folder by the names of its entries, None for an unknown folder."""
+    """Return description and hint for a folder's entries, None if unknown."""
     if "snapshots" in folders and ("refs" in folders or "repo" in files) and _is_icechunk(os.path.join(path, "snapshots")):
         return _ICECHUNK, _ICECHUNK_HINT
     if (
@@ -100,7 +100,7 @@ def unsupported_folder(path: str, folders: Collection[str], files: Collection[st
 
 
 def unsupported_parent(path: str) -> tuple[str, str] | None:
-    """Return description and hint for a local file inside an unsupported folder, None for any other file."""
+    """Return description and hint for a file in an unsupported folder."""
     folder = os.path.dirname(path)
     parent = os.path.dirname(folder)
     inside = os.path.basename(folder) in ("chunks", "snapshots", "manifests", "transactions")
@@ -113,7 +113,7 @@ def is_unfinished(path: str) -> bool:
 
 
 def broken_link(path: str) -> tuple[str, str] | None:
-    """Return description and hint for a symbolic link to a missing file, None for any other path."""
+    """Return description and hint for a broken link, else None."""
     if not os.path.islink(path) or os.path.exists(path):
         return None
     target = os.readlink(path)

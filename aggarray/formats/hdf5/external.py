@@ -1,4 +1,4 @@
-"""Other files that hold the values of an HDF5 dataset, directly or indirectly.
+"""Other files that hold the values of an HDF5 dataset.
 
 A dataset may have external storage, which is plain bytes of other files, or be virtual, assembled from datasets of other files,
 which may be external or virtual themselves. Each file is yielded before it is opened to search for more files, so that the
@@ -19,14 +19,17 @@ _MOST = 1 << 16
 
 
 class Source(NamedTuple):
-    """File and source dataset in it; ``dataset`` None: plain bytes of the file."""
+    """File and dataset in it; ``dataset`` None: plain bytes of the file."""
 
     path: str
     dataset: str | None = None
 
 
 def sources_of(path: str, dataset: Any) -> list[Source]:
-    """Return the sources from which HDF5 reads the values of an external or virtual dataset; the lock must be held."""
+    """Return the sources of an external or virtual dataset.
+
+    The library's lock must be held.
+    """
     names = [(os.fsdecode(name), None) for name, _, _ in dataset.external or ()]
     if dataset.is_virtual:
         names += [(source.file_name, source.dset_name) for source in dataset.virtual_sources()]
@@ -39,12 +42,12 @@ def sources_of(path: str, dataset: Any) -> list[Source]:
 
 
 def _expand(path: str) -> list[str]:
-    """Return a path, and the files whose names have numbers in place of its ``%b``."""
+    """Return a path, and files with numbers in place of its ``%b``."""
     return [path] if "%b" not in path else [path, *glob.iglob(glob.escape(path).replace("%b", "*"))]
 
 
 def external_files(sources: Sequence[Source]) -> Iterator[str]:
-    """Yield the files of sources and, recursively, of the sources of these; each file is yielded before it is opened.
+    """Yield the files of sources, recursively, each before it is opened.
 
     Raises FormatError for a source that a link to another file leads to, and for too many sources.
     """
@@ -63,7 +66,6 @@ def external_files(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def _sources_in(source: Source) -> list[Source]:
-    """Return the sources of a source; none if it cannot be read, which is an error when it is read."""
     if source.dataset is None or not os.path.isfile(source.path):
         return []
     try:

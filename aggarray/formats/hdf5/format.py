@@ -31,7 +31,6 @@ class _HDF5:
     name = "HDF5"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Return whether the signature lies at byte 0 or, after a user block, at byte 512, 1024, 2048, ..."""
         if head.startswith(_SIGNATURE):
             return True
         # A folder, or netCDF-3: a user block does not begin like it, so the file is not read again.
@@ -47,7 +46,6 @@ class _HDF5:
 
     def scan(self, path: str) -> Structure:
         def by_library(variable: Variable) -> np.ndarray:
-            """Return the values of a coordinate that only the HDF5 library can decode."""
             with closing(HDF5File(path)) as handle:
                 return handle.read(variable.name, full_box(variable.shape))
 
@@ -62,7 +60,6 @@ class _HDF5:
         return structure
 
     def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        """Return the requested coordinates, None if only the library can read them."""
         try:
             return metadata_scan.scan_partially(path, request)
         except UNREADABLE:
@@ -73,7 +70,7 @@ class _HDF5:
 
 
 def metadata_of(path: str, group: str) -> H5File | None:
-    """Return the metadata of a file with a link of a name at its root, None for other files.
+    """Return metadata of a file with ``group`` at its root, else None.
 
     Only a few bytes of a file that is not HDF5 are read.
     """

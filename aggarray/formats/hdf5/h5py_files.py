@@ -1,4 +1,4 @@
-"""HDF5 files opened by h5py: links out of a file, dimension scales, external storage.
+"""HDF5 files opened by h5py: links, dimension scales, external storage.
 
 A link is followed without opening its target: opening a pipe or a device has side effects.
 """
@@ -27,9 +27,9 @@ def open_file(path: str) -> Any:
 
 
 def leads_outside(file: Any, path: str | bytes) -> str:
-    """Return the reason why an absolute path is not followed: it leaves the file or has a cycle of links; otherwise "".
+    """Return the reason why an absolute path is not followed, or "".
 
-    ``file``: an h5py file or its ``FileID``. The result is "" for a path that does not exist.
+    Reasons: it leaves the file, or has a cycle of links. ``file``: an h5py file or its ``FileID``. A missing path gives "".
     """
     import h5py
 
@@ -81,7 +81,7 @@ def is_pure_dimension(dataset: Any) -> bool:
 
 
 def is_external(dataset: Any) -> bool:
-    """Return whether values of a dataset (h5py's ``DatasetID``) may lie in other files."""
+    """Return whether values of a ``DatasetID`` may lie in other files."""
     import h5py
 
     properties = dataset.get_create_plist()

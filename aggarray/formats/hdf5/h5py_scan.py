@@ -1,4 +1,4 @@
-"""Scan of an HDF5 file by h5py, for files that `formats.hdf5.metadata` does not support.
+"""Scan by h5py of HDF5 files that the metadata reader does not support.
 
 Both scanners follow the same rules: dimensions come from attached dimension scales, including the conventions of netCDF-4, and
 have no name otherwise.
@@ -33,7 +33,7 @@ _LAYOUT = 1 << 8
 
 @dataclass(slots=True)
 class _Walk:
-    """Items collected by a walk through a file: datasets by name, attributes of groups, skipped items with reasons.
+    """Datasets by name, attributes of groups, and skipped items.
 
     ``scales``: (group, name) of dimension scales by their address in the file; ``dimids``: addresses by netCDF-4's dimension
     number; ``linked``: datasets by the names of soft links.
@@ -49,7 +49,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _DatasetEntry:
-    """Readable dataset: path, name, stored dtype; per dimension the address, name and group of its scale, if any."""
+    """Readable dataset with the scale of each dimension, if any."""
 
     path: str
     name: str
@@ -61,7 +61,7 @@ class _DatasetEntry:
 
 
 def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], np.ndarray | None]) -> Structure:
-    """Return the structure of an open h5py file; ``label``: its format, ``read`` returns the values of a variable."""
+    """Return the structure of an open h5py file; ``label``: its format."""
     walk = _Walk()
     _walk(file, "", walk, {_address(file)})
     # Datasets under their own names come first.
@@ -108,7 +108,7 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
 
 
 def _walk(group: Any, prefix: str, walk: _Walk, visited: set[int]) -> None:
-    """Collect datasets and groups; ``visited``: addresses of the visited groups, which end cycles of links."""
+    """Collect datasets and groups; ``visited`` ends cycles of links."""
     import h5py
 
     for key in group:
@@ -162,7 +162,6 @@ def _note_scale(dataset: Any, group: str, key: str, walk: _Walk) -> None:
 
 
 def _axes(file: Any, dataset: Any, walk: _Walk) -> tuple[int | None, ...]:
-    """Return the address of the scale of each dimension, None for a dimension without one."""
     rank = len(dataset.shape or ())
     references = _scales_of(dataset)
     if references is not None:
@@ -178,7 +177,7 @@ def _axes(file: Any, dataset: Any, walk: _Walk) -> tuple[int | None, ...]:
 
 
 def _referenced(file: Any, dataset: Any, reference: Any, walk: _Walk) -> int | None:
-    """Return the address of a referenced object; record a missing one, such as a deleted scale, and return None."""
+    """Return the address of a referenced object; record a missing one."""
     try:
         return _address(file[reference])
     except LIBRARY_ERRORS:
@@ -189,7 +188,7 @@ def _referenced(file: Any, dataset: Any, reference: Any, walk: _Walk) -> int | N
 
 
 def _scales_of(dataset: Any) -> list[Any] | None:
-    """Return a reference to the first scale of each dimension, None for one without; None without DIMENSION_LIST."""
+    """Return references to the first scales; None without DIMENSION_LIST."""
     import h5py
 
     if "DIMENSION_LIST" not in dataset.attrs:
@@ -215,7 +214,6 @@ def _entry(file: Any, path: str, dtype: np.dtype[Any], walk: _Walk) -> _DatasetE
 
 
 def _lengths(entries: list[_DatasetEntry]) -> dict[int, int]:
-    """Return the length of every unlimited dimension: that of the longest variable along it."""
     longest: dict[int, int] = {}
     for entry in entries:
         for address, n, limit in zip(entry.axes, entry.dataset.shape or (), entry.dataset.maxshape or (), strict=False):
@@ -227,7 +225,6 @@ def _lengths(entries: list[_DatasetEntry]) -> dict[int, int]:
 def _variable(
     entry: _DatasetEntry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], walk: _Walk
 ) -> Variable:
-    """Return the variable of a dataset; ``lengths``: of unlimited dimensions, ``spans``: the dimensions of every dataset."""
     dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, walk)
     if dataset.shape is None:
         # A dataset without a dataspace is an array without elements.
@@ -242,7 +239,7 @@ def _variable(
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
-    """Return the stored dtype of a dataset, StringDType for variable-length text, or the reason why it cannot be read."""
+    """Return the stored dtype, or the reason why it cannot be read."""
     import h5py
 
     try:
@@ -258,7 +255,6 @@ def plain_dtype(dataset: Any) -> np.dtype[Any] | str:
 
 
 def _attributes(item: Any, path: str, walk: _Walk) -> dict[str, Any]:
-    """Return the attributes of a group or dataset: texts, lists of texts, scalars or arrays; record skipped ones."""
     attributes = {}
     for name in item.attrs:
         if name in INTERNAL:
@@ -281,9 +277,9 @@ def _attributes(item: Any, path: str, walk: _Walk) -> dict[str, Any]:
 
 
 def _unsupported_type(item: Any, name: str) -> str | None:
-    """Return the type name of a skipped attribute, "" for one that is read, None for object references.
+    """Return the type name of a skipped attribute, "" for one that is read.
 
-    h5py crashes when it reads attributes of some types that it does not support.
+    The result is None for object references. h5py crashes when it reads attributes of some unsupported types.
     """
     import h5py
 
@@ -319,7 +315,7 @@ def _type_name(datatype: Any) -> str:
 
 
 def attribute_value(value: Any) -> Any:
-    """Return an attribute in the form of the other formats, None if it is neither a number nor text."""
+    """Return a number or text in the form of other formats, else None."""
     import h5py
 
     if value is None:

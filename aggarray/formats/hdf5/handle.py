@@ -63,12 +63,12 @@ class HDF5File:
                 self._library()
 
     def _note_error(self, error: BaseException, variable: str | None = None) -> None:
-        """Note whether the library could crash this process; raise FormatError if it would return wrong values."""
+        """Note damage that may crash the library, or raise FormatError."""
         refuse(error, self._path, variable)
         self._damaged = self._damaged or (is_invalid(error) and not is_remote(self._path) and isolated.can_isolate())
 
     def _must_isolate(self) -> bool:
-        """Return whether to call the library in an isolated process; the file is validated before h5py opens it here."""
+        """Return whether to isolate the library; the file is validated first."""
         if self._opened is None and not self._damaged and not is_remote(self._path) and isolated.can_isolate():
             # promise: hdf5-validated-before-read
             self._damaged = is_damaged(self._path)
@@ -81,7 +81,7 @@ class HDF5File:
         return self._opened
 
     def _query(self, read: Callable[[H5File], _T], method: str, variable: str) -> _T:
-        """Return the result of the metadata reader, or of a method of `H5pyFile` if it does not support the variable."""
+        """Return the metadata reader's result, or a method's of `H5pyFile`."""
         if self._metadata is not None:
             try:
                 with self._lock:
@@ -92,7 +92,7 @@ class HDF5File:
         return result
 
     def _by_library(self, method: str, variable: str, *arguments: Any) -> Any:
-        """Return the result of a method of `H5pyFile`, called in an isolated process if the file is damaged."""
+        """Call a method of `H5pyFile`, isolated if the file is damaged."""
         if self._must_isolate():
             return isolated.call_isolated(self._path, method, variable, *arguments)
         with naming_errors(self._path, variable), LIBRARY_LOCK:
@@ -118,7 +118,7 @@ class HDF5File:
         return values
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
-        """Return variable-length texts or rows without the library, None for other and unsupported variables."""
+        """Return variable-length texts or rows without the library, else None."""
         file = self._metadata
         if file is None:
             return None
@@ -143,7 +143,7 @@ class HDF5File:
             return None
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return the complete variable as a read-only view of the mapped file, or None if it is not contiguous."""
+        """Return a read-only view of the mapped file, None if not contiguous."""
         if is_remote(self._path):
             return None
         contiguous = self._query(lambda file: contiguous_of(file, variable), "check", variable)
@@ -156,14 +156,13 @@ class HDF5File:
             return mapped(self._path, offset, dtype, shape).numpy()
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable, or None if `ChunkIndex` cannot describe its storage."""
+        """Return the chunk index, or None if only `read` returns the values."""
         return self._query(lambda file: chunk_index_of(file, variable), "check", variable)
 
     def external_files(self, variable: str) -> Iterable[str]:
-        """Yield the files of external and virtual storage, and the files that these refer to, each before it is opened."""
+        """Yield the other files that hold values, each before it is opened."""
 
         def no_sources(file: H5File) -> list[Source]:
-            """Return an empty list; raise UnsupportedError for a dataset with values in other files."""
             header = file.variable(variable)
             require_supported(not header.external and header.virtual is None, "values in other files")
             self._internal.add(variable)

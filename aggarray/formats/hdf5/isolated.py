@@ -31,7 +31,7 @@ _BLOCK = 1 << 20
 
 
 def can_isolate() -> bool:
-    """Return whether an isolated process can be started: an embedded Python may have no executable."""
+    """Return whether this Python has an executable and can fork."""
     # promise: hdf5-isolated-process
     return bool(sys.executable) and hasattr(os, "fork")
 
@@ -66,7 +66,7 @@ def call_isolated(path: str, method: str, variable: str | None = None, *argument
 
 
 def time_limit(path: str) -> float:
-    """Return the time limit in seconds of a request for a file, which grows with the size of the file."""
+    """Return the time limit of a request in seconds, by the file's size."""
     try:
         return min(PATIENCE + _PER_BYTE * stat_file(path).size, _MOST_PATIENCE)
     except OSError:
@@ -86,7 +86,7 @@ class _IsolatedProcess:
         )
 
     def answer(self, request: Any, deadline: float) -> tuple[Any, ...] | None:
-        """Return the answer to a request, None if there is none before the deadline."""
+        """Return the answer to a request, None after the deadline."""
         stdin = self.process.stdin
         try:
             if stdin is not None:
@@ -113,7 +113,7 @@ class _IsolatedProcess:
         return bytes(received)
 
     def end(self) -> None:
-        """Terminate the process and its fork, or only close the pipes if another process started it."""
+        """Terminate the process; only close the pipes if another started it."""
         global _current
         _current = None
         atexit.unregister(self.end)

@@ -1,7 +1,4 @@
-"""Isolated process that calls the HDF5 library for files that may crash it.
-
-A fork of the process answers each request.
-"""
+"""Isolated process that calls the HDF5 library for damaged files."""
 
 import contextlib
 import functools
@@ -20,7 +17,7 @@ from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
 
 
 def main() -> None:
-    """Answer each request of standard input in a fork, until the end of input; the answer to a crash is None."""
+    """Answer each request of standard input in a fork; a crash gives None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(1)
     # Output that libraries print must not mix with the answers.
@@ -46,7 +43,7 @@ def _kill_fork(child: int, *signal_arguments: Any) -> None:
 
 
 def _serve(request: tuple[str, str, str | None, tuple[Any, ...]], answers: int) -> None:
-    """Write the answer to a request and exit without cleanup: the memory may be corrupt."""
+    """Answer a request and exit at once: the memory may be corrupt."""
     code = 1
     try:
         data = memoryview(packed(_answer(*request)))

@@ -1,4 +1,4 @@
-"""HDF5 files read by h5py: variables that the metadata reader does not support."""
+"""HDF5 variables that h5py reads because the metadata reader cannot."""
 
 import math
 from typing import Any
@@ -25,7 +25,7 @@ _ENCODED, _SLACK = 8, 1 << 16
 
 
 class H5pyFile:
-    """HDF5 file opened with h5py; each dataset is looked up once. The lock must be held around every call."""
+    """HDF5 file opened with h5py; hold the lock around every call."""
 
     def __init__(self, path: str, file: Any):
         self._path, self._file = path, file
@@ -34,7 +34,7 @@ class H5pyFile:
         self._checked: set[str] = set()
 
     def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
-        """Return the dataset of a variable, its stored dtype and its text encoding as an attribute."""
+        """Return dataset, stored dtype and, as an attribute, text encoding."""
         import h5py
 
         entry = self._datasets.get(variable)
@@ -87,7 +87,7 @@ class H5pyFile:
         return stored_values(values, encoding, joined, f"{self._path}, variable {variable!r}")
 
     def scanned(self, variable: Variable) -> np.ndarray | None:
-        """Return all values of a variable, None if they lie in other files or are too large for a scan."""
+        """Return all values, None if external or too large for a scan."""
         dataset, dtype, _ = self.dataset(variable.name)
         if is_external(dataset.id) or not is_scannable(dataset.shape or (), dtype.itemsize):
             return None
@@ -103,11 +103,11 @@ class H5pyFile:
         return select_sizes(np.diff(offsets), box[0])
 
     def check(self, variable: str) -> None:
-        """Raise NotFoundError or FormatError for a variable that does not exist or cannot be read."""
+        """Raise NotFoundError or FormatError for an unreadable variable."""
         self.dataset(variable)
 
     def external_files(self, variable: str) -> list[Source]:
-        """Return the sources of external and virtual storage, resolved as HDF5 does: against the folder of this file."""
+        """Return the sources of external and virtual storage, resolved."""
         return sources_of(self._path, self.dataset(variable)[0])
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class H5pyFile:
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:
-    """Read a box; elements beyond the end along an unlimited dimension were never written and have the fill value."""
+    """Read a box, with the fill value beyond the end of the dataset."""
     inner = tuple(slice(min(s.start, n), min(s.stop, n), s.step) for s, n in zip(box, dataset.shape, strict=True))
     if inner == box:
         return np.asarray(dataset[box])
@@ -133,7 +133,7 @@ def _read_box(dataset: Any, box: Box) -> np.ndarray:
 
 
 def check_decoded_sizes(dataset: Any) -> None:
-    """Raise ValueError if a chunk of a dataset (h5py's ``DatasetID``) decodes to an unexpected size."""
+    """Raise ValueError if a chunk decodes to an unexpected size."""
     import h5py
 
     properties = dataset.get_create_plist()

@@ -1,4 +1,4 @@
-"""Variable-length datasets of HDF5 as contiguous ragged arrays of CF: flat samples and a size per row.
+"""Variable-length HDF5 datasets as contiguous ragged arrays of CF.
 
 A dataset of a variable-length type becomes two variables: the concatenated samples of all rows under its own name, and the row
 sizes. The dataset itself holds the sizes. The samples lie elsewhere in the file, and only the requested ones are read.
@@ -24,7 +24,7 @@ _BLOCK = 1 << 12
 
 
 def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
-    """Return the dtype of the samples of a 1-d variable-length dataset of numbers, None for any other dataset."""
+    """Return the dtype of a 1-d variable-length dataset of numbers, or None."""
     import h5py
 
     try:
@@ -40,14 +40,14 @@ def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
 
 
 def exceeds_limits(dataset: Any) -> str | None:
-    """Return why the row sizes are not read: too many rows for the stored bytes. None for any other dataset."""
+    """Return why the rows exceed the stored bytes, None for other datasets."""
     if samples_dtype(dataset) is None:
         return None
     return refused_rows(dataset.shape[0], dataset.id.get_storage_size())
 
 
 def ragged_variables(variable: Variable, sizes: np.ndarray, names: Collection[str]) -> tuple[Variable, Variable]:
-    """Return the variables of the samples and of the row sizes of a variable-length variable.
+    """Return the samples and row sizes of a variable-length variable.
 
     Rows that were never written have no samples. ``names``: the names of the existing variables.
     """
@@ -61,7 +61,7 @@ def ragged_variables(variable: Variable, sizes: np.ndarray, names: Collection[st
 
 
 def rows_of(name: str) -> str | None:
-    """Return the name of the variable whose row sizes have this name, None if it is not a name of row sizes.
+    """Return the variable whose row sizes have this name, or None.
 
     >>> rows_of("v_row_size"), rows_of("v_row_size_"), rows_of("v")
     ('v', 'v', None)
@@ -88,14 +88,14 @@ def sizes_of(path: str, dataset: Any) -> np.ndarray:
 
 
 def select_sizes(sizes: np.ndarray, rows: slice) -> np.ndarray:
-    """Return sizes of rows, 0 for rows of an unlimited dimension that were never written."""
+    """Return sizes of rows, 0 for rows that were never written."""
     padded = np.zeros(max(rows.stop, len(sizes)), np.int64)
     padded[: len(sizes)] = sizes
     return padded[rows]
 
 
 def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: Box) -> np.ndarray:
-    """Return a box of the flat samples; ``offsets``: where each row begins. Only the rows in the box are read."""
+    """Return a box of flat samples; ``offsets``: where each row begins."""
     (samples,) = box
     if samples.start >= samples.stop:
         return np.zeros(0, dtype)
@@ -114,7 +114,7 @@ def read_samples(dataset: Any, dtype: np.dtype[Any], offsets: np.ndarray, box: B
 
 @cache
 def _mislabels() -> bool:
-    """Return whether h5py returns rows of foreign byte order unswapped, labelled as native."""
+    """Return whether h5py labels rows of foreign byte order as native."""
     import h5py
 
     foreign = np.dtype(np.int16).newbyteorder("S")

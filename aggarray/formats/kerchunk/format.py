@@ -51,7 +51,7 @@ _LONG = 1 << 28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Names:
-    """Path of the file of a chunk, by chunk number. ``files``: positions in ``paths``."""
+    """File of a chunk, by chunk number. ``files``: positions in ``paths``."""
 
     paths: tuple[str, ...]
     files: np.ndarray
@@ -85,7 +85,6 @@ class _Referenced(ZarrHandle):
         return ("", nodes[""]) if single else (variable, nodes.get(variable))
 
     def table(self, variable: str) -> tuple[Numbering, ReferenceTable]:
-        """Return the numbering of the chunks of a variable, and their references."""
         cached = self._tables.get(variable)
         if cached is None:
             within, _, layout = self._layout(variable)
@@ -98,7 +97,7 @@ class _Referenced(ZarrHandle):
         return cached
 
     def _check_sizes(self, variable: str, layout: ArrayLayout, table: ReferenceTable) -> None:
-        """Raise FormatError for decoded chunks out of proportion to the array, or stored chunks larger than any encoding."""
+        """Raise FormatError for implausible sizes of chunks."""
         itemsize, built = max(layout.dtype.itemsize, 1), build_chunk_index(layout)
         size, total = math.prod(outer_chunk(layout)) * itemsize, math.prod(layout.shape) * itemsize
         # Chunks without a codec are read in part, whatever their size.
@@ -118,7 +117,6 @@ class _Referenced(ZarrHandle):
         return ReferenceStore(node, *self.table(within or PurePath(self._path).stem))
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable. None for text, unknown codecs, shards and very sparse arrays."""
         if variable not in self._indexes:
             with naming_errors(self._path, variable):
                 self._indexes[variable] = self._index(variable)
@@ -151,7 +149,6 @@ class _Kerchunk:
     name = "Kerchunk"
 
     def recognises(self, path: str, head: bytes) -> bool:
-        """Return whether a file is JSON with keys of references, or a folder has Parquet tables of references."""
         if not head:
             marks = (os.path.join(path, mark) for mark in (".zgroup", ".zarray", "zarr.json"))
             if os.path.isfile(os.path.join(path, ".zmetadata")) and not any(map(os.path.isfile, marks)):
@@ -168,7 +165,6 @@ class _Kerchunk:
         return False
 
     def scan(self, path: str) -> Structure:
-        """Read the metadata and the inline coordinates."""
         store = _Referenced(path)
         structure = structure_of(path, self.name, store.references.nodes)
         for variable in structure.variables:

@@ -42,7 +42,7 @@ class JSONReferences(References):
         return build_table((number, self._parse(key, entry)) for number, key, entry in numbered if number is not None)
 
     def _parse(self, key: str, reference: Any) -> Reference:
-        """Return a reference of JSON. Raises FormatError, which names file and key, for an invalid one."""
+        """Return a reference of JSON, or raise FormatError with file and key."""
         if isinstance(reference, str):
             return self.decode_inline(key, reference.encode("utf-8", "surrogateescape"))
         if not isinstance(reference, list) or len(reference) not in (1, 3) or not isinstance(reference[0], str):
@@ -53,7 +53,6 @@ class JSONReferences(References):
         return self.resolve_name(key, name), offset, size
 
     def _entries(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the references by key, with templates and generators expanded."""
         if not ("refs" in content or "gen" in content or type(content.get("version")) is int):
             return content
         if content.get("version", 1) not in (0, 1):
@@ -78,7 +77,6 @@ class JSONReferences(References):
         return entries
 
     def _expand(self, key: str, entry: Any, templates: Mapping[str, str]) -> Any:
-        """Return a reference with the templates of its file name expanded."""
         if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
             return entry
         try:
@@ -87,7 +85,6 @@ class JSONReferences(References):
             raise self.error(key, str(error)) from error
 
     def _metadata(self, entries: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata among the references as objects by key."""
         objects = {}
         for key, entry in entries.items():
             if not _is_metadata(key):
@@ -109,7 +106,7 @@ def _is_metadata(key: str) -> bool:
 
 
 def _group_by_array(entries: Mapping[str, Any], arrays: list[str]) -> dict[str, list[tuple[str, Any]]]:
-    """Group references of chunks by the innermost array that contains them. Others are dropped.
+    """Group references of chunks by the innermost array; drop others.
 
     >>> _group_by_array({"a/.zarray": {}, "a/0.0": 1, "a/c/0": 2, "x/0": 3, "b/0": 4}, ["a", "b"])
     {'a': [('a/0.0', 1), ('a/c/0', 2)], 'b': [('b/0', 4)]}

@@ -22,7 +22,7 @@ _TABLE = re.compile(r"refs\.(\d{1,18})\.parq")
 
 
 class ParquetReferences(References):
-    """References in a folder of Parquet files, read array by array. Raises FormatError for invalid references."""
+    """References in a folder of Parquet files, read array by array."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -44,7 +44,6 @@ class ParquetReferences(References):
         return build_table(row for first, path in tables if first < count for row in self._rows(name, path, first, count))
 
     def _rows(self, array: str, path: str, first: int, count: int) -> Iterator[tuple[int, Reference]]:
-        """Yield chunk numbers and references of one table. ``first``: number of its first chunk; ``count``: of all chunks."""
         columns = self._columns(path)
         most = min(self._size, count - first)
         offsets, sizes = (_numbers(columns.get(column), most) for column in ("offset", "size"))
@@ -65,7 +64,6 @@ class ParquetReferences(References):
             raise
 
     def _columns(self, path: str) -> dict[str, Any]:
-        """Return the columns of a table. Its size is checked before memory is allocated."""
         try:
             import pyarrow
             from pyarrow import parquet
@@ -93,7 +91,6 @@ class ParquetReferences(References):
 
 
 def _numbers(column: Any, most: int) -> np.ndarray:
-    """Return the first ``most`` integers of a column, 0 for missing rows."""
     numbers = np.zeros(most, np.int64)
     if column is not None:
         stored = column.fill_null(0).to_numpy()[:most]
@@ -102,6 +99,5 @@ def _numbers(column: Any, most: int) -> np.ndarray:
 
 
 def _items(column: Any, most: int) -> list[Any]:
-    """Return the first ``most`` texts or bytes of a column, None for missing rows."""
     items = [] if column is None else [v if isinstance(v, str | bytes) else None for v in column.slice(0, most).to_pylist()]
     return items + [None] * (most - len(items))

@@ -52,7 +52,7 @@ class ReferenceTable:
 
 
 class References:
-    """A set of references. ``nodes``: arrays and groups by path in the store; the path of the root is empty."""
+    """A set of references; ``nodes``: arrays and groups by path ("": root)."""
 
     nodes: Mapping[str, Node]
 
@@ -64,7 +64,7 @@ class References:
         self.path, self._names = path, FileNames(folder)
 
     def table(self, name: str, numbering: Numbering) -> ReferenceTable:
-        """Return the references of an array. Raises FormatError, which names the key, for invalid references."""
+        """Return an array's references, or raise FormatError with the key."""
         raise NotImplementedError(name)
 
     def error(self, key: str, what: str) -> FormatError:
@@ -72,14 +72,14 @@ class References:
         return FormatError(f"key {key!r:.80}: {what}", path=self.path, hint="write the references again")
 
     def resolve_name(self, key: str, name: str) -> str:
-        """Return the path or URL of a file name. Raises FormatError, which names the key, for an invalid name."""
+        """Return the path or URL of a file, or raise FormatError with the key."""
         try:
             return self._names[name]
         except ValueError as error:
             raise self.error(key, str(error)) from error
 
     def decode_inline(self, key: str, data: bytes) -> bytes:
-        """Return the bytes of an inline reference: text as it is, or base64 after the prefix ``base64:``."""
+        """Return an inline reference: plain text, or base64 after ``base64:``."""
         if not data.startswith(b"base64:"):
             return data
         try:
@@ -89,7 +89,7 @@ class References:
 
 
 def build_table(rows: Iterable[tuple[int, Reference]]) -> ReferenceTable:
-    """Return the table of pairs of chunk number and reference. The last of equal numbers is used."""
+    """Return the table of references; the last of equal numbers is used."""
     ordered = sorted(dict(rows).items(), key=lambda row: row[0])
     paths: dict[str, int] = {}
     inline: dict[int, bytes] = {}
@@ -106,7 +106,7 @@ def build_table(rows: Iterable[tuple[int, Reference]]) -> ReferenceTable:
 
 
 class FileNames(dict[str, str]):
-    """Absolute path or URL of each file name in references, resolved once. Relative names start at ``folder``.
+    """Path or URL of each file name, relative to ``folder``, resolved once.
 
     A name that is empty or contains a null byte raises ValueError.
 

@@ -11,14 +11,14 @@ from aggarray.storage.state import check_version
 
 
 class ReferenceStore(ReadOnlyStore):
-    """Array of references. A missing file raises an error, it is not a missing chunk."""
+    """Array of references; a missing file raises an error."""
 
     def __init__(self, node: Node, numbering: Numbering, references: ReferenceTable) -> None:
         super().__init__(files_of(node))
         self._numbering, self._references = numbering, references
 
     async def chunk(self, key: str, byte_range: Any) -> bytes | None:
-        """Return the bytes of a chunk or a range of them, None if there is no reference."""
+        """Return bytes of a chunk or a range, None if there is no reference."""
         number = self._numbering.number(key)
         reference = None if number is None else self._references.find(number)
         if reference is None:

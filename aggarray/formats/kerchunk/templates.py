@@ -25,9 +25,9 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def render(text: str, names: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    """Return a text with its expressions replaced. Raises ValueError for an unsupported expression.
+    """Return a text with its expressions replaced.
 
-    ``templates``: texts by name, with expressions of their arguments.
+    Raises ValueError for an unsupported expression. ``templates``: texts by name, with expressions of their arguments.
 
     >>> render("{{u}}/{{f(c='x')}}_{{'%03d' % (i + 1)}}.nc", {"i": 4}, {"u": "/data", "f": "a{{c}}"})
     '/data/ax_005.nc'
@@ -99,7 +99,9 @@ def _bounded(value: Any) -> Any:
 
 
 def generate(entry: Mapping[str, Any], templates: Mapping[str, str], limit: int) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the keys and references of one entry of ``gen``. Raises ValueError for more than ``limit`` references.
+    """Yield the keys and references of one entry of ``gen``.
+
+    Raises ValueError for more than ``limit`` references.
 
     >>> entry = {"key": "tas/{{i}}", "url": "{{u}}", "offset": "{{i * 8}}", "length": "8", "dimensions": {"i": {"stop": 2}}}
     >>> list(generate(entry, {"u": "a.nc"}, 10))

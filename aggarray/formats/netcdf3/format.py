@@ -39,7 +39,7 @@ _LONGEST_TEXT = 1 << 24
 
 
 def _read_box(file: ByteSource, location: VariableLocation, box: Box, out: np.ndarray) -> None:
-    """Read a box into ``out``, which is not empty. A sparse box is read in parts of short spans."""
+    """Read a nonempty box into ``out``, in parts if it is sparse."""
     steps = [s.step or 1 for s in box]
     span = span_of(location, out.shape, steps)
     axis = next((i for i, n in enumerate(out.shape) if n > 1), None)
@@ -87,7 +87,7 @@ class _NetCDF3File:
             raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=hint) from None
 
     def values(self, variable: str, box: Box) -> np.ndarray:
-        """Return the stored values of a box. Errors are not converted to `FormatError`."""
+        """Return the stored values of a box; errors are not converted."""
         location = self._location(variable)
         # Joined text is stored with its length as the last dimension.
         text = full_box(location.shape[len(box) :])
@@ -100,7 +100,6 @@ class _NetCDF3File:
         return stored_values(out, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
     def all_values(self, variable: Variable) -> np.ndarray | None:
-        """Return all values of a variable, None if a scan does not read this number of bytes."""
         location = self._location(variable.name)
         scannable = is_scannable(location.shape, location.stored.itemsize)
         return self.values(variable.name, full_box(variable.shape)) if scannable else None
@@ -110,11 +109,9 @@ class _NetCDF3File:
             return self.values(variable, box)
 
     def external_files(self, variable: str) -> Sequence[str]:
-        """Return no files: netCDF-3 has no links to other files."""
         return ()
 
     def mapped(self, variable: str) -> np.ndarray | None:
-        """Return a variable as a read-only, big-endian view of the mapped file, None for text and remote files."""
         location = self._location(variable)
         if location.stored.kind == "S" or 0 in location.shape or self._file.distant:
             return None
@@ -122,7 +119,7 @@ class _NetCDF3File:
             return mapped(self._path, location.begin, location.stored, location.shape, location.strides).numpy()
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable: one chunk, or one per record if there are gaps between them. None for text."""
+        """Return the chunk index: one chunk, or one per record; None for text."""
         location = self._location(variable)
         shape, dtype, begin = location.shape, location.stored, location.begin
         if dtype.kind == "S":

@@ -43,7 +43,7 @@ class VariableLocation:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Parsed header: global attributes, locations of the variables, sizes of the dimensions."""
+    """Global attributes, locations of variables, sizes of dimensions."""
 
     attrs: dict[str, Any]
     locations: tuple[VariableLocation, ...]
@@ -52,7 +52,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A variable as the header lists it. ``sizes``: lengths of its ``dimensions``, 0 for the record dimension."""
+    """A variable as the header lists it; size 0: the record dimension."""
 
     name: str
     stored: np.dtype[Any]
@@ -64,7 +64,7 @@ class _Raw:
 
 
 class _Cursor:
-    """Parser position in a header. It reads the file as needed and compares every count with the size of the file."""
+    """Parser position in a header; counts must fit the size of the file."""
 
     def __init__(self, path: str, file: ByteSource):
         self.path, self.file, self.size = path, file, file.size
@@ -75,7 +75,6 @@ class _Cursor:
         self.offset_width = 4 if self.version == 1 else 8
 
     def take(self, count: int) -> int:
-        """Advance by ``count`` bytes and return the previous position."""
         start, self.position = self.position, self.position + count
         if self.position > len(self.data):
             if self.position > self.size:
@@ -85,7 +84,6 @@ class _Cursor:
         return start
 
     def integer(self, width: int) -> int:
-        """Return the next big-endian unsigned integer."""
         start, stop = self.position, self.position + width
         if stop > len(self.data):
             self.take(width)
@@ -96,7 +94,6 @@ class _Cursor:
         return self.integer(self.count_width)
 
     def padded(self, count: int) -> bytes:
-        """Return the next ``count`` bytes and skip the padding to a multiple of four."""
         start = self.take(count + -count % 4)
         return self.data[start : start + count]
 
@@ -105,7 +102,7 @@ class _Cursor:
         return decode_text(self.padded(self.count()).partition(b"\0")[0])
 
     def items(self, tag: int, least: int) -> range:
-        """Parse the head of a list and return the range of its items, each of at least ``least`` bytes."""
+        """Return the range of list items, each of at least ``least`` bytes."""
         stored, number = self.integer(4), self.count()
         if stored not in (0, tag) or (stored == 0 and number):
             raise self.damaged(f"a list begins with {stored:#x}, not {tag:#x}")
@@ -120,7 +117,6 @@ class _Cursor:
         return _TYPES[code]
 
     def attributes(self) -> dict[str, Any]:
-        """Return the next list of attributes. Values are text, scalars or arrays of several numbers."""
         attrs: dict[str, Any] = {}
         for _ in self.items(_ATTRIBUTES, 12):
             name, dtype, number = self.name(), self.dtype(), self.count()
@@ -138,7 +134,7 @@ class _Cursor:
 
 
 def header_of(path: str, file: ByteSource) -> Header:
-    """Parse a header and compare every location with the size of the file. Raises FormatError."""
+    """Parse a header, or raise FormatError for locations out of range."""
     cursor = _Cursor(path, file)
     records = cursor.count()
     dimensions = [(cursor.name(), cursor.count()) for _ in cursor.items(_DIMENSIONS, 8)]
@@ -180,7 +176,6 @@ def _raw_variable(cursor: _Cursor, dimensions: Sequence[tuple[str, int]]) -> _Ra
 
 
 def _location(raw: _Raw, records: int, record_size: int, spans: Mapping[str, tuple[str, ...]]) -> VariableLocation:
-    """Return the location of a variable. ``spans``: dimensions of each variable."""
     shape = tuple(n or records for n in raw.sizes)
     strides = [raw.stored.itemsize]
     for n in shape[:0:-1]:
@@ -194,7 +189,7 @@ def _location(raw: _Raw, records: int, record_size: int, spans: Mapping[str, tup
 
 
 def _check_extents(cursor: _Cursor, locations: Sequence[VariableLocation]) -> None:
-    """Raise FormatError for values beyond the end of the file, or that overlap the header or another variable."""
+    """Raise FormatError for values outside the file or that overlap."""
     extents: list[tuple[bool, int, int, str]] = []
     for location in locations:
         if 0 in location.shape:
@@ -215,7 +210,7 @@ def _check_extents(cursor: _Cursor, locations: Sequence[VariableLocation]) -> No
 
 
 def span_of(location: VariableLocation, shape: Sequence[int], steps: Sequence[int] | None = None) -> int:
-    """Return the bytes from the first to the end of the last element of a box of ``shape``."""
+    """Return the bytes from first to last element of a box of ``shape``."""
     steps = steps or (1,) * len(shape)
     gaps = sum((n - 1) * step * s for n, step, s in zip(shape, steps, location.strides, strict=True))
     return gaps + location.stored.itemsize

@@ -33,7 +33,7 @@ _CHECKSUMS = ("numcodecs.crc32", "numcodecs.adler32", "numcodecs.crc32c")
 
 
 def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex | None:
-    """Return the chunk index of the array in the folder ``within`` of a store, or None.
+    """Return the chunk index of the array in a folder, or None.
 
     Raises ValueError for damaged metadata.
     """
@@ -53,7 +53,7 @@ def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex |
 
 
 def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, tuple[ShardIndex, ...]] | None:
-    """Return an index of the chunks, or shards, without offsets and sizes, and the indexes of nested shards."""
+    """Return an index without locations, and those of nested shards."""
     if layout.dtype.kind not in "biufc":
         return None
     fill, codecs = _fill(layout.meta.get("fill_value"), layout.dtype.newbyteorder("=")), _codecs(layout)
@@ -64,12 +64,12 @@ def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, tuple[ShardIndex
 
 
 def _constant_columns(count: int, size: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return offsets (all 0) and sizes (all ``size``) of ``count`` chunks, without memory per chunk."""
+    """Return offsets 0 and equal sizes of chunks without memory per chunk."""
     return np.broadcast_to(np.int64(0), (count,)), np.broadcast_to(np.int64(size), (count,))
 
 
 def _codecs(layout: ArrayLayout) -> tuple[np.dtype[Any], tuple[Filter, ...], tuple[ShardIndex, ...]] | None:
-    """Return the dtype with byte order, the filters and the shards of an array, None for unknown codecs and settings."""
+    """Return dtype, filters and shards, None for unknown codecs."""
     meta, steps, dtype = layout.meta, codec_steps(layout), layout.dtype
     shards: list[ShardIndex] = []
     if layout.version == 2:
@@ -94,7 +94,7 @@ def _codecs(layout: ArrayLayout) -> tuple[np.dtype[Any], tuple[Filter, ...], tup
 
 
 def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:
-    """Return the filter of a codec, None for an unknown codec. ``name``: that of version 3.
+    """Return the filter of a codec by its name in version 3, None if unknown.
 
     >>> filter_of("zlib", {"level": 1}), filter_of("shuffle", {"elementsize": 8}), filter_of("delta", {})
     (Filter(name='deflate', parameters=()), Filter(name='shuffle', parameters=(8,)), None)
@@ -111,7 +111,7 @@ def filter_of(name: str, settings: Mapping[str, Any]) -> Filter | None:
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as a scalar of the dtype, None for an invalid one. Null is 0, as in zarr-python.
+    """Return a fill value as a scalar, None if invalid; null is 0.
 
     >>> _fill("-Infinity", np.dtype("f4")), _fill(None, np.dtype("i2")), _fill(300, np.dtype("u1"))
     (np.float32(-inf), np.int16(0), None)

@@ -19,7 +19,10 @@ MOST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayout:
-    """An array as its metadata describe it. ``meta``: the JSON object; ``dtype``: native, or as stated in version 2."""
+    """An array as its metadata describe it; ``meta``: the JSON object.
+
+    ``dtype``: native, or as stated in version 2.
+    """
 
     version: Literal[2, 3]
     meta: Mapping[str, Any]
@@ -28,7 +31,7 @@ class ArrayLayout:
 
 
 def parse_named_configuration(stated: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return name and settings of a named configuration, such as a codec. It may be a bare name."""
+    """Return name and settings of a configuration, or of a bare name."""
     if isinstance(stated, str):
         return stated, {}
     settings = stated.get("configuration") if isinstance(stated, dict) else None
@@ -39,21 +42,21 @@ def parse_named_configuration(stated: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def outer_chunk(layout: ArrayLayout) -> tuple[int, ...]:
-    """Return the shape of a chunk, or of a shard. Raises ValueError for an invalid one."""
+    """Return the shape of a chunk, or of a shard, or raise ValueError."""
     if layout.version == 2:
         return check_chunk_shape(layout.meta.get("chunks"), layout.shape)
     return check_chunk_shape(parse_named_configuration(layout.meta.get("chunk_grid"))[1].get("chunk_shape"), layout.shape)
 
 
 def check_chunk_shape(stated: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the stated shape of a chunk. Raises ValueError for an invalid one."""
+    """Return the stated shape of a chunk, or raise ValueError."""
     if not isinstance(stated, list) or len(stated) != len(shape) or not all(type(n) is int and n > 0 for n in stated):
         raise ValueError(f"damaged metadata: chunks {stated!r:.60} of shape {shape}")
     return tuple(stated)
 
 
 def codec_steps(layout: ArrayLayout) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the names in version 3 and the settings of an array's codecs, in the order of encoding."""
+    """Return names (version 3) and settings of codecs in encoding order."""
     if layout.version == 3:
         return [parse_named_configuration(step) for step in layout.meta.get("codecs") or ()]
     stated = [*(layout.meta.get("filters") or ()), layout.meta.get("compressor")]
@@ -62,7 +65,7 @@ def codec_steps(layout: ArrayLayout) -> list[tuple[str, Mapping[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """A chunk key encoding: ``lead``, then the position along each dimension, separated.
+    """Chunk key encoding: ``lead``, then positions with a separator.
 
     >>> Keys("c/", "/").name((0, 1)), Keys("", ".").name(()), Keys("c.", ".").name(())
     ('c/0/1', '0', 'c')
@@ -78,7 +81,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Keys of the chunks of an array, and their numbers in C order of the ``grid``.
+    """Keys of the chunks of an array, and their numbers in C order.
 
     >>> numbering = Numbering(Keys("c/", "/"), (2, 4))
     >>> numbering.number("c/1/2"), numbering.number("c/2/0"), numbering.number("c/1")
@@ -106,7 +109,7 @@ class Numbering:
 
 
 def numbering(layout: ArrayLayout) -> Numbering | None:
-    """Return the numbering of an array's chunks, None for an unknown chunk grid or key encoding.
+    """Return the numbering, None for unknown chunk grids or key encodings.
 
     Raises ValueError for damaged metadata.
     """
@@ -121,7 +124,7 @@ def numbering(layout: ArrayLayout) -> Numbering | None:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Path of the file of a chunk, by chunk number in C order, computed on each call.
+    """Path of the file of a chunk, by chunk number in C order.
 
     ``grid``: number of chunks along each dimension; ``per``: number of chunks in a file along each dimension.
 
@@ -159,7 +162,7 @@ def key_encoding(layout: ArrayLayout) -> Keys | None:
 
 
 def list_files(folder: str, keys: Keys) -> set[str] | None:
-    """Return the names of the files of a folder, and of subfolders that chunk keys use.
+    """Return names of files in a folder and in subfolders of chunk keys.
 
     None if a subfolder is a link, because links may form a cycle. zarr-python then looks up each chunk.
     """
@@ -182,7 +185,7 @@ def list_files(folder: str, keys: Keys) -> set[str] | None:
 
 
 def parse_dtype(text: Any) -> np.dtype[Any]:
-    """Return the dtype that metadata state. Raises TypeError or ValueError for any other text.
+    """Return the dtype of metadata, or raise TypeError or ValueError.
 
     The text is checked first because NumPy evaluates some texts as Python expressions.
 

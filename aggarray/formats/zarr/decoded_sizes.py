@@ -77,9 +77,10 @@ class Bounds:
                 self.inner.check(path, decoded[offset : offset + size])
 
     def check_part(self, path: str, data: bytes, start: int | None) -> None:
-        """Check a part of a shard that is a chunk. ``start``: offset of the part, None for the end of the shard.
+        """Check a part of a shard that is a chunk.
 
-        Raises ValueError or FormatError for a chunk that decodes to more.
+        ``start``: offset of the part, None for the end of the shard. Raises ValueError or FormatError for a chunk that decodes
+        to more.
         """
         is_index = start is None if self.index is None else self.index.covers(start, data)
         if self.inner is not None and not is_index:
@@ -87,7 +88,6 @@ class Bounds:
 
 
 def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ...], dtype: np.dtype[Any]) -> Bounds:
-    """Return the limits of chunks of a shape. ``steps``: codecs in the order of encoding."""
     for _, settings in steps:
         for key in _TYPES:
             # promise: zarr-filter-dtype
@@ -129,7 +129,10 @@ def _state(path: str | None) -> Any:
 
 
 def checked_store(store: Store, path: str, layout: ArrayLayout) -> Store:
-    """Return a store of one array that checks the decoded size of each chunk. Raises ValueError for damaged metadata."""
+    """Return a store that checks the decoded size of each chunk.
+
+    Raises ValueError for damaged metadata.
+    """
     numbers = numbering(layout)
     if numbers is None:
         return store
@@ -147,7 +150,7 @@ class CheckedStore(WrapperStore[Store]):
         return CheckedStore(store, self._path, self._numbers, self._bounds)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """Return the bytes of a key. Raises ValueError for a chunk that decodes to more than expected."""
+        """Return the bytes of a key, or raise ValueError for an oversized chunk."""
         store: Any = self._store
         if self._numbers.number(key) is None:
             return await store.get(key, prototype, byte_range)
@@ -168,7 +171,10 @@ class CheckedStore(WrapperStore[Store]):
 
 
 class BytesOfText(WrapperStore[Store]):
-    """A store of one array of variable-length text whose metadata declare bytes. zarr-python decodes only UTF-8."""
+    """Store of variable-length text with metadata of bytes.
+
+    zarr-python decodes only UTF-8.
+    """
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """Return the bytes of a key."""
@@ -184,7 +190,7 @@ class BytesOfText(WrapperStore[Store]):
 
 
 def _as_bytes(meta: Any) -> Any:
-    """Return metadata with the codec ``vlen-bytes`` instead of ``vlen-utf8``, at any depth."""
+    """Replace ``vlen-utf8`` by ``vlen-bytes`` in metadata, at any depth."""
     if isinstance(meta, dict):
         return {k: "vlen-bytes" if v == "vlen-utf8" else v if k == "attributes" else _as_bytes(v) for k, v in meta.items()}
     return [_as_bytes(v) for v in meta] if isinstance(meta, list) else meta

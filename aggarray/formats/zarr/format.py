@@ -91,7 +91,6 @@ def _dtype_v3(stated: Any) -> np.dtype[Any] | None:
 
 
 def _uses_pickle(meta: Any) -> bool:
-    """Return whether a codec of the metadata, at any depth, is a pickle."""
     if isinstance(meta, dict):
         codec = meta.get("id", meta.get("name"))
         return (isinstance(codec, str) and codec.endswith("pickle")) or any(
@@ -101,7 +100,7 @@ def _uses_pickle(meta: Any) -> bool:
 
 
 def shape_of(node: Node) -> tuple[int, ...]:
-    """Return the shape in the metadata of an array. Raises ValueError for an invalid shape."""
+    """Return the shape in an array's metadata, or raise ValueError."""
     shape = (node.meta or {}).get("shape")
     # promise: zarr-shape-bound
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < MOST for n in shape) or len(shape) > _MOST_AXES:
@@ -110,7 +109,6 @@ def shape_of(node: Node) -> tuple[int, ...]:
 
 
 def _dimensions(node: Node, rank: int) -> list[str | None]:
-    """Return the names of an array's dimensions, None for unnamed ones."""
     names = (node.meta or {}).get("dimension_names") if node.version == 3 else None
     names = names or node.attrs.get(_DIMENSIONS)
     if names is None:
@@ -122,7 +120,6 @@ def _dimensions(node: Node, rank: int) -> list[str | None]:
 
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes as in other formats: text, lists of texts, NumPy scalars and arrays."""
     own = {k: v for k, v in attrs.items() if k != _DIMENSIONS and not k.startswith(_BOOKKEEPING)}
     # promise: zarr-attribute-depth
     return {plain_text(k): _attribute(v) for k, v in own.items() if not _is_deeper(v, _DEEPEST)}
@@ -134,7 +131,7 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Return a value of JSON whose texts have no surrogates, which JSON may escape."""
+    """Return a value without surrogates, which JSON may escape."""
     if isinstance(value, dict):
         return {plain_text(k): _without_surrogates(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -154,7 +151,6 @@ def _attribute(value: Any) -> Any:
 
 
 def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, list[str | None]]) -> Variable:
-    """Return the description of an array. ``spans``: dimensions of each array of the store."""
     shape, dimensions = shape_of(node), spans[name]
     attrs = _attributes(node.attrs)
     # The fill value means missing in version 2. In version 3 only the attribute does.
@@ -166,7 +162,7 @@ def _variable(name: str, node: Node, stored: np.dtype[Any], spans: Mapping[str, 
 
 
 def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value of the array's dtype. An invalid value is returned as it is.
+    """Return a fill value of the array's dtype; an invalid one as it is.
 
     Floats may be numbers, ``"NaN"``, ``"Infinity"``, or base64 of a little-endian double (xarray).
 
@@ -208,7 +204,6 @@ class ZarrHandle:
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
     def _layout(self, variable: str) -> tuple[str, Node, ArrayLayout]:
-        """Return the folder of an array in the store, its metadata and its layout."""
         within, node = self._find(variable)
         if node is None or node.meta is None:
             arrays = [name or _stem(self._path) for name, other in self._all_nodes().items() if other.meta is not None]
@@ -222,14 +217,14 @@ class ZarrHandle:
         return nodes_of(self._path)
 
     def _find(self, variable: str) -> tuple[str, Node | None]:
-        """Return the folder of a variable in the store and its node. A single array is at the root."""
+        """Return folder and node of a variable; a single array is at the root."""
         within = "" if (self._load("", variable) or NO_NODE).meta is not None else variable
         # promise: zarr-path-escape
         node = None if {"", ".", ".."} & set(variable.split("/")) else self._load(within)
         return within, node
 
     def _load(self, within: str, prefetch: str = "") -> Node | None:
-        """Return the node of a folder in the store. ``prefetch``: another folder to fetch with it from a remote store."""
+        """Return a node; ``prefetch``: another folder to fetch with it."""
         if not is_remote(self._path):
             return load_all([join(self._path, *within.split("/"))])[0]
         if not {within, prefetch} <= set(self._nodes):
@@ -237,7 +232,7 @@ class ZarrHandle:
         return self._nodes.get(within)
 
     def _open_array(self, variable: str, as_bytes: bool = False) -> tuple[Any, Mapping[str, Any]]:
-        """Return the array of a variable and its attributes. ``as_bytes``: do not decode variable-length text."""
+        """Return array and attributes; ``as_bytes``: text stays undecoded."""
         import zarr
 
         from aggarray.formats.zarr.decoded_sizes import BytesOfText, checked_store
@@ -252,7 +247,6 @@ class ZarrHandle:
             return zarr.open_array(BytesOfText(store), mode="r", zarr_format=node.version), node.attrs
 
     def _stored(self, within: str, node: Node) -> Any:
-        """Return the store from which zarr-python reads the array in a folder."""
         import zarr
 
         if is_remote(self._path):
@@ -262,7 +256,7 @@ class ZarrHandle:
         return zarr.storage.LocalStore(os.path.join(self._path, within), read_only=True)
 
     def values(self, variable: str, box: Box) -> np.ndarray:
-        """Return the stored values of a box. Errors are not converted to `FormatError`."""
+        """Return the stored values of a box; errors are not converted."""
         if variable not in self._arrays:
             self._arrays[variable] = self._open_array(variable)
         array, attrs = self._arrays[variable]
@@ -277,7 +271,7 @@ class ZarrHandle:
         return stored_values(values, attrs, joined, f"{self._path}, variable {variable!r}")
 
     def all_values(self, variable: Variable) -> np.ndarray | None:
-        """Return all values of a variable, None if a scan does not read this number of bytes."""
+        """Return all values, None if they are too large for a scan."""
         with naming_errors(self._path, variable.name):
             layout = self._layout(variable.name)[2]
             scannable = is_scannable(layout.shape, layout.dtype.itemsize)
@@ -293,7 +287,7 @@ class ZarrHandle:
         return None
 
     def chunks(self, variable: str) -> ChunkIndex | None:
-        """Return the chunk index of a variable, None for text, times and unknown codecs."""
+        """Return the chunk index, None for text, times and unknown codecs."""
         with naming_errors(self._path, variable):
             within, _, layout = self._layout(variable)
             return chunk_index_of(self._path, within, layout)
@@ -316,7 +310,7 @@ NO_NODE = Node(2, None, {})
 
 
 def _stem(path: str) -> str:
-    """Return the name of a store without its suffix. For a store at the root of an archive it is the archive's name."""
+    """Return the name of a store, or of its archive, without the suffix."""
     if is_remote(path):
         member = path.partition("://")[2].partition("::")[0].partition("?")[0]
         path = member.rstrip("/") or carrier(path)
@@ -353,7 +347,7 @@ class _Zarr:
         return not head and bool(store_mark(path, _MARKS))
 
     def scan(self, path: str) -> Structure:
-        """Read the metadata and the coordinates. A store of one array is a variable named like its folder."""
+        """Read metadata and coordinates; a single array is named by its folder."""
         nodes = nodes_of(path)
         version = next(iter(nodes.values()), NO_NODE).version
         structure = structure_of(path, f"{self.name}{version}", nodes)
@@ -363,7 +357,6 @@ class _Zarr:
         return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
 
     def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        """Read the metadata of the root, and metadata and values of the requested coordinates."""
         nodes, variables = nodes_of(path, list(request.coordinates)), []
         root = nodes.get("", NO_NODE)
         for name in request.coordinates if root.meta is None else ():

@@ -21,7 +21,7 @@ _HINT = "write the store's metadata again"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An array or a group. ``meta``: the JSON object of an array, None for a group."""
+    """An array, or a group; ``meta``: JSON object, None for a group."""
 
     version: Literal[2, 3]
     meta: Mapping[str, Any] | None
@@ -33,7 +33,7 @@ def _content(path: str) -> bytes | None:
 
 
 def json_in(folder: str, name: str, read: Callable[[str], bytes | None] = _content) -> dict[str, Any] | None:
-    """Return the object in a JSON file of a folder, None if there is no such file. ``read``: returns the bytes of a file."""
+    """Return the object in a JSON file, None if there is no such file."""
     path = join(folder, name)
     data = read(path)
     try:
@@ -83,7 +83,7 @@ def _node_v3(value: Any, path: str) -> Node:
 
 
 def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
-    """Return the nodes of a store by path in it. The path of the root is empty.
+    """Return the nodes of a store by path, which is empty for the root.
 
     ``names``: nodes to return besides the root, None for all. Other nodes may be returned too.
     """
@@ -103,7 +103,7 @@ def nodes_of(path: str, names: Sequence[str] | None = None) -> dict[str, Node]:
 
 
 def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
-    """Return the nodes in metadata of either version. ``entries``: objects by the names of their files."""
+    """Return nodes in metadata; ``entries``: objects by file name."""
     nodes: dict[str, Node] = {}
     for key, value in entries.items():
         name, _, file = key.rpartition("/")
@@ -116,7 +116,7 @@ def nodes_in(entries: Mapping[str, Any], path: str) -> dict[str, Node]:
 
 
 def _walk(folders: Sequence[str], names: Sequence[str], version: int | None = None) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes in folders of one level, each followed by the nodes below it."""
+    """Yield nodes in folders of one level, each before the nodes below it."""
     for folder, name, node in zip(folders, names, load_all(folders, version), strict=True):
         if node is None:
             continue

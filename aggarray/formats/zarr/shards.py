@@ -31,7 +31,7 @@ _HINT = "write the store again"
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
-    """Encoding of the index of a shard, which gives the offset and size of each chunk.
+    """Encoding of the index of a shard: offset and size of each chunk.
 
     ``first``: the index is at the start of the shard, not the end; ``checked``: it has a checksum; ``dtype``: of its numbers;
     ``chunk``: shape of a chunk; ``grid``: chunks of a shard along each dimension; ``steps``: names and settings of the codecs
@@ -51,9 +51,10 @@ class ShardIndex:
         return 16 * math.prod(self.grid) + 4 * self.checked
 
     def entries(self, path: str, length: int, data: Any) -> np.ndarray:
-        """Return offsets (-1: not stored) and sizes of the chunks of a shard of ``length`` bytes, shape (2, *grid).
+        """Return offsets and sizes of the chunks of a shard.
 
-        ``data``: the bytes of the index. Raises FormatError for a damaged index.
+        Shape (2, *grid); offset -1: not stored. ``length``: bytes of the shard. ``data``: the bytes of the index. Raises
+        FormatError for a damaged index.
         """
         # promise: shard-index-checksum
         if self.checked and crc32c(np.frombuffer(data, np.uint8)[:-4]) != int.from_bytes(bytes(data[-4:]), "little"):
@@ -72,7 +73,7 @@ class ShardIndex:
         return entries.reshape(2, *self.grid)
 
     def chunks(self, path: str, data: Any) -> list[tuple[int, int]]:
-        """Return the distinct offsets and sizes of chunks in the bytes of a shard. Raises FormatError for a damaged index."""
+        """Return distinct offsets and sizes, or raise FormatError if damaged."""
         start = self.start(path, len(data))
         entries = self.entries(path, len(data), data[start : start + self.size])
         distinct = np.unique(entries.reshape(2, -1), axis=1)
@@ -83,16 +84,17 @@ class ShardIndex:
         return list(zip(offsets, sizes, strict=True))
 
     def start(self, path: str, length: int) -> int:
-        """Return the offset of the index in a shard of ``length`` bytes. Raises FormatError for a truncated shard."""
+        """Return the offset of the index, or raise FormatError if truncated."""
         if self.size > length:
             what = f"truncated: the index of a shard has {self.size} bytes, the shard {length}"
             raise FormatError(what, path=path, hint=_HINT)
         return 0 if self.first else length - self.size
 
     def covers(self, start: int | None, data: Any) -> bool:
-        """Return whether a part of a shard is its index. ``start``: offset of the part, None for the end of the shard.
+        """Return whether a part of a shard is its index.
 
-        Raises ValueError for a chunk that overlaps an index at the start.
+        ``start``: offset of the part, None for the end of the shard. Raises ValueError for a chunk that overlaps an index at
+        the start.
         """
         if start is None or not self.first:
             return start is None
@@ -106,7 +108,10 @@ class ShardIndex:
 
 
 def shard_index(settings: Mapping[str, Any], shard: tuple[int, ...]) -> ShardIndex | None:
-    """Return the index of shards of a shape, None for an unknown encoding. Raises ValueError for damaged metadata."""
+    """Return the index of shards, None for an unknown encoding.
+
+    Raises ValueError for damaged metadata.
+    """
     chunk = check_chunk_shape(settings.get("chunk_shape"), shard)
     stated = [parse_named_configuration(step) for step in settings.get("index_codecs") or ()]
     location = settings.get("index_location", "end")
@@ -123,7 +128,7 @@ def shard_index(settings: Mapping[str, Any], shard: tuple[int, ...]) -> ShardInd
 def shard_chunk_index(
     store: str, within: str, keys: Keys, shards: ChunkIndex, levels: Sequence[ShardIndex]
 ) -> ChunkIndex | None:
-    """Return the chunk index of the innermost chunks, None where zarr-python must read them.
+    """Return the index of innermost chunks, None where zarr-python reads.
 
     ``levels``: index of the shards, then of the shards in them.
     """
@@ -161,7 +166,6 @@ def shard_chunk_index(
 
 
 def _inner_chunks(shards: ChunkIndex, index: ShardIndex, paths: Paths, versions: Versions) -> ChunkIndex:
-    """Return the index of the chunks in shards. ``paths``: file of each shard; ``versions``: file states."""
     if any(outer % side for outer, side in zip(shards.chunk, index.chunk, strict=True)):
         raise ValueError(f"damaged metadata: shards of {shards.chunk} do not divide into chunks of {index.chunk}")
     grid = grid_of(shards.shape, index.chunk)
@@ -185,7 +189,6 @@ def _inner_chunks(shards: ChunkIndex, index: ShardIndex, paths: Paths, versions:
 
 
 def _versions(paths: Sequence[str]) -> Versions:
-    """Return the states of the files that exist."""
     remote.prefetch_states(paths)
     versions = Versions()
     for path in paths:

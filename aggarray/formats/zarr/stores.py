@@ -15,7 +15,7 @@ METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 
 class ReadOnlyStore(Store):
-    """Read-only store of one array. ``metadata``: its metadata files by name, the only keys that are listed."""
+    """Read-only store of one array; it lists only ``metadata`` files by name."""
 
     supports_writes = supports_deletes = supports_partial_writes = supports_listing = False
 
@@ -29,7 +29,7 @@ class ReadOnlyStore(Store):
     __hash__ = object.__hash__
 
     async def chunk(self, key: str, byte_range: Any) -> bytes | None:
-        """Return the bytes of a chunk or a range of them, None if it is not stored."""
+        """Return bytes of a chunk or a range of them, None if it is not stored."""
         raise NotImplementedError(key)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
@@ -74,7 +74,7 @@ class RemoteStore(ReadOnlyStore):
         self._folder, self._access = folder, access_in_force.get()
 
     async def chunk(self, key: str, byte_range: Any) -> bytes | None:
-        """Return the bytes of an object or a range of them, None if it is missing. Other threads fetch them."""
+        """Return bytes of an object, fetched by other threads; None if missing."""
         path = join(self._folder, *key.split("/"))
 
         def fetch() -> bytes | None:
@@ -95,7 +95,7 @@ def _fetch_range(path: str, byte_range: Any) -> bytes | None:
 
 
 def requested_range(size: int, request: Any) -> tuple[int, int]:
-    """Return start and length of a requested range of an object of ``size`` bytes.
+    """Return start and length of a requested range of ``size`` bytes.
 
     >>> requested_range(10, RangeByteRequest(2, 20)), requested_range(10, SuffixByteRequest(3)), requested_range(10, None)
     ((2, 8), (7, 3), (0, 10))

@@ -1,4 +1,4 @@
-"""Reader of HDF5 and netCDF-4 metadata without the HDF5 library and its lock.
+"""Reader of HDF5 and netCDF-4 metadata without the HDF5 library.
 
 The modules follow the HDF5 file format specification, version 3.0, from bytes (`data`) up to the conventions of netCDF-4
 (`conventions`), to chunk indexes (`chunk_index`) and partial scans (`partial_scan`). They support the features of ordinary

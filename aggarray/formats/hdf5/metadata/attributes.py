@@ -1,4 +1,4 @@
-"""Attributes of HDF5 objects, by the conventions of netCDF-4 and of dimension scales.
+"""Attributes of HDF5 objects, by netCDF-4 and dimension scales.
 
 Values have the types that netCDF4 returns: one text is a str, several are a list, one number is a NumPy scalar, several are a
 read-only array. `Attribute.elements` refers to values elsewhere in the file.
@@ -83,7 +83,7 @@ class Attribute:
 
 
 def attribute_of(message: bytes, datatype: Datatype | None = None) -> Attribute:
-    """Return the attribute in a message (type 0x000C), which may be padded to a multiple of eight bytes.
+    """Return the attribute in a message (type 0x000C), perhaps padded.
 
     ``datatype``: the committed datatype, if it was looked up.
     """
@@ -148,13 +148,13 @@ def _with_value(name: str, datatype: Datatype, space: Dataspace, data: bytes) ->
 
 
 def decoded(text: bytes) -> str:
-    """Return the text of an attribute as netCDF4 decodes it: Latin-1 if it is not UTF-8."""
+    """Return a text as netCDF4 decodes it: Latin-1 if it is not UTF-8."""
     return decode_text(text).replace("\0", "")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectAttributes:
-    """Attributes of an object, and the properties of dimensions that they define.
+    """Attributes of an object, and the dimensions that they define.
 
     ``shown``: the attributes that netCDF4 shows except those in ``late``, whose texts lie in the global heap of each file;
     ``lists``: whether a value is a list; ``order``: the names of all; ``left``: (name, type) of skipped attributes; ``scale``:
@@ -187,7 +187,7 @@ class ObjectAttributes:
 
 @lru_cache(maxsize=4096)
 def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
-    """Return the properties that attributes define; equal arguments share the result."""
+    """Return the properties of attributes; equal arguments share them."""
     by_name = {a.name: a for a in attributes}
     others = [a for a in attributes if a.name not in INTERNAL]
     shown = [a for a in others if a.category in _SHOWN]
@@ -217,14 +217,13 @@ def object_attributes(attributes: tuple[Attribute, ...]) -> ObjectAttributes:
 
 
 def _integers(attribute: Attribute | None) -> tuple[int, ...] | None:
-    """Return the numbers of an internal attribute of netCDF-4, None if it has another type."""
     if attribute is None or attribute.category != PLAIN or attribute.value.dtype.kind != "i":
         return None
     return tuple(int(n) for n in np.ravel(attribute.value))
 
 
 def shown_attributes(attributes: ObjectAttributes, data: Data) -> Mapping[str, Any]:
-    """Return the attributes that netCDF4 shows, in order; equal ones are the same object unless they hold lists."""
+    """Return the attributes that netCDF4 shows, in order, shared if equal."""
     if attributes.shareable:
         return attributes.shown
     values = dict(attributes.shown)

@@ -27,7 +27,7 @@ _NODE = struct.Struct("<4sBBHQQ")
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """Tree of version 2: type and size of its records, bytes of a node, levels above the leaves, address of the root."""
+    """Properties of a tree of version 2; ``depth``: levels above the leaves."""
 
     record_type: int
     node: int
@@ -48,7 +48,10 @@ def _tree(block: bytes) -> _Tree:
 
 
 def records(data: Data, address: int, record_type: int, size: int | None = None) -> tuple[bytes, ...]:
-    """Return the records of a tree of version 2 in tree order; they must have this type and size (None: any size)."""
+    """Return the records of a tree of version 2 in tree order.
+
+    They must have this type and size; ``size``: None for any size.
+    """
     tree = _tree(data.at(address, _HEADER.size))
     require(tree.record_type == record_type and size in (None, tree.record), "malformed B-tree")
     if tree.root == UNDEFINED:
@@ -97,7 +100,7 @@ def _check(block: bytes, signature: bytes, record_type: int) -> None:
 
 @lru_cache(maxsize=256)
 def _widths(tree: _Tree, level: int) -> tuple[int, int]:
-    """Return the widths of a child's number of records and of its total number of records (0 above leaves)."""
+    """Return the widths of a child's counts: records, and records in total."""
     most = (tree.node - _AROUND) // tree.record
     width, total, below = width_of(most), most, 0
     for _ in range(1, level):
@@ -113,18 +116,19 @@ def _widths(tree: _Tree, level: int) -> tuple[int, int]:
 
 
 def leaves(data: Data, address: int, node_type: int, key: int) -> Iterator[_Entry]:
-    """Yield the entries (key before, address, key after) of the leaves of a tree of version 1, in order.
+    """Yield the leaf entries of a tree of version 1 in order.
 
-    ``node_type`` and ``key`` as in `leaf_blocks`.
+    An entry is the key before, the address and the key after. ``node_type`` and ``key`` as in `leaf_blocks`.
     """
     for block in leaf_blocks(data, address, node_type, key):
         yield from _entries(block, len(block) // (key + 8), key)
 
 
 def leaf_blocks(data: Data, address: int, node_type: int, key: int) -> Iterator[bytes]:
-    """Yield the leaves of a tree of version 1, in order: key, address, key, address, ..., and the key after the last.
+    """Yield the leaves of a tree of version 1, in order.
 
-    ``node_type``: GROUP or CHUNKS; ``key``: bytes of a key.
+    A leaf holds key, address, key, address, ..., and the key after the last. ``node_type``: GROUP or CHUNKS; ``key``: bytes of
+    a key.
     """
     require(address != UNDEFINED, "missing B-tree")
     level: int | None = None

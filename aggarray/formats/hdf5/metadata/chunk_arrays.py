@@ -55,10 +55,10 @@ class _Extensible(NamedTuple):
 
 
 def extensible_array(data: Data, address: int, width: int, filtered: bool) -> Iterator[Packed]:
-    """Yield the slots of an extensible array of slots of ``width`` bytes: all used ones and some undefined ones.
+    """Yield all used slots, and some undefined ones, of an extensible array.
 
-    The index block holds the first slots, then addresses of data blocks, then addresses of secondary blocks, which hold
-    addresses of data blocks.
+    ``width``: bytes of a slot. The index block holds the first slots, then addresses of data blocks, then addresses of
+    secondary blocks, which hold addresses of data blocks.
     """
     head = data.at(address, _EXTENSIBLE.size)
     verify(head)
@@ -97,7 +97,6 @@ _DataBlock: TypeAlias = tuple[int, bytes]
 
 
 def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -> list[_DataBlock]:
-    """Return the addresses of ``count`` data blocks of ``held`` slots."""
     pages = held // shape.page if held > shape.page else 0
     bits = -(-pages // 8)
     start = shape.prefix + count * bits
@@ -109,7 +108,6 @@ def _secondary(data: Data, shape: _Extensible, at: int, count: int, held: int) -
 
 
 def _blocks(data: Data, shape: _Extensible, blocks: list[_DataBlock], first: int, held: int) -> Iterator[Packed]:
-    """Yield the slots of data blocks of ``held`` slots each; ``first``: the number of the first slot."""
     for i, (at, written) in enumerate(blocks):
         if at == UNDEFINED:
             continue

@@ -23,7 +23,7 @@ from aggarray.formats.hdf5.metadata.values import values_of
 
 
 def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
-    """Return the chunk index of a variable, None if `ChunkIndex` cannot describe its storage.
+    """Return the chunk index of a variable, None if its storage has none.
 
     Raises one of `data.UNREADABLE` as `H5File` does.
     """
@@ -41,17 +41,14 @@ def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:
 
 
 def check_chunks(file: H5File, variable: str) -> None:
-    """Raise one of `data.UNREADABLE` for a variable whose chunk index is invalid or unsupported."""
+    """Raise one of `data.UNREADABLE` if the chunk index cannot be read."""
     header = file.variable(variable)
     if header.layout is not None and header.space is not None and header.layout.form == CHUNKED:
         check_index(file.data, header.layout, header.space, bool(header.filters))
 
 
 def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
-    """Return all texts of a variable-length text variable, None for other types and for variables too large for a scan.
-
-    ``path``: of the file, for the log.
-    """
+    """Return all texts, None for other types and too large variables."""
     header = file.variable(variable)
     if header.datatype is None or header.datatype.category != TEXTS:
         return None
@@ -63,7 +60,7 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
 
 
 def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:
-    """Return dtype, offset and shape of a contiguous variable without filters, None for other variables."""
+    """Return dtype, offset and shape of a contiguous variable, or None."""
     header = file.variable(variable)
     dtype, space, layout = _plain(header)
     offset = _offset(file.data, header, layout) if layout.form == CONTIGUOUS and space.count else None
@@ -71,7 +68,7 @@ def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tupl
 
 
 def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
-    """Return dtype, dataspace and layout of a dataset of plain numbers; UnsupportedError for other datasets."""
+    """Return dtype, space and layout, or raise for other than plain numbers."""
     datatype, space, layout = header.dataset
     dtype = datatype.dtype
     if datatype.category != PLAIN or dtype is None or dtype.kind not in "iuf" or space.empty or header.external:
@@ -80,7 +77,6 @@ def _plain(header: Header) -> tuple[np.dtype[Any], Dataspace, DataLayout]:
 
 
 def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
-    """Return the value of elements that were never written, None if it is undefined."""
     if fill is None:
         raise UnsupportedError("undefined fill value")
     if not fill.defined:
@@ -90,7 +86,6 @@ def _fill(fill: FillValue | None, dtype: np.dtype[Any]) -> Any:
 
 
 def _offset(data: Data, header: Header, layout: DataLayout) -> int | None:
-    """Return the offset of contiguous values in the file, None if nothing was written."""
     datatype, space, _ = header.dataset
     size = datatype.size * space.count
     if layout.address == UNDEFINED:
@@ -115,7 +110,7 @@ def _chunked(data: Data, header: Header, shape: tuple[int, ...], fill: Any) -> C
 
 
 def fill_chunk_index(empty: ChunkIndex, stored: StoredChunks) -> ChunkIndex | None:
-    """Return the chunk index with the stored chunks, None if it would be inexact or too large."""
+    """Return the index of the stored chunks, None if inexact or too large."""
     grid = grid_of(empty.shape, empty.chunk)
     if not needs_chunk_index(grid, len(stored.offsets)):
         return None

@@ -22,7 +22,7 @@ _MANY = 1 << 12
 
 
 class StoredChunks(NamedTuple):
-    """Stored chunks: first elements in the dataset (n, dimensions), offsets, sizes and filter masks."""
+    """Stored chunks: first elements, offsets, sizes and filter masks."""
 
     starts: np.ndarray
     offsets: np.ndarray
@@ -31,7 +31,7 @@ class StoredChunks(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Stored chunk: position of its first element, address, size, and mask of skipped filters."""
+    """Stored chunk: first element, address, size, mask of skipped filters."""
 
     start: tuple[int, ...]
     address: int
@@ -51,7 +51,10 @@ def chunks_of(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) 
 
 
 def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> StoredChunks:
-    """Return the stored chunks as columns; offsets are addresses; InvalidError for chunks outside the file."""
+    """Return the stored chunks as columns; offsets are addresses.
+
+    Raises InvalidError for chunks outside the file.
+    """
     chunks = _read_index(data, layout, space, filtered, _FEW_ROWS)
     if not isinstance(chunks, StoredChunks):
         starts = np.array([c.start for c in chunks], np.int64).reshape(len(chunks), len(space.shape))
@@ -74,7 +77,7 @@ def stored_chunks(data: Data, layout: DataLayout, space: Dataspace, filtered: bo
 
 
 def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool) -> None:
-    """Raise InvalidError for an invalid chunk index; only the beginning of a large one is checked."""
+    """Raise InvalidError for an invalid chunk index, checked up to a limit."""
     require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     count = math.prod(-(-n // c) for n, c in zip(space.shape, layout.chunk, strict=False))
     width = _width(layout, filtered)
@@ -91,7 +94,6 @@ def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool
 
 
 def _read_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool, few: int) -> list[Chunk] | StoredChunks:
-    """Return the stored chunks, as a list if there are at most ``few``."""
     require_supported(not (layout.bare and filtered), "edge chunks without filters")
     require(len(layout.chunk) == len(space.shape) + 1, "malformed chunk shape")
     if layout.address == UNDEFINED:
@@ -158,14 +160,12 @@ def _tree_2(data: Data, layout: DataLayout, filtered: bool) -> StoredChunks:
 
 
 def _width(layout: DataLayout, filtered: bool) -> int:
-    """Return the size of a slot: address and, for filtered chunks, size and mask."""
     if not filtered:
         return 8
     return 12 + (8 if layout.wide else min(8, 1 + (math.prod(layout.chunk).bit_length() - 1 + 8) // 8))
 
 
 def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return addresses, sizes and masks of slots; ``rows``: the bytes of each slot."""
     addresses = np.ascontiguousarray(rows[:, :8]).view("<i8")[:, 0]
     if not filtered:
         return addresses, np.full(len(rows), math.prod(layout.chunk), np.int64), np.zeros(len(rows), np.uint32)
@@ -175,13 +175,12 @@ def _slots(rows: np.ndarray, layout: DataLayout, filtered: bool) -> tuple[np.nda
 
 
 def _grid(layout: DataLayout, space: Dataspace) -> tuple[int, ...]:
-    """Return the greatest number of chunks along each dimension, 0 for unlimited."""
     require_supported(bool(space.most) and 0 not in space.most and space.most.count(-1) <= 1, "unsupported order of chunks")
     return tuple(-(-max(n, 0) // c) for n, c in zip(space.most, layout.chunk, strict=False))
 
 
 def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool) -> StoredChunks:
-    """Return the chunks of an index that numbers them in C order of the greatest grid, with the unlimited dimension first."""
+    """Return the chunks of an index in C order, unlimited dimension first."""
     *chunk, _ = layout.chunk
     numbers, columns = _in_order(data, layout, grid, filtered)
     stored = columns[0] != -1
@@ -198,7 +197,7 @@ def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: b
 def _in_order(
     data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """Return numbers of chunks, and their addresses (-1: not stored), sizes and masks."""
+    """Return numbers, addresses (-1: not stored), sizes and masks of chunks."""
     raw, count = math.prod(layout.chunk), math.prod(grid)
     width = _width(layout, filtered)
     if layout.index == IMPLICIT:

@@ -1,4 +1,4 @@
-"""Bytes of an HDF5 file by address, checksums, and the errors of the reader."""
+"""Bytes of an HDF5 file by address, checksums, and errors."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ class UnsupportedError(Exception):
 
 
 class InvalidError(UnsupportedError):
-    """A structure that is inconsistent or lies outside the file; it may crash the library."""
+    """A structure that is invalid and may crash the library."""
 
 
 class DamagedError(InvalidError):
-    """An inconsistent structure for which the library would silently return wrong values."""
+    """A structure for which the library would return wrong values."""
 
 
 #: Exceptions raised for a file that only the library can read.
@@ -46,14 +46,14 @@ UNREADABLE = (UnsupportedError, *LIBRARY_ERRORS)
 
 
 def refuse(error: BaseException, path: str, variable: str | None = None) -> None:
-    """Raise FormatError for damage for which the library would return wrong values; otherwise do nothing."""
+    """Raise FormatError if the library would silently return wrong values."""
     # promise: hdf5-unreachable-chunks
     if isinstance(error, DamagedError):
         raise FormatError(f"damaged: {error}", path=path, variable=variable, hint="restore the file") from error
 
 
 def is_invalid(error: BaseException) -> bool:
-    """Return whether one of `UNREADABLE` means damage, such as bytes that cannot be parsed."""
+    """Return whether one of `UNREADABLE` means damage."""
     return isinstance(error, InvalidError) or not isinstance(error, UnsupportedError | OSError | UnicodeDecodeError)
 
 
@@ -84,11 +84,11 @@ class Data:
         self._head = self._file.pread(min(HEAD, self.size), base)
 
     def truncate(self, size: int) -> None:
-        """Set the number of bytes: addresses from ``size`` on are outside the file."""
+        """Set the number of bytes: later addresses are outside the file."""
         self.size, self._head = size, self._head[:size]
 
     def at(self, address: int, count: int) -> bytes:
-        """Return ``count`` bytes at an address; InvalidError if they lie outside the file."""
+        """Return ``count`` bytes, or raise InvalidError outside the file."""
         end = address + count
         if address >= 0 and count >= 0 and end <= len(self._head):
             return self._head[address:end]
@@ -100,13 +100,13 @@ class Data:
         return page[:count]
 
     def read_uncached(self, address: int, count: int) -> bytes:
-        """Return up to ``count`` bytes at an address, fewer at the end of the file; they are not cached."""
+        """Return ``count`` uncached bytes, fewer at the end of the file."""
         count = min(count, self.size - address)
         end = address + count
         return self._head[address:end] if address >= 0 and end <= len(self._head) else self._read(address, count, count)
 
     def ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of ranges (address, size), which are not cached; adjacent ranges are read together."""
+        """Return the uncached bytes of ranges; adjacent ones are read together."""
         parts = [memoryview(b"")] * len(ranges)
         require(all(at >= 0 and at + count <= self.size for at, count in ranges), "range outside the file")
         for span in merge_ranges(ranges, GAP, SPAN):
@@ -135,7 +135,7 @@ class Data:
 
 
 def verify(block: bytes) -> None:
-    """Raise InvalidError if the checksum in the last four bytes of a block, Bob Jenkins' lookup3, does not match."""
+    """Raise InvalidError if the lookup3 checksum of a block does not match."""
     from numcodecs.jenkins import jenkins_lookup3
 
     # promise: hdf5-metadata-checksum
@@ -144,25 +144,25 @@ def verify(block: bytes) -> None:
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise InvalidError if a condition does not hold that nearly all undamaged files meet."""
+    """Raise InvalidError unless a condition of nearly all valid files holds."""
     if not condition:
         raise InvalidError(what)
 
 
 def require_valid(condition: bool, what: str) -> None:
-    """Raise DamagedError if a condition does not hold that all undamaged files meet."""
+    """Raise DamagedError unless a condition of all valid files holds."""
     if not condition:
         raise DamagedError(what)
 
 
 def require_supported(condition: bool, what: str) -> None:
-    """Raise UnsupportedError if a condition does not hold that valid files need not meet."""
+    """Raise UnsupportedError unless an optional condition holds."""
     if not condition:
         raise UnsupportedError(what)
 
 
 def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
-    """Return an unsigned integer of ``width`` bytes; InvalidError if the block is too short.
+    """Return an unsigned integer, or raise InvalidError for a short block.
 
     >>> little_endian(bytes([1, 2, 1]), 1, 2)
     258
@@ -173,7 +173,7 @@ def little_endian(block: bytes | memoryview, at: int, width: int) -> int:
 
 
 def width_of(limit: int) -> int:
-    """Return the number of bytes of numbers up to a limit, as HDF5 counts them.
+    """Return the number of bytes for numbers up to a limit, as in HDF5.
 
     >>> width_of(255), width_of(256), width_of(65536)
     (1, 2, 3)

@@ -1,4 +1,4 @@
-"""Names, dimensions and lengths of the variables of an HDF5 file, derived from its datasets.
+"""Variables of an HDF5 file, derived from its datasets.
 
 No file is read here. Most files of an archive have equal datasets and share the results through caches. A dimension is
 identified by its dimension scale, not by its name: a group may have a dimension with the name of one in a parent group.
@@ -23,7 +23,7 @@ NOT_COORDINATE = "_nc4_non_coord_"
 
 
 class DatasetItem(NamedTuple):
-    """Dataset: path of its group with a trailing slash, name, type and attributes.
+    """Dataset with the path of its group, which ends in a slash.
 
     ``scales``: numbers of the items that are its dimensions, if they are given by references; None for a dimension without a
     name. A scale with a second name in the file refers to the item of the first. ``is_external``: values in other files.
@@ -44,18 +44,18 @@ class DatasetItem(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a readable variable: not only a dimension, and of a type with a dtype."""
+        """Whether it is readable and not only a dimension."""
         return not self.facts.pure and dtype_of(self.datatype) is not None and not self.left_out
 
     @property
     def left_out(self) -> bool:
-        """Whether it has rows that are not read: along several dimensions, or in other files."""
+        """Whether it has rows that are not read: multi-dimensional or external."""
         return self.datatype.category == ROWS and (len(self.space.shape) != 1 or self.is_external)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedVariable:
-    """Variable: number of its item, path, dimensions (None: without a name) and their lengths.
+    """Variable: item number, path, dimensions (None: unnamed) and lengths.
 
     ``joined``: whether characters are joined to text along the last dimension; ``read``: whether a scan reads the values if it
     is a coordinate; ``scopes``: paths of the groups that define the dimensions, if names alone are ambiguous.
@@ -71,7 +71,7 @@ class DescribedVariable:
 
 
 class Contents(NamedTuple):
-    """Contents of a file: variables, lengths of dimensions by path, (name, reason) of skipped items.
+    """Variables, lengths of dimensions and skipped items of a file.
 
     ``nameless``: whether dimensions have no names; ``rows``: whether there are variable-length variables; ``external_files``:
     paths of the variables with values in other files.
@@ -87,7 +87,7 @@ class Contents(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Dimension:
-    """Dimension: path of its group, name, netCDF-4's number and whether it is stored, length, whether it is unlimited."""
+    """Dimension with its netCDF-4 number and whether that is stored."""
 
     prefix: str
     name: str
@@ -133,7 +133,7 @@ def contents_of(items: tuple[DatasetItem, ...]) -> Contents:
 
 
 def skipped_attributes(path: str, attributes: ObjectAttributes) -> list[tuple[str, str]]:
-    """Return (name, reason) of the skipped attributes of an object; names are those of CDL, ``variable:attribute``."""
+    """Return (name, reason) of skipped attributes, named as in CDL."""
     return [(f"{path}:{name}", attribute_refusal(type_name)) for name, type_name in attributes.left]
 
 
@@ -157,7 +157,9 @@ def _describe(
 
 
 def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) -> str | None:
-    """Return the nearest group, from a group upwards, that defines a name; ``scopes``: all (group, name) pairs.
+    """Return the nearest group, from a group upwards, that defines a name.
+
+    ``scopes``: all (group, name) pairs.
 
     >>> nearest_scope({("", "x"), ("a", "x")}, "a/b", "x")
     'a'
@@ -170,14 +172,13 @@ def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) ->
 
 
 def dtype_of(datatype: Datatype) -> np.dtype[Any] | None:
-    """Return the dtype of the values of a datatype, object for variable-length text; None if it has none."""
+    """Return the dtype of values, object for text, None if there is none."""
     if datatype.category == TEXTS:
         return np.dtype(object)
     return datatype.dtype if datatype.category in (PLAIN, CONVERTED, CHARACTERS, ROWS) else None
 
 
 def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
-    """Return the dimensions by the number of their item, with the dimension numbers of netCDF-C."""
     dimensions: dict[int, _Dimension] = {}
     following, numbers = 0, set[int]()
     for position, item in enumerate(items):
@@ -197,7 +198,6 @@ def _dimensions(items: Sequence[DatasetItem]) -> dict[int, _Dimension]:
 
 
 def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) -> _Axes:
-    """Return the dimensions of a variable, None for a dimension without a name."""
     facts, rank = item.facts, len(item.space.shape)
     axes: _Axes = (None,) * rank
     if facts.scale and rank == 1 and item.scales is None:
@@ -215,14 +215,17 @@ def _axes(dimensions: Mapping[int, _Dimension], number: int, item: DatasetItem) 
 
 @lru_cache(maxsize=256)
 def shared_variables(items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
-    """Return the variables, and the names of those whose values a scan reads; all attributes must lie in the headers."""
+    """Return the variables, and the names of those whose values are scanned.
+
+    All attributes must lie in the headers.
+    """
     return variables_of(items, [item.facts.shown for item in items])
 
 
 def variables_of(
     items: tuple[DatasetItem, ...], attributes: Sequence[Attributes]
 ) -> tuple[tuple[Variable, ...], frozenset[str]]:
-    """Return the variables, and the names of those whose values a scan reads; ``attributes``: of every item."""
+    """Return the variables, and the names of those whose values are scanned."""
     variables = []
     for d in contents_of(items).variables:
         item = items[d.number]

@@ -20,7 +20,7 @@ _ATTRIBUTE = struct.Struct("<8sBII")
 
 
 def links_of(data: Data, header: Header) -> tuple[Link, ...]:
-    """Return the links of a group: in creation order if the group tracks it, otherwise by name."""
+    """Return the links of a group in creation order if tracked, else by name."""
     if header.symbols is not None:
         require(header.link_index is None and not header.links, "group with two kinds of link storage")
         return _symbol_table(data, *header.symbols)
@@ -88,7 +88,7 @@ def attributes_at(data: Data, header: Header) -> ObjectAttributes:
 
 
 def attributes_of(data: Data, header: Header) -> tuple[Attribute, ...]:
-    """Return the attributes of an object: in creation order if it is tracked, otherwise in the order of storage.
+    """Return the attributes in creation order if tracked, else as stored.
 
     Attributes in a heap without creation order are sorted by name. Committed datatypes are not looked up.
     """
@@ -112,7 +112,7 @@ def _compact(header: Header) -> tuple[Attribute, ...]:
 
 @lru_cache(maxsize=1024)
 def _dense(index: tuple[bytes, ...], tracked: bool) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
-    """Return the heap IDs of the attributes in an index, and their positions in creation order."""
+    """Return heap IDs of indexed attributes, and their creation order."""
     unpacked = [_ATTRIBUTE.unpack(record) for record in index]
     numbers = [number for _, _, number, _ in unpacked]
     require_supported(not any(flags & 2 for _, flags, _, _ in unpacked), "shared attribute")

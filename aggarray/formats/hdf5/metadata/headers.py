@@ -73,11 +73,12 @@ _NUMBERED, _LIMITS, _TIMES = 4, 16, 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Header:
-    """Parsed messages of an object; attributes and links are those in the header itself, in the order of storage.
+    """Parsed messages of an object, with the attributes and links inside.
 
-    ``attributes``: (creation order, attribute); the order is None if it is not tracked. ``committed``: address of a committed
-    datatype. ``virtual``: heap object (address, number) that lists the sources of a virtual dataset. ``external``: whether
-    values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if it is not stored.
+    Attributes and links are in the order of storage. ``attributes``: (creation order, attribute); the order is None if it is
+    not tracked. ``committed``: address of a committed datatype. ``virtual``: heap object (address, number) that lists the
+    sources of a virtual dataset. ``external``: whether values lie in other files. ``halves``: half the number of entries of the
+    largest B-tree nodes, 0 if it is not stored.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -102,14 +103,14 @@ class Header:
 
     @property
     def dataset(self) -> tuple[Datatype, Dataspace, DataLayout]:
-        """Datatype, dataspace and data layout; UnsupportedError for an object that is not an ordinary dataset."""
+        """Datatype, space and layout; UnsupportedError for unusual datasets."""
         if self.datatype is None or self.space is None or self.layout is None:
             raise UnsupportedError("not a dataset")
         return self.datatype, self.space, self.layout
 
 
 class _Form(NamedTuple):
-    """Form of a header: whether attributes have a creation order, whether it is ``newer`` (version 2), and leniency."""
+    """Form of a header: creation order, version 2 (``newer``), leniency."""
 
     numbered: bool
     newer: bool
@@ -118,7 +119,7 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Parsed block: (attribute of `Header`, value) of messages, attributes, links, (address, size) of continuation blocks."""
+    """Messages, attributes, links and continuation blocks of a block."""
 
     once: tuple[tuple[str, Any], ...]
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -128,7 +129,7 @@ class _Block:
 
 
 def header_at(data: Data, address: int, lenient: bool = False) -> Header:
-    """Return the header at an address; ``lenient``: unsupported messages are ignored."""
+    """Return a header; ``lenient``: unsupported messages are ignored."""
     header = _header(data, address, lenient)
     if header.committed is None or header.datatype is not None:
         return header
@@ -204,7 +205,6 @@ _parse_cached = lru_cache(maxsize=4096)(_parse_messages)
 
 
 def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, int | None, bytes]]:
-    """Yield type, flags, creation order and bytes of every message."""
     numbered, newer, _ = form
     end = len(block) - (4 if newer else 0)
     length = (6 if numbered else 4) if newer else 8
@@ -224,7 +224,6 @@ def _messages(block: bytes, at: int, form: _Form) -> Iterator[tuple[int, int, in
 
 @lru_cache(maxsize=4096)
 def _assemble(blocks: tuple[_Block, ...]) -> Header:
-    """Return the header of these blocks; equal arguments share the result."""
     once: dict[str, Any] = {}
     for block in blocks:
         for name, value in block.once:
@@ -239,7 +238,7 @@ def _assemble(blocks: tuple[_Block, ...]) -> Header:
 
 
 def root_address(data: Data) -> int:
-    """Find the superblock, set the base of addresses, and return the address of the root group's object header."""
+    """Find the superblock and return the address of the root group."""
     # After a user block the signature lies at byte 512, 1024, 2048, ...
     start = 0
     while data.at(start, min(len(SIGNATURE), data.size - start)) != SIGNATURE:
@@ -258,7 +257,7 @@ def root_address(data: Data) -> int:
 
 
 def _parse_old(block: bytes, version: int) -> tuple[int, int, int, int, int]:
-    """Return base address, end of the file, root group, superblock extension, half the number of entries of a node."""
+    """Return base, end, root, extension and half the entries of a node."""
     _, _, _, _, _, offsets, lengths, _, inner, _ = _OLD.unpack_from(block)
     require_supported((offsets, lengths) == (8, 8), "unsupported address size")
     at, half = _OLD.size, inner
@@ -271,7 +270,6 @@ def _parse_old(block: bytes, version: int) -> tuple[int, int, int, int, int]:
 
 
 def _parse_new(block: bytes) -> tuple[int, int, int, int, int]:
-    """Return what `_parse_old` returns; the size of nodes lies in the superblock extension."""
     # Addresses may be shorter or longer than eight bytes. The checksum follows four addresses.
     verify(block[: 16 + 4 * block[9]])
     require_supported(block[9] == 8, "unsupported superblock")

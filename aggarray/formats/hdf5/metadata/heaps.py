@@ -1,4 +1,4 @@
-"""Heaps, which hold names, attributes, links and variable-length elements outside object headers."""
+"""Heaps of names, attributes, links and variable-length elements."""
 
 import struct
 from collections.abc import Callable
@@ -41,7 +41,7 @@ _COLLECTION = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Layout of a fractal heap: bytes of an ID and of the numbers in it, sizes and number of blocks."""
+    """Layout of a fractal heap: sizes of IDs and of their numbers, blocks."""
 
     identity: int
     offset: int
@@ -56,20 +56,16 @@ class _Shape:
 
     @property
     def head(self) -> int:
-        """Bytes of a block before its contents."""
         return 13 + self.offset + (4 if self.checked else 0)
 
     @property
     def band(self) -> int:
-        """Bytes of the blocks of the first row."""
         return self.width * self.smallest
 
     def row(self, number: int) -> tuple[int, int]:
-        """Return the start of a row of blocks, and the size of each block."""
         return (self.band << (number - 1), self.smallest << (number - 1)) if number else (0, self.smallest)
 
     def rows_of(self, size: int) -> int:
-        """Return the number of rows of an indirect block of a size."""
         return (size // self.band).bit_length()
 
 
@@ -88,10 +84,7 @@ def _shape(block: bytes) -> _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Direct block of a heap: entry numbers on the path to it, start in the heap, size, and requested objects in it.
-
-    ``objects``: (position, start, end).
-    """
+    """Direct block of a heap, and (position, start, end) of objects in it."""
 
     path: tuple[int, ...]
     start: int
@@ -101,7 +94,7 @@ class _Cell:
 
 @lru_cache(maxsize=1024)
 def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, ...], tuple[int, ...]]:
-    """Return the blocks that hold the objects of IDs, and the positions of the IDs of huge and tiny objects."""
+    """Return blocks with objects of IDs, and positions of huge and tiny IDs."""
     objects: dict[tuple[tuple[int, ...], int, int], list[tuple[int, int, int]]] = {}
     others = []
     for position, identity in enumerate(identities):
@@ -119,7 +112,7 @@ def _cells(shape: _Shape, identities: tuple[bytes, ...]) -> tuple[tuple[_Cell, .
 
 
 def _cell(shape: _Shape, offset: int) -> tuple[tuple[int, ...], int, int]:
-    """Return the path (entries of indirect blocks) to the block that holds an offset, its start in the heap and its size."""
+    """Return path, start in the heap and size of the block at an offset."""
     if shape.rows == 0:
         return (), 0, shape.smallest
     start, rows, size = 0, shape.rows, 0
@@ -139,7 +132,7 @@ Parse: TypeAlias = Callable[[bytes], _T]
 
 
 def _parse_block(block: bytes, owner: int, shape: _Shape, cell: _Cell, parse: Parse[_T]) -> tuple[_T, ...]:
-    """Return the parsed objects of a block whose header must match its position in the heap."""
+    """Return the parsed objects of a block, whose header is checked."""
     at = 13 + shape.offset
     position = (little_endian(block, 5, 8), little_endian(block, 13, shape.offset))
     require(block[:5] == b"FHDB\0" and position == (owner, cell.start), "malformed heap block")
@@ -183,7 +176,7 @@ class FractalHeap:
         return self._children(path[:-1])[path[-1]] if path else self._shape.root
 
     def _children(self, path: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the addresses in an indirect block: direct blocks in the first rows, indirect blocks in the others."""
+        """Return block addresses: direct in the first rows, indirect below."""
         addresses = self._entries.get(path)
         if addresses is not None:
             return addresses
@@ -202,7 +195,7 @@ class FractalHeap:
         return addresses
 
     def _other(self, identity: bytes, huge: dict[int, tuple[int, int]]) -> bytes:
-        """Return a tiny or huge object; ``huge``: address and length of the huge objects by number."""
+        """Return a tiny or huge object; ``huge``: (address, length) by number."""
         id_type = identity[0] >> 4
         if id_type == _TINY:
             # The ID itself holds a tiny object. Longer IDs store the length in another way.
@@ -215,7 +208,7 @@ class FractalHeap:
 
 
 def heap_object(data: Data, address: int, number: int) -> bytes:
-    """Return an object of a collection of the global heap; collections are cached."""
+    """Return an object of the global heap, whose collections are cached."""
     objects = data.collections.get(address)
     if objects is None:
         objects = data.collections[address] = objects_of(data.at(address, collection_size(data.at(address, 16))))

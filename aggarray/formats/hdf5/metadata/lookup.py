@@ -27,7 +27,7 @@ _lengths = LRUCache(lambda: _CACHE_SIZE, lambda _: 1)
 
 
 class H5File:
-    """Open file. Its constructor and methods raise one of `data.UNREADABLE` if only the library can read it.
+    """Open file that raises `data.UNREADABLE` if only the library reads it.
 
     A file is opened for each variable that is read, so the names in its groups are cached until it changes. ``address``: of the
     root group.
@@ -49,14 +49,14 @@ class H5File:
             raise
 
     def links_at(self, address: int, header: Header) -> tuple[Link, ...]:
-        """Return the links of the group at an address in order; each group is read once."""
+        """Return the links of a group in order; each group is read once."""
         links = self._links.get(address)
         if links is None:
             links = self._links[address] = links_of(self.data, header)
         return links
 
     def resolve(self, group: int, path: bytes) -> int | str:
-        """Return the address of the object at a path relative to a group, or the reason why there is none."""
+        """Return the address at a path, or the reason why there is none."""
         address, remaining, followed = group, parts(path), 0
         while remaining:
             links = self._names.get(address)
@@ -79,7 +79,7 @@ class H5File:
         return address
 
     def has(self, path: str) -> bool:
-        """Return whether a path exists, perhaps under its stored name for a variable that is not a coordinate."""
+        """Return whether a path exists, perhaps under its stored name."""
         prefix, _, name = path.rpartition("/")
         names = self._group(prefix)
         return name.encode() in names or f"{NOT_COORDINATE}{name}".encode() in names
@@ -95,7 +95,7 @@ class H5File:
         return header
 
     def variable(self, path: str) -> Header:
-        """Return the header of the dataset of a variable, which may have another name if a dimension has the same name."""
+        """Return the header of a variable's dataset, perhaps of another name."""
         prefix, slash, name = path.rpartition("/")
         other = f"{NOT_COORDINATE}{name}"
         return self.dataset(f"{prefix}{slash}{other}" if other.encode() in self._group(prefix) else path)
@@ -107,7 +107,7 @@ class H5File:
         return addresses
 
     def _cached(self, cache: LRUCache, item: str | int, read: Callable[[], _T]) -> _T:
-        """Return the cached result for an item of the file, or read and cache it; an UnsupportedError is cached, too."""
+        """Return the cached result of ``read``, or its cached UnsupportedError."""
         # promise: hdf5-name-cache
         key = (self._file.path, self._file.state, item)
         cached: tuple[_T] | UnsupportedError | None = cache.get(key)
@@ -142,7 +142,7 @@ class H5File:
         return shown_attributes(attributes_at(self.data, header_at(self.data, address or 0)), self.data)
 
     def shape(self, header: Header) -> tuple[int, ...]:
-        """Return the shape of a variable: the length of an unlimited dimension is that of its longest variable.
+        """Return the shape, with the full lengths of unlimited dimensions.
 
         netCDF-4 lets one variable lengthen a dimension without extending the others along it.
         """
@@ -174,7 +174,7 @@ class H5File:
         return self._longest(header, attributes_at(self.data, header))
 
     def _longest(self, scale: Header, facts: ObjectAttributes) -> int:
-        """Return the length of the unlimited dimension of a scale: that of the longest variable along it."""
+        """Return the greatest length along the unlimited dimension of a scale."""
         require_supported(_is_dataset(scale) and facts.scale, "not a dimension scale")
         longest = 0 if facts.pure or scale.space is None else scale.space.shape[0]
         for address, axis in facts.users:

@@ -41,7 +41,7 @@ class DataLayout:
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """Value of elements that were never written: bytes of one element (b"": zeros), or ``defined`` is False."""
+    """Value of unwritten elements, as bytes of one (b"": zeros)."""
 
     defined: bool
     value: bytes = b""
@@ -49,7 +49,7 @@ class FillValue:
 
 @dataclass(frozen=True, slots=True)
 class LinkIndex:
-    """Index of links or attributes outside the object header; ``tracked``: whether creation order is stored."""
+    """Index of links or attributes; ``tracked``: creation order is stored."""
 
     tracked: bool
     heap: int
@@ -58,7 +58,7 @@ class LinkIndex:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Link: name, address of the object header, creation order (0 if it is not tracked).
+    """Link: name, address, creation order (0 if it is not tracked).
 
     The address of soft and external links is `UNDEFINED`. ``target``: the path of a soft link.
     """
@@ -90,7 +90,7 @@ def layout_of(message: bytes) -> DataLayout:
 
 
 def _layout_1(message: bytes) -> DataLayout:
-    """Return a data layout of version 1 or 2, in which the shape gives the size of contiguous values."""
+    """Return a layout of version 1 or 2: the shape gives contiguous sizes."""
     rank, form = message[1], message[2]
     at = 8 if form == COMPACT else 16
     require(0 < rank <= 33 and form in (COMPACT, CONTIGUOUS, CHUNKED), "malformed data layout")
@@ -159,20 +159,20 @@ def fill_of(message: bytes) -> FillValue:
 
 
 def old_fill_of(message: bytes) -> FillValue:
-    """Return a fill value in the old form, written before version 1.5 of the library (type 0x0004)."""
+    """Return a fill value in the form before version 1.5 (type 0x0004)."""
     size = little_endian(message, 0, 4)
     require(4 + size <= len(message), "malformed fill value")
     return FillValue(True, message[4 : 4 + size])
 
 
 def halves_of(message: bytes) -> int:
-    """Return half the number of entries of a full node, the larger one of chunks and groups (type 0x0013)."""
+    """Return half the entries of the larger full node (type 0x0013)."""
     require(little_endian(message, 0, 1) == 0, "malformed B-tree parameters")
     return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
 
 
 def filters_of(message: bytes) -> tuple[Filter | None, ...]:
-    """Return a filter pipeline (type 0x000B) in the order of encoding, None for an unknown filter."""
+    """Return filters (type 0x000B) in encoding order, None for unknown ones."""
     version, count = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require_supported(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
@@ -196,7 +196,7 @@ def filters_of(message: bytes) -> tuple[Filter | None, ...]:
 
 
 def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
-    """Return a filter, None for an unknown one; ``values``: its parameters in the file.
+    """Return a filter by its number and parameters, None if unknown.
 
     >>> filter_of(2, (4,)), filter_of(6, ()), filter_of(32008, (0, 4, 8, 0, 2))
     (Filter(name='shuffle', parameters=(4,)), None, Filter(name='bitshuffle', parameters=(8, 0, 2)))
@@ -215,7 +215,10 @@ def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
 
 
 def link_index_of(message: bytes, width: int) -> LinkIndex:
-    """Return the index of links (type 0x0002) or attributes (0x0015); ``width``: of the greatest creation order."""
+    """Return an index of links (type 0x0002) or attributes (0x0015).
+
+    ``width``: bytes of the greatest creation order.
+    """
     flags = little_endian(message, 1, 1)
     require(message[0] == 0 and flags < 4, "malformed index of links or attributes")
     at = 2 + (width if flags & 1 else 0)
@@ -250,12 +253,12 @@ def link_of(message: bytes) -> Link:
 
 
 def symbols_of(message: bytes) -> tuple[int, int]:
-    """Return the addresses of B-tree and local heap of a group with a symbol table (type 0x0011)."""
+    """Return the addresses of B-tree and local heap (type 0x0011)."""
     return little_endian(message, 0, 8), little_endian(message, 8, 8)
 
 
 def committed_at(message: bytes) -> int:
-    """Return the address of a committed datatype (a shared message of type 0x0003)."""
+    """Return the address of a committed datatype (shared type 0x0003)."""
     version, shared_type = little_endian(message, 0, 1), little_endian(message, 1, 1)
     # Version 3 also has shared messages in a heap.
     require_supported(version in (1, 2, 3) and (version < 3 or shared_type == 2), "datatype in a heap")
@@ -264,7 +267,7 @@ def committed_at(message: bytes) -> int:
 
 
 def virtual_at(message: bytes) -> tuple[int, int] | None:
-    """Return the heap object (address, number) that lists the sources of a virtual layout; None for other layouts."""
+    """Return the heap object (address, number) of a virtual layout, or None."""
     if message[1:2] != bytes([_VIRTUAL]) or message[0] < 4:
         return None
     return little_endian(message, 2, 8), little_endian(message, 10, 4)

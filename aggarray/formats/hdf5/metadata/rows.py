@@ -26,7 +26,7 @@ _BATCH = 1 << 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredRows:
-    """Rows of a dataset: stored dtype of the values, heap reference of each row, offset of each row in the flat values."""
+    """Rows of a dataset: dtype, heap references, offsets in flat values."""
 
     dtype: np.dtype[np.generic]
     elements: np.ndarray
@@ -50,7 +50,7 @@ class StoredRows:
 
 
 def refuse_rows(data: Data, header: Header) -> str | None:
-    """Return why the row sizes of a dataset are not read, None if its stored bytes justify the number of rows."""
+    """Return why row sizes are not read, None if stored bytes justify them."""
     layout, space = header.layout, header.space
     if layout is None or space is None or space.count <= FREE_CHUNKS:
         return None
@@ -61,13 +61,13 @@ def refuse_rows(data: Data, header: Header) -> str | None:
 
 
 def refused_rows(count: int, stored: int) -> str | None:
-    """Return why a declared number of rows is refused, None if the stored bytes justify it."""
+    """Return why a number of rows is refused, None if bytes justify it."""
     most = FREE_CHUNKS + stored * MOST_INFLATED // ELEMENT
     return None if count <= most else f"{count} rows are declared, far more than are stored; rewrite the file"
 
 
 def stored_rows(data: Data, header: Header) -> StoredRows:
-    """Return the rows of a dataset; raises one of `data.UNREADABLE` for a dataset of another type."""
+    """Return the rows of a dataset, or raise one of `data.UNREADABLE`."""
     datatype, space, _ = header.dataset
     if datatype.category != ROWS or datatype.dtype is None:
         raise UnsupportedError("not rows of numbers")

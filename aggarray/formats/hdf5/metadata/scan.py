@@ -36,7 +36,7 @@ from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, Pa
 
 @dataclass(frozen=True, slots=True)
 class _Dataset:
-    """Dataset: path of its group with a trailing slash, name, address, header and attributes."""
+    """Dataset with the path of its group, which ends in a slash."""
 
     prefix: str
     name: str
@@ -47,7 +47,7 @@ class _Dataset:
 
 @dataclass(slots=True)
 class _Walk:
-    """Items collected by a walk through a file, in order: groups by path, datasets, skipped items with reasons.
+    """Groups by path, datasets and skipped items of a walk, in order.
 
     ``visited``: addresses of the visited groups; ``soft_links``: (prefix, name, address), processed after all hard links.
     """
@@ -61,7 +61,7 @@ class _Walk:
 
 
 def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None = None) -> Structure:
-    """Return the structure of a file; raises one of `data.UNREADABLE` if only the library can read it.
+    """Return the structure of a file, or raise one of `data.UNREADABLE`.
 
     ``by_library`` reads the values of coordinates that only the HDF5 library decodes.
     """
@@ -110,7 +110,6 @@ def _filled(
     described = {d.path: d for d in contents.variables}
 
     def read(variable: Variable) -> np.ndarray | None:
-        """Return the values of a variable, None if a scan does not read them."""
         if variable.name in sizes_of_rows:
             return sizes_of_rows[variable.name]
         description = described[variable.name]
@@ -130,7 +129,7 @@ def _filled(
 
 
 def _walk(walk: _Walk, address: int, header: Header, prefix: str) -> None:
-    """Collect the datasets of a group, then the contents of its child groups, as netCDF-C does."""
+    """Collect a group's datasets, then its child groups, as netCDF-C does."""
     walk.visited.add(address)
     attributes = walk.groups[prefix] = attributes_at(walk.file.data, header)
     if attributes.left:
@@ -190,7 +189,7 @@ def _item(walk: _Walk, dataset: _Dataset, positions: Mapping[int, int], number: 
 
 
 def _without_scale(walk: _Walk, dataset: _Dataset, address: int) -> int | None:
-    """Return None for an address without a dimension scale; record a missing object, such as a deleted scale."""
+    """Return None for an address without a scale; record a missing object."""
     if address not in (0, UNDEFINED):
         try:
             header_at(walk.file.data, address, lenient=True)
@@ -200,7 +199,7 @@ def _without_scale(walk: _Walk, dataset: _Dataset, address: int) -> int | None:
 
 
 def _referenced(walk: _Walk, count: int, address: int, number: int) -> int:
-    """Return the address of the first scale of a dimension, `data.UNDEFINED` if it has none."""
+    """Return the address of a dimension's first scale, or `data.UNDEFINED`."""
     if not count:
         return UNDEFINED
     packed = heap_object(walk.file.data, address, number)
@@ -211,7 +210,6 @@ def _referenced(walk: _Walk, count: int, address: int, number: int) -> int:
 def _with_rows(
     walk: _Walk, items: tuple[DatasetItem, ...], variables: Sequence[Variable]
 ) -> tuple[tuple[Variable, ...], dict[str, np.ndarray]]:
-    """Return the variables with samples and row sizes in place of variable-length variables, and the row sizes."""
     names = {item.path for item in items}
     headers = {item.path: dataset.header for item, dataset in zip(items, walk.datasets, strict=True)}
     expanded: list[Variable] = []
@@ -231,7 +229,7 @@ def _with_rows(
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
-    """Return the requested items of a file; raises one of `data.UNREADABLE` if only the library can read it."""
+    """Return the requested items, or raise one of `data.UNREADABLE`."""
     with closing(H5File(path)) as file:
         attrs = _attributes(file, file.root, request.attributes) if request.attributes else {}
         return select_partial(path, attrs, [_coordinate(file, name) for name in request.coordinates], request)
@@ -243,7 +241,6 @@ def _attributes(file: H5File, header: Header, names: tuple[str, ...]) -> Mapping
 
 
 def _coordinate(file: H5File, name: str) -> Variable:
-    """Return a coordinate with its values, units and calendar; UnsupportedError if it does not hold plain numbers."""
     header = file.dataset(name)
     datatype, space, _ = header.dataset
     shape = space.shape

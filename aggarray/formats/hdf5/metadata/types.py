@@ -70,7 +70,7 @@ class Dataspace:
 
 @cache
 def _plain_dtypes() -> dict[bytes, np.dtype[Any]]:
-    """Return the dtypes that NumPy and netCDF-4 share by their stored form without the version."""
+    """Return the dtypes of NumPy and netCDF-4 by unversioned stored form."""
     dtypes = {}
     for size in (1, 2, 4, 8):
         for order, bit in (("<", 0), (">", 1)):
@@ -87,7 +87,7 @@ def _plain_dtypes() -> dict[bytes, np.dtype[Any]]:
 
 @lru_cache(maxsize=512)
 def datatype_of(message: bytes) -> Datatype:
-    """Return the datatype in a message (type 0x0003), which the library may have padded by more than seven bytes."""
+    """Return the datatype in a message (type 0x0003), perhaps padded."""
     datatype, end = _parse(message, 0)
     # The padding after a composite type may hold arbitrary bytes.
     require(datatype.category == OTHER or not any(message[end:]), "malformed datatype")
@@ -105,7 +105,7 @@ def _parse(message: bytes, at: int, depth: int = 0) -> tuple[Datatype, int]:
 
 
 class _Type(NamedTuple):
-    """Datatype in a message: offset, version, size of an element, flags, nesting depth."""
+    """Datatype in a message: offset, version, size, flags, nesting depth."""
 
     message: bytes
     at: int
@@ -121,14 +121,12 @@ class _Type(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number in its flags."""
         return int.from_bytes(self.bits[:2], "little")
 
     def inner(self, at: int) -> tuple[Datatype, int]:
         return _parse(self.message, at, self.depth + 1)
 
     def name(self, at: int) -> tuple[bytes, int]:
-        """Return a name, and its end; older versions pad names."""
         end = self.message.find(b"\0", at)
         require(end > at, "malformed datatype")
         return self.message[at:end], end + 1 if self.version >= 3 else at + (end - at) // 8 * 8 + 8
@@ -155,7 +153,7 @@ def _integer(t: _Type) -> _Parsed:
 
 
 def _float(t: _Type) -> _Parsed:
-    """Return a floating-point type; nonstandard layouts have the smallest dtype that holds their values, as in h5py."""
+    """Return the smallest float dtype that holds the values, as in h5py."""
     stored = t.message[t.at : t.at + 20]
     require(len(stored) == 20, "truncated datatype")
     dtype = _plain_dtypes().get(bytes([_FLOAT]) + stored[1:])
@@ -192,7 +190,6 @@ def _opaque(t: _Type) -> _Parsed:
 
 
 def _compound(t: _Type) -> _Parsed:
-    """Return a compound type: a complex number, an entry of REFERENCE_LIST, or another type."""
     members, at = [], t.rest
     require(t.number > 0, "malformed datatype")
     for _ in range(t.number):
@@ -231,7 +228,7 @@ def _reference(t: _Type) -> _Parsed:
 
 
 def _enumeration(t: _Type) -> _Parsed:
-    """Return the integer type of an enumeration; the library converts h5py's booleans, as it validates them."""
+    """Return the integer type of an enumeration, except h5py's booleans."""
     base, at = t.inner(t.rest)
     names = []
     for _ in range(t.number):
@@ -280,13 +277,12 @@ _CLASSES: tuple[Callable[[_Type], _Parsed], ...] = (
 
 
 def _check_string(padding_and_set: int, rest: bytes) -> None:
-    """Raise InvalidError for an unknown padding (above 2) or character set (above 1)."""
     require(padding_and_set & 15 <= 2 and padding_and_set >> 4 <= 1 and not any(rest), "malformed string datatype")
 
 
 @lru_cache(maxsize=2048)
 def dataspace_of(message: bytes) -> Dataspace:
-    """Return the dataspace in a message (type 0x0001), which may be padded to a multiple of eight bytes."""
+    """Return the dataspace in a message (type 0x0001), perhaps padded."""
     require(len(message) >= 4, "truncated dataspace")
     version, rank, flags, form = message[:4]
     if version == 1:

@@ -34,7 +34,6 @@ _results = LRUCache(lambda: 4096, lambda _: 1)
 
 @contextmanager
 def _skip_unsupported() -> Iterator[None]:
-    """Suppress UnsupportedError, except InvalidError."""
     try:
         yield
     except UnsupportedError as error:
@@ -43,7 +42,7 @@ def _skip_unsupported() -> Iterator[None]:
 
 
 def is_damaged(path: str) -> bool:
-    """Return whether a file is so damaged that the library must not open it in this process.
+    """Return whether the library must not open the file in this process.
 
     Raises FormatError if the library would return wrong values.
     """
@@ -65,7 +64,7 @@ def is_damaged(path: str) -> bool:
 
 
 def validate(path: str) -> None:
-    """Raise InvalidError for an invalid file, or for one whose root group cannot be found."""
+    """Raise InvalidError for a file that is invalid or without a root group."""
     with open_source(path) as file:
         _check_file(file)
 

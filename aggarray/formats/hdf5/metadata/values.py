@@ -45,7 +45,7 @@ def values_of(data: Data, header: Header, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def elements_of(data: Data, header: Header) -> np.ndarray:
-    """Return the heap references of a variable-length dataset: count, address of a collection, number of the object in it."""
+    """Return the heap references (count, collection, number) of a dataset."""
     return np.ascontiguousarray(_stored(data, header, np.dtype(f"V{ELEMENT}"))).view(_ELEMENT)
 
 
@@ -105,7 +105,7 @@ def _chunked(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def check_storage(data: Data, layout: DataLayout, size: int) -> None:
-    """Raise InvalidError for values outside the file or of the wrong size, as HDF5 does when it opens the dataset."""
+    """Raise InvalidError for values out of the file or of the wrong size."""
     if layout.form != CHUNKED:
         require(layout.size == size or layout.address == UNDEFINED, "wrong storage size of a dataset")
     if layout.address != UNDEFINED:
