@@ -78,30 +78,12 @@ def scan_structure(path: str, file: Any, label: str, read: Callable[[Variable], 
                 entries.append(_entry(file, name, dtype, walk))
     if not entries and (damage := [f"{name}: {why}" for name, why in walk.skipped if why.startswith("damaged:")]):
         raise OSError(f"{damage[0]}; restore the file")
-    lengths = _lengths(entries)
-    spans = {entry.name: entry.dimensions for entry in entries}
-    scales = set(walk.scales.values())
-    hidden = any(
-        name is not None and nearest_scope(scales, entry.name.rpartition("/")[0], name) != scope
-        for entry in entries
-        for name, scope in zip(entry.dimensions, entry.scopes, strict=True)
-    )
-    variables = []
-    for entry in entries:
-        with naming_errors(path, entry.path):
-            variable = _variable(entry, lengths, spans, walk)
-            if hidden and entry.dataset.shape is not None:
-                variable = replace(variable, scopes=entry.scopes[: len(variable.dimensions)])
-            if samples_dtype(entry.dataset) is None:
-                variables.append(variable)
-            else:
-                variables += ragged_variables(variable, sizes_of(path, entry.dataset), walk.datasets)
 
     def read_named(variable: Variable) -> np.ndarray | None:
         with naming_errors(path, variable.name):
             return read(variable)
 
-    filled = with_values(variables, read_named)
+    filled = with_values(_variables(path, entries, walk), read_named)
     external = tuple(entry.name for entry in entries if is_external(entry.dataset.id))
     attrs = _attributes(file, "", walk)
     return Structure(path, label, attrs, filled, walk.groups, tuple(walk.skipped), external_files=external)
@@ -220,6 +202,28 @@ def _lengths(entries: list[_DatasetEntry]) -> dict[int, int]:
             if address is not None and limit is None:
                 longest[address] = max(n, longest.get(address, 0))
     return longest
+
+
+def _variables(path: str, entries: list[_DatasetEntry], walk: _Walk) -> list[Variable]:
+    lengths = _lengths(entries)
+    spans = {entry.name: entry.dimensions for entry in entries}
+    scales = set(walk.scales.values())
+    hidden = any(
+        name is not None and nearest_scope(scales, entry.name.rpartition("/")[0], name) != scope
+        for entry in entries
+        for name, scope in zip(entry.dimensions, entry.scopes, strict=True)
+    )
+    variables: list[Variable] = []
+    for entry in entries:
+        with naming_errors(path, entry.path):
+            variable = _variable(entry, lengths, spans, walk)
+            if hidden and entry.dataset.shape is not None:
+                variable = replace(variable, scopes=entry.scopes[: len(variable.dimensions)])
+            if samples_dtype(entry.dataset) is None:
+                variables.append(variable)
+            else:
+                variables += ragged_variables(variable, sizes_of(path, entry.dataset), walk.datasets)
+    return variables
 
 
 def _variable(
