@@ -1,7 +1,7 @@
 """Reader of HDF5 and netCDF-4 metadata without the HDF5 library.
 
 The modules follow the HDF5 file format specification, version 3.0, from bytes (`data`) up to the conventions of netCDF-4
-(`conventions`), to chunk indexes (`chunk_index`) and partial scans (`partial_scan`). They support the features of ordinary
-files. Unsupported and invalid structures raise `data.UnsupportedError`, and the library reads the file instead. Files of an
-archive share the bytes of most messages, so parsed messages are cached with their bytes as keys.
+(`attributes`, `dimensions`), to chunk indexes (`chunk_index`) and scans (`scan`). They support the features of ordinary files.
+Unsupported and invalid structures raise `data.UnsupportedError`, and the library reads the file instead. Files of an archive
+share the bytes of most messages, so parsed messages are cached with their bytes as keys.
 """
