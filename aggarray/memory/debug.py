@@ -38,7 +38,7 @@ def debug_repr(obj: Any) -> str:
     """Describe an array's memory: type, strides, flags, pointer and block.
 
     ``obj``: as for `type_string`. Nothing is read: the text gives the reason if values are not in memory. The block is shown
-    with its owner or, if it is part of a file, with file, offset and length.
+    with its owner; part of a file also with file, offset and length.
 
     >>> from aggarray.memory import array
     >>> print(debug_repr(array([[1, 2, 3], [4, 5, 6]])))

@@ -20,8 +20,8 @@ from aggarray.errors import SelectionError
 class Range:
     """``count`` positions: start, start + step, and so on, none negative.
 
-    ``step`` may be negative, not 0. The form is unique: an empty Range is ``Range(0, 0, 1)``, and the step of one position is
-    1. Two Ranges are equal if they select the same positions in the same order. Raises SelectionError for other values.
+    ``step`` may be negative, not 0. The form is unique: an empty Range is ``Range(0, 0, 1)``, the step of one position is 1.
+    Two Ranges are equal exactly if they select the same positions in the same order. Raises SelectionError for other values.
 
     >>> Range(6, 3, -3).indices()
     array([6, 3, 0])

@@ -48,7 +48,7 @@ def _modified(headers: Mapping[str, Any]) -> str:
 
 
 def if_match(version: str) -> str:
-    """Return the ``If-Match`` header for a version, "" for a weak one.
+    """Return the ``If-Match`` header for a version, "" if it cannot be used.
 
     >>> if_match('"abc"'), if_match('W/"abc"'), if_match("Last-Modified: now")
     ('"abc"', '', '')

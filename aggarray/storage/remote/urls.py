@@ -130,7 +130,7 @@ def parent(uri: str) -> str:
 
 
 def resolve(reference: str, folder: str) -> str:
-    """Resolve a relative reference (RFC 3986) in a folder, on the same host.
+    """Resolve a relative reference (RFC 3986) within the host or archive.
 
     >>> resolve("../b%20c.nc", "https://h/d/e"), resolve("../b%20c.nc", "s3://b/d/e"), resolve("/a.nc", "s3://b/d")
     ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
