@@ -44,7 +44,7 @@ def signature(units: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def seconds_of(units: str) -> float | None:
-    """Return a time unit in seconds; None for others, shifted or not positive.
+    """Return a time unit in seconds; None if other, shifted or not positive.
 
     >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s")
     (31536000.0, None, None)
