@@ -102,7 +102,7 @@ def _compare_temperatures(a: str, b: str, kind: str | None) -> Conversion | str:
 
 @lru_cache(maxsize=4096)
 def zeros(units: str) -> tuple[float, ...]:
-    """Return the zero points, in kelvin, of the units of temperature that occur in units.
+    """Return the zero points, in kelvin, of units of temperature in units.
 
     >>> zeros("degC"), zeros("mK"), zeros("W m-2 degC-1")
     ((273.15,), (0.0,), (273.15,))
