@@ -42,10 +42,9 @@ from aggarray.storage.access import ANYWHERE, Access
 class MasterArray(Viewable):
     """One array made out of many files.
 
-    It has the parameters of the aggregation specification (section 1). ``fill_value``: the value of missing elements (NaN in
-    floating arrays); ``attrs``: attributes equal in all pieces (units, packing and missing values are parameters, not
-    attributes); ``file_attrs``: global attributes equal in all files; ``coords``: coordinates, bounds, cell measures and grid
-    mappings by name.
+    ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces (units,
+    packing and missing values are parameters of the specification, section 1); ``file_attrs``: global attributes equal in all
+    files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
 
     >>> pieces = [([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))]
     >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
@@ -286,10 +285,7 @@ class MasterArray(Viewable):
         return replace(changed, coords=reverse_bounds(self.coords, coords, self, changed))
 
     def transpose(self, *dimensions: str) -> "MasterArray":
-        """Return the array with its dimensions reordered, by default reversed.
-
-        Coordinates keep their order.
-        """
+        """Return the array with its dimensions reordered, by default reversed."""
         names = dimension_names(dimensions) or self.dimensions[::-1]
         return self._after("transpose", names, transpose_dimensions(self, names))
 
@@ -352,8 +348,7 @@ class MasterArray(Viewable):
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.
 
-        It needs the extra ``xarray``. ``chunks``: None = along the partitions; else as in dask, or by names of dimensions.
-        Raises SelectionError for other values.
+        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions; SelectionError for other values.
         """
         from aggarray.interop.dask import to_dask
 
@@ -362,8 +357,7 @@ class MasterArray(Viewable):
     def to_xarray(self, chunks: Any = None) -> Any:
         """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
 
-        They are decoded as xarray decodes a file. ``chunks``: None = without dask, {} = along the partitions; else as in
-        ``xarray.open_dataset``.
+        ``chunks``: None = without dask, {} = along the partitions; else as in ``xarray.open_dataset``.
         """
         from aggarray.interop.xarray_store import to_dataarray
 
@@ -374,10 +368,9 @@ class MasterArray(Viewable):
     def plot_coverage(self, ax: Any = None) -> Any:
         """Draw the partition matrix; return the axes of matplotlib.
 
-        Each file has a colour; missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or
-        otherwise the last partitioned dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is
-        the next dimension, and further ones are shown at their first partition. No file is read. Raises AggregationError
-        without matplotlib (the extra ``plot``).
+        Missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or the last partitioned
+        dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is the next dimension, and further
+        ones are shown at their first partition. No file is read. Raises AggregationError without the extra ``plot``.
         """
         from aggarray.display.coverage import plot_coverage
 

@@ -261,28 +261,6 @@ def scan_values(variables: Sequence[Variable]) -> set[str]:
     }
 
 
-def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Sequence[slice | np.ndarray]) -> np.ndarray:
-    """Read an orthogonal selection with a function that reads boxes.
-
-    ``selection``: per dimension a slice (step >= 1) or a strictly increasing int64 array. Indices close to each other are read
-    as one box and selected in memory, distant ones in several boxes.
-    """
-    for axis, indices in enumerate(selection):
-        if isinstance(indices, slice):
-            continue
-        if indices.size == 0:
-            return select_outer(read, [*selection[:axis], slice(0, 0, 1), *selection[axis + 1 :]])
-        cuts = np.flatnonzero(np.diff(indices) > 32) + 1
-        blocks = []
-        for run in np.split(indices, cuts):
-            first, last = int(run[0]), int(run[-1])
-            box = [*selection[:axis], slice(first, last + 1, 1), *selection[axis + 1 :]]
-            block = select_outer(read, box)
-            blocks.append(block if run.size == last - first + 1 else block.take(run - first, axis=axis))
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=axis)
-    return read(tuple(s for s in selection if isinstance(s, slice)))
-
-
 @contextmanager
 def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
     """Convert exceptions of a library to FormatError with file and variable."""

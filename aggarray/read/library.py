@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats.base import naming_errors, select_outer
+from aggarray.formats.base import naming_errors
 from aggarray.formats.flattened import stored_name
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
@@ -45,6 +45,28 @@ def fetch(matrix: Matrix, piece: Piece, access: Access) -> np.ndarray:
         what = f"{values.dtype} of shape {values.shape} instead of {stored} of shape {expected}"
         raise FormatError(what, path=uri, variable=stored_name(variable), hint="open the files anew")
     return values
+
+
+def select_outer(read: Callable[[tuple[slice, ...]], np.ndarray], selection: Sequence[slice | np.ndarray]) -> np.ndarray:
+    """Read an orthogonal selection with a function that reads boxes.
+
+    ``selection``: per dimension a slice (step >= 1) or a strictly increasing int64 array. Indices close to each other are read
+    as one box and selected in memory, distant ones in several boxes.
+    """
+    for axis, indices in enumerate(selection):
+        if isinstance(indices, slice):
+            continue
+        if indices.size == 0:
+            return select_outer(read, [*selection[:axis], slice(0, 0, 1), *selection[axis + 1 :]])
+        cuts = np.flatnonzero(np.diff(indices) > 32) + 1
+        blocks = []
+        for run in np.split(indices, cuts):
+            first, last = int(run[0]), int(run[-1])
+            box = [*selection[:axis], slice(first, last + 1, 1), *selection[axis + 1 :]]
+            block = select_outer(read, box)
+            blocks.append(block if run.size == last - first + 1 else block.take(run - first, axis=axis))
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=axis)
+    return read(tuple(s for s in selection if isinstance(s, slice)))
 
 
 def read_block(matrix: Matrix, piece: Piece, outputs: Outputs, target: Target) -> None:

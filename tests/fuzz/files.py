@@ -23,7 +23,7 @@ from aggarray.arrays import SubArray
 from aggarray.codecs import decode, known
 from aggarray.formats.base import ChunkIndex, Structure, full_box
 from aggarray.formats.hdf5 import metadata
-from aggarray.formats.hdf5.metadata import chunk_index, partial_scan, scan
+from aggarray.formats.hdf5.metadata import chunk_index, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import PartialScanRequest
@@ -146,7 +146,7 @@ def run_hdf5(data: bytes) -> bool:
         names = ["v", "t", "g/w"] if structure is None else [v.name for v in structure.variables]
         coordinates = tuple(names[:3])
         with suppress(*UNREADABLE):
-            partial_scan.scan_partially(path, PartialScanRequest(("title",), coordinates))
+            scan.scan_partially(path, PartialScanRequest(("title",), coordinates))
         _find(path, names)
         return structure is not None
     return False
