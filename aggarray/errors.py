@@ -57,15 +57,22 @@ class AggarrayError(Exception):
         """What is wrong and what to do, without where."""
         return printable(self.what if self.hint is None else f"{self.what}; {self.hint}")
 
-    def __str__(self) -> str:
-        # KeyError quotes its message and OSError formats errno; names from files may hold control characters.
+    @property
+    def located(self) -> str:
+        """What is wrong and where, without what to do."""
         what = self.what
-        names = (None if self.variable is None else f"variable {self.variable!r}", self.path)
-        where = " in ".join(name for name in names if name is not None)
+        variable = None if self.variable is None else f"variable {self.variable!r}"
+        if variable is not None and (variable in what or f"array {self.variable!r}" in what):
+            variable = None
+        where = " in ".join(name for name in (variable, self.path) if name is not None)
         if where:
             what = f"{what} ({where})" if ": " in what or "; " in what else f"{what}: {where}"
+        return what
+
+    def __str__(self) -> str:
+        # KeyError quotes its message and OSError formats errno; names from files may hold control characters.
         # promise: escape-errors
-        return printable(what if self.hint is None else f"{what}; {self.hint}")
+        return printable(self.located if self.hint is None else f"{self.located}; {self.hint}")
 
 
 class FormatError(AggarrayError, OSError):

@@ -20,7 +20,7 @@ from aggarray.aggregate.report import Duplicate
 from aggarray.aggregate.rules import Refusal, Rules
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.errors import AggarrayError, UnitsError
+from aggarray.errors import AggarrayError, UnitsError, printable
 
 __all__ = ["Joined", "aggregate"]
 
@@ -123,8 +123,8 @@ class _JoinResult:
             self.refuse(rows[0], others[0], "ragged", reason)
         return [*others, *rows]
 
-    def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str) -> None:
-        self.refusals.append(refusal(separate, relative, rule, reason))
+    def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str, hint: str | None = None) -> None:
+        self.refusals.append(refusal(separate, relative, rule, reason, hint))
 
     def repeated(self, duplicate: Candidate, kept: Candidate) -> None:
         self.duplicates.append(Duplicate(duplicate.array.name or "", duplicate.uri, kept.uri))
@@ -138,12 +138,12 @@ class _JoinResult:
                     self.results.append((sort_key, _joined(joinable, self.rules)))
                 except UnitsError as error:  # requested units that do not convert do not prevent the join
                     self.results.append((sort_key, _joined(joinable, replace(self.rules, units={}))))
-                    self.refuse(first, first, "units", str(error))
+                    self.refuse(first, first, "units", printable(error.located), error.hint)
             except AggarrayError as error:
                 separate = list({c.number: c.cut_from or c for c in joinable.candidates}.values())
                 self.results += [(candidate.order, candidate.array) for candidate in separate]
                 for candidate in separate[1:] or [first]:
-                    self.refuse(candidate, first, "join", str(error))
+                    self.refuse(candidate, first, "join", printable(error.located), error.hint)
 
     def join_rows(self, group: list[Candidate]) -> None:
         """Join ragged arrays of one signature; those that fail stay separate."""
@@ -155,7 +155,7 @@ class _JoinResult:
         except AggarrayError as error:
             self.results += [(candidate.order, candidate.array) for candidate in group]
             for candidate in group[1:] or group:
-                self.refuse(candidate, group[0], "join", str(error))
+                self.refuse(candidate, group[0], "join", printable(error.located), error.hint)
 
 
 def _stays_as_is(array: MasterArray, rules: Rules) -> bool:

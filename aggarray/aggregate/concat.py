@@ -48,7 +48,7 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     first = candidates[0]
     key = next((k for c in candidates for k, p in c.axes.items() if p.name == dimension), dimension)
     for other in candidates[1:]:
-        _check(first, other, key)
+        _check(first, other, key, dimension)
     leading = [] if dimension in first.array.dimensions else [dimension]
     order = [*leading, *first.array.dimensions]
     join = _Join(candidates, dimension, key, [match_coordinates(first, c) for c in candidates])
@@ -56,27 +56,27 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     return replace(master, coords=join.coordinates())
 
 
-def _check(first: Candidate, other: Candidate, key: str) -> None:
+def _check(first: Candidate, other: Candidate, key: str, dimension: str) -> None:
     """Raise AggregationError unless two arrays differ along ``key`` alone."""
     pair = f"array 0 ({first.array.name or 'nameless'}) and array {other.number} ({other.array.name or 'nameless'})"
     reason = incompatibility(other.array.units, other.array.calendar, first.array.units, first.array.calendar)
     if reason is None and quantity_of(first.array) != quantity_of(other.array):
         reason = describe_units(first.array, other.array)
     if reason is not None:
-        raise AggregationError(f"{pair}: {reason}")
+        raise AggregationError(f"{pair}: {reason}", hint="give arrays whose units convert")
     sizes, others = ({k: p.size for k, p in c.axes.items() if k != key and not p.scalar} for c in (first, other))
     if sizes.keys() != others.keys():
         text = f"dimensions differ: {sorted(sizes)} and {sorted(others)}"
-        raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
+        raise AggregationError(f"{pair}: {text}, where only {dimension!r} may differ", hint="give arrays of equal dimensions")
     for k, size in sizes.items():
         if others[k] != size:
-            text = f"dimension {k!r} has size {size} and {others[k]}"
-            raise AggregationError(f"{pair}: {text}, where only {key!r} may differ")
+            text = f"dimension {first.axes[k].name!r} has size {size} and {others[k]}"
+            raise AggregationError(f"{pair}: {text}, where only {dimension!r} may differ", hint="give arrays of equal sizes")
         names = (first.axes[k].name, other.axes[k].name)
         if first.axes[k].coordinate is not None and other.axes[k].coordinate is not None:
             reason = difference(first, other, names, Rules().tolerance)
             if reason is not None:
-                raise AggregationError(f"{pair}: {reason}")
+                raise AggregationError(f"{pair}: {reason}", hint="give arrays of equal coordinates")
 
 
 class _Join:

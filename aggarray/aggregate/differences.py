@@ -29,13 +29,14 @@ UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "dat
 MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
 
 
-def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str) -> Refusal:
-    """Return the refusal of a candidate; the reason ends with both files."""
+def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str, hint: str | None = None) -> Refusal:
+    """Return the refusal of a candidate; both files follow the reason."""
     both = (relative,) if separate is relative else (relative, separate)
     files = tuple(dict.fromkeys(candidate.uri for candidate in both if candidate.uri))
     where = ", ".join(short_paths(files))
     names = tuple(candidate.array.name or "" for candidate in both)
-    return Refusal(names, files, rule, f"{reason}: {where}" if where else reason)
+    located = f"{reason}: {where}" if where else reason
+    return Refusal(names, files, rule, located if hint is None else f"{located}; {hint}")
 
 
 def short_paths(uris: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from aggarray.aggregate.split_rules import RULES
 from aggarray.aggregate.view import Division, View
 from aggarray.partition.grid import refine
 
-Refuse = Callable[[Candidate, Candidate, str, str], None]
+Refuse = Callable[[Candidate, Candidate, str, str, str | None], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Joinable:
 def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: Note) -> Iterator[Joinable]:
     """Yield groups that can be joined.
 
-    ``refuse``: called with (separate array, its relative, rule, reason); ``repeated``: with (duplicate, kept).
+    ``refuse``: called with (separate array, its relative, rule, reason, hint); ``repeated``: with (duplicate, kept).
     """
     reported, digests = set[int](), DigestCache()
     pending = [sorted(candidates, key=lambda c: (c.uri, c.array.name or "", c.number))]
@@ -69,7 +69,7 @@ def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: N
             row = next((r for r in rows if group[r].number not in reported), None)
             if row is not None:
                 reported.add(group[row].number)
-                refuse(group[row], group[blocked[row]], "overlap", _overlap(view, row, blocked[row]))
+                refuse(group[row], group[blocked[row]], "overlap", *_overlap(view, row, blocked[row]))
         pending[:0] = [_uncut([view.group[row] for row in rows]) for rows in rounds]
 
 
@@ -82,7 +82,7 @@ def _divide(view: View, division: Division, refuse: Refuse) -> list[list[Candida
         members = {row: [one] for row, one in enumerate(view.group)}
     parts = sorted(members.values(), key=lambda m: -len(m))
     for part in parts[1:]:
-        refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]))
+        refuse(part[0], parts[0][0], division.rule, division.reason(parts[0][0], part[0]), division.hint)
     return parts
 
 
@@ -212,21 +212,21 @@ def _serve_first(view: View, rows_and_boxes: tuple[list[int], np.ndarray, Sequen
     return kept
 
 
-def _overlap(view: View, row: int, by: int) -> str:
-    """Return the text on the positions at which two candidates overlap."""
+def _overlap(view: View, row: int, by: int) -> tuple[str, str]:
+    """Return the positions at which two candidates overlap, and what to do."""
     keys = list(view.varying)
     axes = view.group[row].axes
     if not keys:
         without = [p.name for p in axes.values() if p.coordinate is None]
         if without:
             text = f"{', '.join(without)} has no coordinate that gives an order"
-            return f"{text}; Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
+            return text, f"Rules(order={{{without[0]!r}: 'name'}}) joins them by name"
         text = "all their coordinates are equal: they cover the same positions, and their values differ"
-        return f"{text}; leave one out, or give Rules(overlap='first')"
+        return text, "leave one out, or give Rules(overlap='first')"
     spans = []
     for key in keys:
         covers = [view.layouts[key].positions[view.layouts[key].classes[r]] for r in (row, by)]
         ends = [(cover[0], cover[-1]) for cover in covers]
         low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
         spans.append(f"{axes[key].name} {low} to {high}")
-    return f"they overlap at {', '.join(spans)}; give Rules(overlap='first') or 'last' to say which serves them"
+    return f"they overlap at {', '.join(spans)}", "give Rules(overlap='first') or 'last' to say which serves them"

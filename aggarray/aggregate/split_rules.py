@@ -43,7 +43,8 @@ def coordinate_needed(view: View) -> Division | None:
     for key in view.varying:
         axes = [c.axes[key] for c in view.group]
         if any(p.coordinate is None for p in axes) and axes[0].name not in view.rules.order:
-            return Division(view.layouts[key].classes, "no_coordinate", partial(_sizes, key=key))
+            hint = f"Rules(order={{{axes[0].name!r}: 'name'}}) joins along it by name"
+            return Division(view.layouts[key].classes, "no_coordinate", partial(_sizes, key=key), hint)
     return None
 
 
@@ -138,8 +139,7 @@ def _describe_order(one: Candidate, other: Candidate, key: str) -> str:
 
 def _sizes(one: Candidate, other: Candidate, key: str) -> str:
     axis, other_axis = one.axes[key], other.axes[key]
-    sizes = f"{axis.name} has no coordinate, and sizes {axis.size} and {other_axis.size}"
-    return f"{sizes}; Rules(order={{{axis.name!r}: 'name'}}) joins along it by name"
+    return f"{axis.name} has no coordinate, and sizes {axis.size} and {other_axis.size}"
 
 
 #: In order of precedence.

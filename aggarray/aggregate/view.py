@@ -22,11 +22,12 @@ Reason = Callable[[Candidate, Candidate], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Split of a group: class of each member, key of the rule, and reason."""
+    """Split of a group: class of each member, key of the rule, reason and hint."""
 
     classes: list[int]
     rule: str
     reason: Reason
+    hint: str | None = None
 
 
 class View:

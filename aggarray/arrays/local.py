@@ -52,7 +52,8 @@ class LocalArray(Interchange):
             raise AggregationError(f"invalid copy={copy!r}", hint=COPY_HINT)
         distribution.coords(rank)
         if len(distribution.maps) != len(source.shape):
-            raise ProtocolError(f"the distribution has shape {distribution.shape}, but the array has shape {source.shape}")
+            what = f"the distribution has shape {distribution.shape}, but the array has shape {source.shape}"
+            raise ProtocolError(what, hint="give a distribution of the array's shape")
         for d, (m, size) in enumerate(zip(distribution.maps, source.shape, strict=True)):
             if not m.fits(size):
                 what = f"dimension {d}: a map of {m.size} elements for a dimension of size {size}"

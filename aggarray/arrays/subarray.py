@@ -59,7 +59,7 @@ class SubArray(Viewable):
         reason = dict(structure.skipped).get(variable)
         names = ", ".join(v.name for v in structure.variables) or "none"
         what = f"no variable {variable!r}" + (f": {reason}" if reason else "")
-        raise NotFoundError(what, path=structure.uri, hint=None if reason else f"it has {names}")
+        raise NotFoundError(what, path=structure.uri, variable=variable, hint=None if reason else f"it has {names}")
 
     @classmethod
     def from_array(

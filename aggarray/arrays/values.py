@@ -61,8 +61,8 @@ def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector]
 def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
     """Read a selection of reference times, as `MasterArray.datetimes` does."""
     if array.units is None or not is_reference_time(array.units):
-        what = f"{array.name or 'array'}: units {array.units!r} are not a reference time ('days since ...')"
-        raise UnitsError(what)
+        hint = "select an array with units such as 'days since 2000-01-01'"
+        raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)
     times = _with_nan(*array._values_and_mask())
     valid = times[np.isfinite(times)]
     ends = (float(valid.min()), float(valid.max())) if valid.size else (None, None)

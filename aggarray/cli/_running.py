@@ -135,7 +135,9 @@ class Run:
         path, names = output["path"], output["variables"]
         absent = [name for name in names if name not in agg]
         if absent:
-            raise NotFoundError(f"no variable {absent[0]!r}", hint=f"the variables are: {', '.join(agg.names) or 'none'}")
+            raise NotFoundError(
+                f"no variable {absent[0]!r}", variable=absent[0], hint=f"the variables are: {', '.join(agg.names) or 'none'}"
+            )
         chosen = [a for a in select_where(agg, output["where"]) if not names or a.name in names]
         distinct, method = require_distinct(chosen, "by where"), output.get("method")
         arrays = _labels.select_all(distinct, output["sel"], method, output["tolerance"])

@@ -1,10 +1,12 @@
 """Command ``aggarray append``: add files to an index."""
 
+import os
 from typing import Any
 
 import click
 
 from aggarray.cli import _common as common
+from aggarray.errors import AggarrayError
 
 
 @click.command("append")
@@ -17,6 +19,11 @@ def command(index: str, **arguments: Any) -> None:
 
     This reads only new and changed files.
     """
+    from aggarray.index import may_be_replaced
+
     before = common.open_arguments({**arguments, "source": (index,)})
+    if os.path.isfile(index) and not may_be_replaced(index):
+        hint = "make an index with `aggarray aggregate`, and append to that"
+        raise click.UsageError(str(AggarrayError("not an index", path=index, hint=hint)))
     agg = before.append(list(arguments["source"]), progress=common.progress_bar())
     common.save(agg, index, arguments, **agg._provenance.how)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.differences import facets_of, labels
-from aggarray.aggregate.report import Report
+from aggarray.aggregate.report import Report, date
 from aggarray.arrays import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.arrays.ragged_local import sample_distribution
@@ -106,13 +106,8 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
             except AggarrayError:
                 return None
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
-            return (_iso(min(valid)), _iso(max(valid))) if valid else None
+            return (date(min(valid)), date(max(valid))) if valid else None
     return None
-
-
-def _iso(time: Any) -> str:
-    text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
-    return text.removesuffix("T00:00:00")
 
 
 def array_facts(array: MasterArray) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def _identify_head(path: str, head: bytes) -> Format:
         hint = f"pass the files in it, or a pattern such as {path}/*.nc"
         raise FormatError("a folder that is not a Zarr store", path=path, hint=hint)
     known = ", ".join(f.name for f in formats())
-    raise FormatError(f"not a data file of a known format ({known}); the file begins with {head[:8]!r}", path=path)
+    what = f"not a data file of a known format ({known}): it begins with {head[:8]!r}"
+    raise FormatError(what, path=path, hint="pass a file of one of these formats")
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:

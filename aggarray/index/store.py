@@ -379,5 +379,5 @@ def _check_generation(path: str, expected: int | None) -> None:
     # promise: index-concurrent-append
     if os.path.lexists(path) and current != expected:
         change = "it is not an index now" if current is None else f"generation {current} now, {expected or 'none'} then"
-        what = f"modified by another process since it was opened ({change})"
+        what = f"modified since it was opened ({change})"
         raise IndexFileError(what, path=path, hint="open it again and append to that")

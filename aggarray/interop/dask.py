@@ -71,8 +71,9 @@ def chunked(array: Any, chunks: Any = None) -> Chunks:
     try:
         sizes_by_axis = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=partitions)
     except (ValueError, TypeError, NotImplementedError) as error:
-        reason = " ".join(str(error).split())
-        raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}") from error
+        reason, _, _ = " ".join(str(error).split()).partition(". Got ")  # dask repeats chunks and shape
+        hint = "give one size, or a tuple of sizes that add up to its size, per dimension"
+        raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}", hint=hint) from error
     return tuple(tuple(map(int, lengths)) for lengths in sizes_by_axis)
 
 

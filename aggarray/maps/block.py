@@ -370,16 +370,17 @@ def _padding(padding: Any, nprocs: int) -> np.ndarray:
 
 
 def _check_widths(counts: np.ndarray, pads: np.ndarray, halo: np.ndarray) -> None:
+    hint = "give narrower padding or wider blocks"
     neighbours = np.stack([np.roll(counts, 1), np.roll(counts, -1)], axis=-1)
     wide = np.flatnonzero((halo > neighbours).any(axis=1))
     if wide.size:
         i = int(wide[0])
         reason = f"padding {pads[i].tolist()} of rank {i} is too wide: the neighbours own {neighbours[i].tolist()} elements"
-        raise ProtocolError(reason)
+        raise ProtocolError(reason, hint=hint)
     wide = np.flatnonzero(pads.sum(axis=1) > counts + halo.sum(axis=1))
     if wide.size:
         i = int(wide[0])
-        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i} is too wide: it owns {int(counts[i])} elements")
+        raise ProtocolError(f"padding {pads[i].tolist()} of rank {i} is too wide: it owns {int(counts[i])} elements", hint=hint)
 
 
 def _width_conflicts(left: BlockPart, right: BlockPart) -> Iterator[Conflict]:

@@ -36,7 +36,7 @@ def version_of(version: Any) -> str:
     for supported in VERSIONS:
         if supported.split(".")[:2] == list(match.groups())[:2]:
             return supported
-    raise ProtocolError(f"unknown version {version!r}: only 0.9 and 0.10 are supported")
+    raise ProtocolError(f"unknown version {version!r}: only 0.9 and 0.10 are supported", hint="give one of them")
 
 
 def short_repr(value: Any) -> str:

@@ -20,11 +20,15 @@ from aggarray.mpi.transport.moving import bind_messages, move
 def check_distribution(group: ProcessGroup, distribution: Distribution, what: str) -> None:
     """Raise ExchangeError unless a distribution fits a group or grid."""
     if not isinstance(distribution, Distribution):
-        raise ExchangeError(f"{what}: {type(distribution).__name__} is not a Distribution")
+        raise ExchangeError(
+            f"{what}: {type(distribution).__name__} is not a Distribution", hint="give one, such as Distribution.regular"
+        )
     if distribution.nprocs != group.size:
-        raise ExchangeError(f"{what}: the distribution has {distribution.nprocs} processes, but the group has {group.size}")
+        reason = f"{what}: the distribution has {distribution.nprocs} processes, but the group has {group.size}"
+        raise ExchangeError(reason, hint="give a distribution over the processes of the group")
     if isinstance(group, ProcessGrid) and group.dim == len(distribution.maps) and group.shape != distribution.grid:
-        raise ExchangeError(f"{what}: the distribution has the grid {distribution.grid}, but the group has {group.shape}")
+        reason = f"{what}: the distribution has the grid {distribution.grid}, but the group has {group.shape}"
+        raise ExchangeError(reason, hint="give a distribution over the grid of the group")
 
 
 def describe_distribution(distribution: Any) -> str:

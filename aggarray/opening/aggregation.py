@@ -70,8 +70,11 @@ class Aggregation:
         named = [a for a in self.arrays if a.name == name]
         if len(named) == 1:
             return named[0]
+        variable = name if isinstance(name, str) else None
         if not named:
-            raise NotFoundError(f"no array {name!r}", hint=f"the arrays are: {', '.join(self.names) or 'none'}")
+            raise NotFoundError(
+                f"no array {name!r}", variable=variable, hint=f"the arrays are: {', '.join(self.names) or 'none'}"
+            )
         hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
         raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
@@ -100,7 +103,7 @@ class Aggregation:
         memory are copied. The report names the arrays that the convention cannot express; only aggarray reads these.
 
         Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
-        the index was modified by another process since it was opened, or cannot be written, and FormatError for a file that
+        the index was modified since it was opened, or cannot be written, and FormatError for a file that
         differs from its assumed signature.
         """
         if convention not in CONVENTIONS:

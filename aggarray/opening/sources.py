@@ -129,4 +129,4 @@ def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variab
         names = sorted({a.name or "" for a in arrays})
         path, files = (paths[0], "") if len(paths) == 1 else (None, f" in {len(paths)} files")
         hint = f"the variables are: {', '.join(names) or 'none'}"
-        raise NotFoundError(f"no data variable {', '.join(map(repr, absent))}{files}", path=path, hint=hint)
+        raise NotFoundError(f"no data variable {', '.join(map(repr, absent))}{files}", path=path, variable=absent[0], hint=hint)

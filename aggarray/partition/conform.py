@@ -29,7 +29,8 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     if conversion.identity:
         return cast(values, mask, target.dtype)
     if values.dtype.kind not in "iufcb":
-        raise UnitsError(f"units do not convert: {source.units!r} to {target.units!r} (values of dtype {values.dtype})")
+        what = f"units do not convert: {source.units!r} to {target.units!r} (values of dtype {values.dtype})"
+        raise UnitsError(what, hint="leave its units as they are")
     converted = conversion(values, mask)
     if target.dtype.kind in "iu":
         converted = np.rint(converted) if converted.dtype.kind == "f" else converted

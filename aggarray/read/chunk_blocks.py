@@ -228,7 +228,7 @@ def _placed(stored: StoredPiece, number: int) -> str:
     if number in (table.inline or {}):
         return f"chunk [{index}] in the references"
     path, _ = file_of(stored, number)
-    within = "" if path == stored.path else f" of {path}"
+    within = "" if path == stored.path else f" of {path.removeprefix(f'{stored.path}/')}"
     return f"chunk [{index}] at byte {table.offsets[number]}{within}"
 
 
@@ -242,5 +242,5 @@ def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             # promise: chunk-error-names-chunk
-            return FormatError(f"{_placed(stored, number)}: {own}", hint="restore the file")
+            return FormatError(f"{own}, in {_placed(stored, number)}", hint="restore the file")
     return FormatError(str(error), hint="restore the file")

@@ -86,7 +86,7 @@ MISTAKES = [
     ("aggregate archive -o archive/tas_200101.nc", 2, "the output is also an input"),
     ("aggregate archive -o archive", 2, "which is read"),
     ("view archive -o archive/tas_200101.nc", 2, "the output is also an input"),
-    ("append archive/tas_200101.nc archive/tas_200102.nc", 2, "the output is also an input"),
+    ("append archive/tas_200101.nc archive/tas_200102.nc", 2, "not an index: archive"),
     ("run nowhere.toml", 2, "No such file"),
     ("run dir", 2, "Is a directory"),
     ("run bad.toml", 2, "not TOML"),

@@ -165,7 +165,7 @@ def conversion(
     """
     result = _compare(units_from, cal_from, units_to, cal_to, temperature)
     if isinstance(result, str):
-        raise UnitsError(f"units {units_from!r} do not convert to {units_to!r}: {result}")
+        raise UnitsError(f"units {units_from!r} do not convert to {units_to!r}: {result}", hint="give units that convert")
     return result
 
 

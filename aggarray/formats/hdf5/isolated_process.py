@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, naming_errors
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, library_fault, naming_errors
 from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.isolated import ROOM, packed
 from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
@@ -71,4 +71,5 @@ def _answer(path: str, method: str, variable: str | None, arguments: tuple[Any, 
         where = {"path": path, "variable": variable, "hint": "restore the file"}
         return "error", "FormatError", ("damaged: it needs more memory than its size justifies",), where
     except LIBRARY_ERRORS as error:
-        return "error", "FormatError", (f"cannot be read: {' '.join(str(error).split())}",), {"path": path}
+        fault = library_fault(error, path)
+        return "error", "FormatError", fault.args, {"path": path, "hint": fault.hint}

@@ -53,7 +53,7 @@ class H5pyFile:
             return self.dataset(rows)
         if dataset is None:
             hint = f"the root group holds {', '.join(self._file)}"
-            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=hint)
+            raise NotFoundError(f"no variable {variable!r}", path=self._path, variable=variable, hint=hint)
         dtype = samples_dtype(dataset) or plain_dtype(dataset)
         if isinstance(dtype, str):
             raise FormatError(dtype, path=self._path, variable=variable)

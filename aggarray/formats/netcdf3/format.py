@@ -84,7 +84,7 @@ class _NetCDF3File:
             return self._locations[variable]
         except KeyError:
             hint = f"it holds {', '.join(self._locations)}"
-            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=hint) from None
+            raise NotFoundError(f"no variable {variable!r}", path=self._path, variable=variable, hint=hint) from None
 
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box; errors are not converted."""

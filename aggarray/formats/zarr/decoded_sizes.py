@@ -20,6 +20,7 @@ from zarr.storage import LocalStore, WrapperStore
 
 from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.codecs.streams import decode_streams
+from aggarray.errors import FormatError
 from aggarray.formats.base import grid_of
 from aggarray.formats.zarr.chunk_index import filter_of
 from aggarray.formats.zarr.chunk_keys import (
@@ -49,7 +50,8 @@ class Bounds:
     """Limits of the decoded size of a chunk.
 
     ``filters``: in the order of decoding; ``most``: largest decoded size in bytes; ``text``: the chunk holds at most ``count``
-    texts after their number. For a shard with an ``index`` of known encoding, ``inner`` has the limits of its chunks.
+    texts after their number. For a shard with an ``index`` of known encoding, ``inner`` has the limits of its chunks. ``raw``:
+    the exact size of a chunk of numbers without codecs.
     """
 
     filters: tuple[Filter, ...]
@@ -58,6 +60,7 @@ class Bounds:
     text: bool
     inner: "Bounds | None" = None
     index: ShardIndex | None = None
+    raw: int | None = None
 
     def check(self, path: str, data: Any) -> None:
         """Raise ValueError or FormatError for a chunk that decodes to more."""
@@ -106,7 +109,9 @@ def _bounds(steps: Sequence[tuple[str, Mapping[str, Any]]], chunk: tuple[int, ..
     text = any(name in _TEXT for name in names)
     most = _LONGEST_TEXT if text else count * max(_WIDEST, dtype.itemsize) + _SLACK
     if not names or names[-1] != "sharding_indexed":
-        return Bounds(tuple(filters), most, count, text)
+        plain = not names or names == ["bytes"]
+        raw = count * dtype.itemsize if plain and not filters and dtype.kind in "biufc" else None
+        return Bounds(tuple(filters), most, count, text, raw=raw)
     for name, settings in before[:-1]:
         if name == "transpose":
             order = settings.get("order")
@@ -163,6 +168,9 @@ class CheckedStore(WrapperStore[Store]):
                 raise changed(path)
             check_version(path, before)
         if data is not None and byte_range is None:
+            if self._bounds.raw not in (None, len(data)):
+                what = f"damaged: chunk {key} has {len(data)} bytes, {self._bounds.raw} expected"
+                raise FormatError(what, hint="fetch or write it again")
             self._bounds.check(self._path, data.to_bytes())
         elif data is not None:
             start = byte_range.start if isinstance(byte_range, RangeByteRequest) else None

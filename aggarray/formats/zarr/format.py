@@ -207,7 +207,9 @@ class ZarrHandle:
         within, node = self._find(variable)
         if node is None or node.meta is None:
             arrays = [name or _stem(self._path) for name, other in self._all_nodes().items() if other.meta is not None]
-            raise NotFoundError(f"no variable {variable!r}", path=self._path, hint=f"it holds {', '.join(arrays)}")
+            raise NotFoundError(
+                f"no variable {variable!r}", path=self._path, variable=variable, hint=f"it holds {', '.join(arrays)}"
+            )
         dtype = dtype_of(node)
         if isinstance(dtype, str):
             raise FormatError(dtype, path=self._path, variable=variable)

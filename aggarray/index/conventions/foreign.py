@@ -116,7 +116,7 @@ class ForeignFile:
 
     def fault(self, variable: Variable, what: str, hint: str | None = None) -> IndexFileError:
         """Return an error for an aggregation variable."""
-        return IndexFileError(what, path=self.structure.uri, variable=variable.name, hint=hint)
+        return IndexFileError(what, path=self.structure.uri, variable=variable.name, hint=hint or "correct the index")
 
     def resolve(self, variable: Variable, written: str) -> str:
         """Return the path or URL of a file name."""

@@ -73,7 +73,8 @@ def as_grid(ranks: Sequence[int], shape: Sequence[int], what: str) -> np.ndarray
     """Return ranks in a shape; ExchangeError if their number differs."""
     numbers = np.array(list(ranks), np.int64)
     if any(n < 1 for n in shape) or prod(shape) != len(numbers):
-        raise ExchangeError(f"{what}: a grid of shape {tuple(shape)} does not fit {len(numbers)} processes")
+        reason = f"{what}: a grid of shape {tuple(shape)} does not fit {len(numbers)} processes"
+        raise ExchangeError(reason, hint=f"give sizes whose product is {len(numbers)}")
     if len(set(numbers.tolist())) < len(numbers):
         raise ExchangeError(f"{what}: ranks {numbers.tolist()} repeat", hint="give each rank once")
     return numbers.reshape(tuple(shape))
