@@ -61,9 +61,8 @@ class AggarrayError(Exception):
     def located(self) -> str:
         """What is wrong and where, without what to do."""
         what = self.what
-        variable = None if self.variable is None else f"variable {self.variable!r}"
-        if variable is not None and (variable in what or f"array {self.variable!r}" in what):
-            variable = None
+        unnamed = self.variable is None or (isinstance(self, NotFoundError) and repr(self.variable) in what)
+        variable = None if unnamed else f"variable {self.variable!r}"
         where = " in ".join(name for name in (variable, self.path) if name is not None)
         if where:
             what = f"{what} ({where})" if ": " in what or "; " in what else f"{what}: {where}"

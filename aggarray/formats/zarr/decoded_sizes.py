@@ -170,7 +170,7 @@ class CheckedStore(WrapperStore[Store]):
         if data is not None and byte_range is None:
             if self._bounds.raw not in (None, len(data)):
                 what = f"damaged: chunk {key} has {len(data)} bytes, {self._bounds.raw} expected"
-                raise FormatError(what, hint="fetch or write it again")
+                raise FormatError(what, path=self._path, hint="fetch or write it again")
             self._bounds.check(self._path, data.to_bytes())
         elif data is not None:
             start = byte_range.start if isinstance(byte_range, RangeByteRequest) else None
