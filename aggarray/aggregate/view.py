@@ -22,7 +22,7 @@ Reason = Callable[[Candidate, Candidate], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Split of a group: class of each member, key of the rule, reason and hint."""
+    """Split of a group: classes of the members, key of the rule, reason, hint."""
 
     classes: list[int]
     rule: str

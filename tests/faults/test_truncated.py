@@ -58,3 +58,11 @@ def test_overlapping_values_raise(made: Callable[[str], str], tmp_path: Path, wh
     path.write_bytes(whole.replace(second.to_bytes(4, "big"), begin.to_bytes(4, "big"), 1))
     with pytest.raises(aa.FormatError, match=r"damaged netCDF-3 header .* begin at byte \d+, before the end of.*a\.nc"):
         aa.open(path)
+
+
+def test_truncated_hdf5_says_what_to_do(made: Callable[[str], str], tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    shutil.copy(made("hdf5-deflate-earliest"), path)
+    os.truncate(path, path.stat().st_size - 40)
+    with pytest.raises(aa.FormatError, match=r"^truncated: its data end at byte \d+.* \(.*a\.h5\); fetch or write it again$"):
+        aa.open(path)

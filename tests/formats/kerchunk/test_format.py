@@ -429,6 +429,19 @@ def test_other_json_raises_format_error(tmp_path: Path, text: str) -> None:
         aa.open(path)
 
 
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        (array([4], [2]), r"^damaged: chunk 0 has 8 bytes, 16 expected \(variable 'x' in .*\); fetch or write it again$"),
+        (array([4], [2], compressor={"id": "odd"}), r"^no decoder for the codec 'odd': variable 'x' in .*; install"),
+    ],
+)
+def test_errors_of_libraries_are_not_repeated(tmp_path: Path, meta: str, message: str) -> None:
+    path = reference(tmp_path / "a.json", simple({"0": encoded(1.0), "1": encoded(1.0, 2.0)}, meta))
+    with pytest.raises(aa.FormatError, match=message):
+        aa.open(path)["x"][:]
+
+
 def test_unknown_version(tmp_path: Path) -> None:
     path = tmp_path / "new.json"
     path.write_text(json.dumps({"version": 7, "refs": simple({})}))
