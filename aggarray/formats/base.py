@@ -6,7 +6,6 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 """
 
 import math
-import re
 import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats.library_errors import library_fault
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.signatures import FileSignature
@@ -42,11 +42,6 @@ LIBRARY_ERRORS = (
     # SystemError: a codec of numcodecs that gets a negative size.
     *(struct.error, zlib.error, SystemError),
 )
-#: Errors of HDF5 that opens a truncated or damaged file, and of numcodecs for an unknown codec.
-_OPENING = re.compile(
-    r"Unable to (?:synchronously )?open file \((?P<why>truncated file: eof = (?P<size>\d+).*stored_eof = (?P<end>\d+)|.*)\)"
-)
-_CODEC = re.compile(r"codec not available: '*(?P<name>[^']+)'*")
 
 Attributes = Mapping[str, Any]
 #: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.
@@ -280,36 +275,6 @@ def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
         raise library_fault(error, path, variable) from error
     except MemoryError as error:
         raise FormatError("out of memory", path=path, variable=variable, hint="read less, or restore the file") from error
-
-
-def error_text(error: BaseException) -> str:
-    """Return the message of a library's exception as one line."""
-    return library_fault(error).reason
-
-
-def library_fault(error: BaseException, path: str | None = None, variable: str | None = None) -> FormatError:
-    """Return the FormatError of a library's exception."""
-    where = {"path": path, "variable": variable}
-    if isinstance(error, UnicodeDecodeError):
-        what = f"text that is not {error.encoding} (byte {error.object[error.start]:#04x})"
-        return FormatError(what, **where, hint="set the attribute _Encoding")
-    if isinstance(error, OSError) and error.strerror:
-        return FormatError(str(error.strerror), **where)
-    # A KeyError's text is its argument in quotes.
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    text = " ".join(text.split()) or type(error).__name__
-    opening, codec = _OPENING.fullmatch(text), _CODEC.fullmatch(text)
-    if opening is not None:
-        size, end = opening["size"], opening["end"]
-        what = (
-            f"damaged: {opening['why']}"
-            if size is None
-            else f"truncated: its data end at byte {end}, the file has {size} bytes"
-        )
-        return FormatError(what, **where, hint="fetch or write it again")
-    if codec is not None:
-        return FormatError(f"no decoder for the codec {codec['name']!r}", **where, hint="install the package that provides it")
-    return FormatError(f"cannot be read: {text}", **where)
 
 
 def stored_variable(

@@ -20,11 +20,12 @@ import numpy as np
 
 from aggarray.codecs import decode
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_LOCK, ChunkIndex, error_text
+from aggarray.formats.base import LIBRARY_LOCK, ChunkIndex
 from aggarray.formats.hdf5.format import metadata_of
 from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
 from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.library_errors import error_text
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.files import is_file

@@ -15,7 +15,6 @@ from aggarray.formats.base import (
     LIBRARY_ERRORS,
     Structure,
     Variable,
-    error_text,
     has_coordinate,
     naming_errors,
     stored_variable,
@@ -26,6 +25,7 @@ from aggarray.formats.hdf5.metadata.attributes import INTERNAL
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of
+from aggarray.formats.library_errors import error_text
 
 #: Bit of the data layout message among the messages that are present in an object header.
 _LAYOUT = 1 << 8

@@ -10,10 +10,11 @@ import sys
 from typing import Any
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, library_fault, naming_errors
+from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, naming_errors
 from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.isolated import ROOM, packed
 from aggarray.formats.hdf5.library import H5pyFile, scan_by_library
+from aggarray.formats.library_errors import library_fault
 
 
 def main() -> None:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, error_text, h5py_file
+from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, h5py_file
 from aggarray.formats.hdf5.h5py_files import is_external
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refused_rows, stored_rows
+from aggarray.formats.library_errors import error_text
 
 #: Number of rows that are read at a time to find their sizes from their values.
 _BLOCK = 1 << 12
