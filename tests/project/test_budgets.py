@@ -13,6 +13,8 @@ import pytest
 import aggarray as aa
 from tests.support.netcdf import cube, write
 
+PACKAGE = f"{Path(aa.__file__).parent}/"
+
 
 def functions_of(call: Callable[[], object]) -> set[tuple[str, str]]:
     """Return (module, function) of the named functions of aggarray that a call runs; comprehensions do not count."""
@@ -20,8 +22,8 @@ def functions_of(call: Callable[[], object]) -> set[tuple[str, str]]:
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and "/aggarray/" in code.co_filename and not code.co_name.startswith("<"):
-            result.add((code.co_filename.rpartition("/aggarray/")[2], code.co_qualname))
+        if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<"):
+            result.add((code.co_filename.removeprefix(PACKAGE), code.co_qualname))
 
     sys.setprofile(note)
     try:
