@@ -126,7 +126,8 @@ class Encoder:
         """Return the number of each URI of a table, and record the stamps."""
         entry = self._codes.get(id(references.uris))
         if entry is None:
-            codes = np.fromiter(map(self.code, references.uris), np.int64, len(references.uris))
+            files = self.files
+            codes = np.array([files.setdefault(uri, len(files)) for uri in references.uris], np.int64)
             entry = self._codes[id(references.uris)] = (references.uris, codes)
         if references.stamps is not None:
             rows = np.flatnonzero(references.stamps[:, 0] >= 0)

@@ -95,10 +95,11 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
             uri, variable = references.uri_of(row), references.variables[int(references.variable[row])]
             if uri is None or (uri, variable) in seen:
                 continue
-            seen.add((uri, variable))
-            is_there = not is_folder(uri) if is_remote(uri) else has_folder(os.path.dirname(uri)) and os.path.isfile(uri)
-            if not is_there:
+            # Of a million paths, few are in the cache of `is_remote`.
+            local = "://" not in uri or not is_remote(uri)
+            if not (has_folder(os.path.dirname(uri)) and os.path.isfile(uri) if local else not is_folder(uri)):
                 continue
+            seen.add((uri, variable))
             try:
                 access.check(uri)
                 stamp = references.stamp_of(row)

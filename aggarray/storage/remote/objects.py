@@ -80,7 +80,7 @@ def status(uri: str) -> ObjectState:
 
 def prefetch_states(uris: Iterable[str]) -> None:
     """Request the states of many objects concurrently and cache them."""
-    unknown = [uri for uri in dict.fromkeys(uris) if is_remote(uri) and _recall(uri) is None]
+    unknown = [uri for uri in dict.fromkeys(uris) if "://" in uri and is_remote(uri) and _recall(uri) is None]
     for start in range(0, len(unknown) if len(unknown) > 1 else 0, _TOGETHER):
         request_states(unknown[start : start + _TOGETHER])
 
