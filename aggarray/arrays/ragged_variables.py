@@ -11,7 +11,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, selector_of
-from aggarray.arrays.row_geometry import Geometry, whole_numbers
+from aggarray.arrays.row_geometry import Geometry, read_integers
 from aggarray.arrays.subarray import SubArray
 from aggarray.formats.base import basename
 
@@ -67,7 +67,7 @@ def _row_variables(array: RaggedMasterArray) -> dict[str, MasterArray]:
 
 
 def _numbers(array: MasterArray | None) -> np.ndarray:
-    return np.zeros(0, np.int64) if array is None else whole_numbers(array)
+    return np.zeros(0, np.int64) if array is None else read_integers(array)
 
 
 def _run_instances(geometry: Geometry) -> np.ndarray:

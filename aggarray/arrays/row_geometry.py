@@ -63,8 +63,8 @@ class Part:
                 present = np.ones(len(valid), bool) if mask is None else ~mask
                 valid |= present & ~np.isnan(values) if values.dtype.kind == "f" else present
             return incomplete(valid, *np.diff(self.cuts[:, [0, 2]], axis=0).T)
-        counts = None if self.counts is None else whole_numbers(replace(self.counts, _access=access))
-        index = None if self.index is None else whole_numbers(replace(self.index, _access=access))
+        counts = None if self.counts is None else read_integers(replace(self.counts, _access=access))
+        index = None if self.index is None else read_integers(replace(self.index, _access=access))
         for before, after in zip(self.cuts[:-1].tolist(), self.cuts[1:].tolist(), strict=True):
             if counts is not None and self.counts is not None:
                 with _located(self.counts, before[1]):
@@ -124,7 +124,7 @@ class Geometry:
         return Geometry, (self.dimension, self.parts, self.chosen)
 
 
-def whole_numbers(array: "MasterArray") -> np.ndarray:
+def read_integers(array: "MasterArray") -> np.ndarray:
     """Return row sizes or indices as a new int64 array.
 
     Integral floats are converted; missing sizes are 0. Raises FormatError for other values, and for a missing index.

@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from aggarray.errors import AggregationError, ChangedFileError, FormatError, MissingFileError
@@ -142,9 +142,7 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     """
     path = absolute(given_path(path))
     try:
-        structure = _scan(path, None)
-        assert isinstance(structure, Structure)
-        return structure
+        return cast(Structure, _scan(path, None))
     except FormatError as error:
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise

@@ -76,7 +76,7 @@ def _close_nowhere(dataset: Any, path: str) -> None:
 def updated(path: str) -> Iterator[Any]:
     """Open a writable ``h5py.File`` for a block; raise OSError on disk errors."""
     with open(path, "r+b", buffering=0) as disk:
-        target = _ErrorKeepingFile(disk)
+        target = _ErrorRecordingFile(disk)
         try:
             with LIBRARY_LOCK, h5py_file(target, "r+") as file:
                 yield file
@@ -85,7 +85,7 @@ def updated(path: str) -> Iterator[Any]:
                 raise target.error
 
 
-class _ErrorKeepingFile:
+class _ErrorRecordingFile:
     """File that keeps its first write error until HDF5 has closed it."""
 
     def __init__(self, disk: Any) -> None:

@@ -37,7 +37,7 @@ class Broadcast(Movement):
         super().__init__(P_x, P_y)
         self._roots, self._leaves = P_x, P_y
         transposed = bool(transpose_src), bool(transpose_dest)
-        groups = self._plan_together(
+        groups = self._plan_on_all(
             lambda: broadcast_groups(P_x.ranks, shape_of(P_x), P_y.ranks, shape_of(P_y), *transposed), *transposed
         )
         # Ascending roots, as the tree algorithms require.
@@ -137,7 +137,7 @@ class AllSumReduce(Movement):
             reduced = as_dimensions(axes_reduce, count, "axes_reduce")
             return tuple(d for d in range(count) if d not in reduced)
 
-        kept = self._plan_together(plan, short_repr(axes_reduce), short_repr(axes_keep))
+        kept = self._plan_on_all(plan, short_repr(axes_reduce), short_repr(axes_keep))
         groups = kept_groups(P.ranks, shape_of(P), kept) if P.active else []
         self._own_group = next((g for g in groups if self._link.rank in g), None)
         # Processes of other sub-grids have other groups: gather all of them.

@@ -46,7 +46,7 @@ class Movement:
                 group.link  # noqa: B018 (raises if it is closed)
         return self._root.link
 
-    def _plan_together(self, plan: Callable[[], _T], *arguments: Any) -> _T:
+    def _plan_on_all(self, plan: Callable[[], _T], *arguments: Any) -> _T:
         """Return the plan of this process, compared by all. Collective."""
         plans: list[_T] = []
 

@@ -37,7 +37,7 @@ class RaggedRepartition(Movement):
             for d in (source, target):
                 sample_distribution(d, np.arange(d.shape[0] + 1 if isinstance(d, Distribution) and d.maps else 1))
 
-        self._plan_together(plan, describe_distribution(source), describe_distribution(target))
+        self._plan_on_all(plan, describe_distribution(source), describe_distribution(target))
         self._counts = Repartition(P_x, P_y, source, target)
 
     def __call__(self, x: Any) -> Ragged:

@@ -81,7 +81,7 @@ class Repartition(Movement):
             return sends, [] if P_y.rank is None else plan_receives(source, target, P_y.rank)
 
         descriptions = describe_distribution(source), describe_distribution(target)
-        self._sends, self._receives = self._plan_together(plan, *descriptions)
+        self._sends, self._receives = self._plan_on_all(plan, *descriptions)
 
     def __call__(self, x: Any) -> np.ndarray:
         """Return this process's section of the target, of size 0 outside ``P_y``."""
@@ -132,7 +132,7 @@ class HaloExchange(Movement):
             check_distribution(P, distribution, "halo exchange")
             return [] if P.rank is None else halo_steps(distribution, P.rank)
 
-        self._steps = self._plan_together(plan, describe_distribution(distribution))
+        self._steps = self._plan_on_all(plan, describe_distribution(distribution))
 
     def __call__(self, x: Any) -> np.ndarray:
         """Fill padding in place; return the array, of size 0 outside ``P``."""
