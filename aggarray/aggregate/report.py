@@ -22,7 +22,7 @@ from aggarray.formats import checksum, open_file, state_path
 from aggarray.formats.base import Stamp
 from aggarray.formats.templates import text_attribute
 from aggarray.storage.files import resized, same_time, stat_file
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 #: Maximum deviation of a step from a whole multiple of the usual step.
 _SLACK = 0.01

@@ -90,7 +90,7 @@ def read_job(path: str) -> Job:
 
 def _check_outputs(where: str, job: Job) -> None:
     """Raise UsageError for outputs that fail or would replace a used file."""
-    from aggarray.storage.remote import is_remote
+    from aggarray.storage.urls import is_remote
 
     for path in job.outputs():
         if is_remote(path):

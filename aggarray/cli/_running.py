@@ -23,7 +23,7 @@ from aggarray.opening import Aggregation
 from aggarray.opening.aggregation import _has_changed
 from aggarray.scan.discovery import find_files, leaving_out
 from aggarray.storage.locks import locked_file, unlock
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 
 @dataclass(slots=True)

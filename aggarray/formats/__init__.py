@@ -22,7 +22,7 @@ from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported
 from aggarray.plugins import foreign_objects, own_objects
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
 from aggarray.storage.files import absolute, is_folder, missing, stat_file, store_mark
-from aggarray.storage.remote import canonical, is_remote, join
+from aggarray.storage.urls import canonical, is_remote, join
 
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512

@@ -28,8 +28,8 @@ from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.library_errors import error_text
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.storage.atomic import replace_atomically, write_errors
+from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
 from aggarray.storage.files import is_file
-from aggarray.storage.remote import RemoteAccess, access_in_force, with_access
 
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"

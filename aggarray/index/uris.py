@@ -16,7 +16,7 @@ from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.formats import local_path
 from aggarray.index.store import Texts
 from aggarray.storage.access import is_below
-from aggarray.storage.remote import canonical, is_remote, origin, parent, resolve
+from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
 
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"

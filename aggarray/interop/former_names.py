@@ -36,7 +36,8 @@ _MODULES = {
     "aggarray.master.ragged_local": "aggarray.arrays.ragged_local",
     "aggarray.master.subarray": "aggarray.arrays.subarray",
     "aggarray.mpi.about": "aggarray.mpi.metadata",
-    "aggarray.remote.reach": "aggarray.storage.remote.credentials",
+    "aggarray.remote.reach": "aggarray.storage.credentials",
+    "aggarray.storage.remote.credentials": "aggarray.storage.credentials",
     "aggarray.stored_sizes": "aggarray.partition.stored_sizes",
     "aggarray.table": "aggarray.partition.matrix",
 }

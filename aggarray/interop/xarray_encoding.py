@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import conversion_between, is_reference_time
 from aggarray.partition.matrix import used_rows
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 
 @dataclass(frozen=True, slots=True)

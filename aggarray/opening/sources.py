@@ -22,7 +22,7 @@ from aggarray.scan.discovery import Source, find_files, listed, named_files
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import open_once
-from aggarray.storage.remote import StorageOptions
+from aggarray.storage.credentials import StorageOptions
 
 
 def open(

@@ -41,7 +41,8 @@ from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
 from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, stored_piece
 from aggarray.read.views import view
 from aggarray.scan.resolution import resolve_references, touched
-from aggarray.storage.remote import is_remote, prefetch_states
+from aggarray.storage.files import prefetch_states
+from aggarray.storage.urls import is_remote
 
 #: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4

@@ -16,9 +16,9 @@ from aggarray.read.cache import chunk_tables
 from aggarray.read.open_files import file_state, opened
 from aggarray.scan.workers import WorkerPool
 from aggarray.storage.access import Access
-from aggarray.storage.files import is_folder
-from aggarray.storage.remote import is_remote, prefetch_states
+from aggarray.storage.files import is_folder, prefetch_states
 from aggarray.storage.state import FileState
+from aggarray.storage.urls import is_remote
 
 #: Chunk index, path, and state of the file (None for a store).
 LocatedIndex = tuple[ChunkIndex, str, FileState | None]

@@ -19,8 +19,8 @@ from aggarray.partition.plan import Piece
 from aggarray.read.chunk_index import LocatedIndex
 from aggarray.read.chunk_selection import outer
 from aggarray.storage.access import ANYWHERE, Access
-from aggarray.storage.remote import below
 from aggarray.storage.state import FileState, Versions
+from aggarray.storage.urls import below
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]

@@ -12,7 +12,8 @@ from aggarray.errors import AggarrayError, AggregationError, MissingFileError
 from aggarray.formats import given_path, is_store
 from aggarray.formats.unsupported import unsupported_folder
 from aggarray.storage.files import absolute, is_file
-from aggarray.storage.remote import expand, has_magic, is_remote
+from aggarray.storage.remote.listing import expand, has_magic
+from aggarray.storage.urls import is_remote
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 

@@ -23,9 +23,9 @@ from aggarray.partition.signatures import FileSignature
 from aggarray.scan.comparison import Mismatch, changed_since_opening, difference, own_number
 from aggarray.scan.workers import FEW_FILES, WorkerPool
 from aggarray.storage.access import ANYWHERE, Access
-from aggarray.storage.files import stat_file
+from aggarray.storage.files import prefetch_states, stat_file
 from aggarray.storage.lru_cache import LRUCache
-from aggarray.storage.remote import is_remote, prefetch_states
+from aggarray.storage.urls import is_remote
 
 #: Number of cached file descriptions.
 MAX_FILES = 16384

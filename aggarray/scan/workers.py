@@ -27,7 +27,9 @@ from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, Partia
 from aggarray.options import get_options
 from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
 from aggarray.scan.progress import Progress, step
-from aggarray.storage.remote import in_threads, is_remote, prefetch_states
+from aggarray.storage.credentials import in_threads
+from aggarray.storage.files import prefetch_states
+from aggarray.storage.urls import is_remote
 
 #: Number of files per batch of a worker; smaller towards the end.
 BATCH = 16

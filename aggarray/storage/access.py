@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aggarray.errors import ForbiddenPathError
-from aggarray.storage import remote
-from aggarray.storage.remote import RemoteAccess, StorageOptions, access_in_force, carrier
+from aggarray.storage import urls
+from aggarray.storage.credentials import RemoteAccess, StorageOptions, access_in_force
+from aggarray.storage.urls import carrier
 
 #: Access without options for remote files.
 _PLAIN = StorageOptions()
@@ -78,7 +79,7 @@ def is_below(uri: str, roots: Sequence[str]) -> bool:
     """
     there = carrier(uri)
     if "://" in there:
-        return remote.is_below(there, roots)
+        return urls.is_below(there, roots)
     try:
         real = os.path.realpath(there)
     except ValueError:  # a null character, or one that no name of a file can have: it lies nowhere

@@ -6,11 +6,12 @@ forked processes share no file position, and a file that was replaced or changed
 
 import os
 import stat
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges, truncated
-from aggarray.storage.remote import RemoteSource, fetch_pieces, forget, is_remote, status
 from aggarray.storage.state import FileState, Versions, changed
+from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.storage.remote.reader import RemoteSource
 
 #: Largest gap in bytes between ranges that are read in one call.
 GAP = 1 << 16
@@ -147,7 +151,7 @@ class LocalSource:
 
 
 #: An open file or object, read by offset; both have the methods of `LocalSource`.
-ByteSource: TypeAlias = LocalSource | RemoteSource
+ByteSource: TypeAlias = "LocalSource | RemoteSource"
 
 #: The local files that `open_once` keeps open in this thread, by path; None if not open yet.
 _kept_open: ContextVar[dict[str, LocalSource | None]] = ContextVar("aggarray_kept_open")
@@ -169,6 +173,8 @@ def stat_file(path: str, descriptor: int | None = None, regular: bool = False) -
     Raises MissingFileError, and FormatError if it cannot be inspected or, on request, is not a regular file.
     """
     if descriptor is None and is_remote(path):
+        from aggarray.storage.remote.objects import status
+
         return status(path).state
     try:
         info = os.stat(path if descriptor is None else descriptor)
@@ -214,6 +220,8 @@ def open_source(path: str) -> ByteSource:
     if source := kept.get(path):
         return source
     if is_remote(path):
+        from aggarray.storage.remote.reader import RemoteSource
+
         return RemoteSource(path)
     source = LocalSource(path)
     if path in kept:
@@ -228,6 +236,8 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
     Raises MissingFileError, and FormatError for a file whose state is not ``state`` or that cannot be read.
     """
     if is_remote(path):
+        from aggarray.storage.remote.reader import RemoteSource
+
         remote = RemoteSource(path)
         remote.check(state)
         yield remote
@@ -292,6 +302,8 @@ def read_pieces(
         else:
             local.setdefault(path, []).append(i)
     if distant:
+        from aggarray.storage.remote.reader import fetch_pieces
+
         places = [paths[i] for i in distant], [offsets[i] for i in distant], [sizes[i] for i in distant]
         for i, piece in zip(distant, fetch_pieces(*places, versions.tags), strict=True):
             pieces[i] = piece
@@ -323,4 +335,5 @@ def read_file(path: str) -> memoryview | None:
 def close_sources() -> None:
     """Close unused cached descriptors and clear the state of remote objects."""
     _sources.clear()
-    forget()
+    if remote := sys.modules.get("aggarray.storage.remote.objects"):
+        remote.forget()

@@ -15,7 +15,7 @@ PICKLES = {
     *(
         "scan/workers.py",
         "scan/pickling.py",
-        "storage/remote/credentials.py",
+        "storage/credentials.py",
         "interop/pickling.py",
         "formats/hdf5/isolated.py",
         "formats/hdf5/isolated_process.py",

@@ -53,7 +53,7 @@ types.parse_type(" " * n)
 interpretation._DATE.fullmatch("2000-01-01T" + "0" * n)
 references.FileNames("/a")["%" * n]
 references.FileNames("/a")["../" * n]
-remote.canonical("zip://" + "::" * n)
+urls.canonical("zip://" + "::" * n)
 """
 
 HEAD = """
@@ -66,7 +66,7 @@ from aggarray.formats.kerchunk import format as kerchunk_format, references, tem
 from aggarray.index import uris
 from aggarray.index.conventions import cfa04
 from aggarray.memory import types
-from aggarray.storage import remote
+from aggarray.storage import urls
 from aggarray.storage.remote import filesystems, urls, web
 from aggarray.errors import AggarrayError
 n = 200_000

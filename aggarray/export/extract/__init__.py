@@ -26,7 +26,7 @@ from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import stat_file
 from aggarray.storage.locks import unlock
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 #: Libraries whose versions may change the bytes.
 _LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")

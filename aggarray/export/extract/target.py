@@ -16,7 +16,7 @@ from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, h5py_file
 from aggarray.storage.atomic import create_private, flush, keep_mode, put_in_place
 from aggarray.storage.locks import Lock, LockError, finish_uninterrupted, locked
-from aggarray.storage.remote import carrier
+from aggarray.storage.urls import carrier
 
 #: The global attribute that holds the fingerprint of a result.
 ATTRIBUTE = "aggarray_extract"

@@ -18,7 +18,7 @@ from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 __all__ = ["FORMAT", "metadata_of"]
 

@@ -11,7 +11,7 @@ from aggarray.formats.hdf5.metadata.attributes import PURE_DIMENSION, SCALE
 from aggarray.formats.hdf5.metadata.groups import parts
 from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.files import for_library
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 
 def open_file(path: str) -> Any:

@@ -25,7 +25,7 @@ from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
 from aggarray.formats.hdf5.metadata.validation import is_damaged
 from aggarray.formats.hdf5.rows import rows_of, select_sizes
 from aggarray.memory.creation import mapped
-from aggarray.storage.remote import is_remote
+from aggarray.storage.urls import is_remote
 
 _T = TypeVar("_T")
 

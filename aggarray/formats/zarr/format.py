@@ -40,8 +40,8 @@ from aggarray.formats.zarr.chunk_index import chunk_index_of
 from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load_all, lost_arrays, nodes_of
 from aggarray.storage.files import store_mark
-from aggarray.storage.remote import carrier, is_remote, join
 from aggarray.storage.state import one_version
+from aggarray.storage.urls import carrier, is_remote, join
 
 #: Largest number of dimensions in NumPy, and largest depth of nested attributes that are kept.
 _MOST_AXES, _DEEPEST = 64, 16

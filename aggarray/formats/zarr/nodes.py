@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from aggarray.errors import FormatError
 from aggarray.storage.files import contents, folders_in
-from aggarray.storage.remote import is_remote, join
+from aggarray.storage.urls import is_remote, join
 
 #: Name of a chunk, or of a folder of chunks.
 _CHUNK = re.compile(r"c|(c\.)?\d+(\.\d+)*")

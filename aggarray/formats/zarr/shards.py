@@ -16,11 +16,10 @@ from aggarray.codecs.crc32c import crc32c
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration
-from aggarray.storage import remote
 from aggarray.storage.byte_source import read_pieces
-from aggarray.storage.files import stat_file
-from aggarray.storage.remote import is_remote, join
+from aggarray.storage.files import prefetch_states, stat_file
 from aggarray.storage.state import Versions
+from aggarray.storage.urls import is_remote, join
 
 #: Offset and size of a missing chunk in the index of a shard.
 _ABSENT = 2**64 - 1
@@ -189,12 +188,15 @@ def _inner_chunks(shards: ChunkIndex, index: ShardIndex, paths: Paths, versions:
 
 
 def _versions(paths: Sequence[str]) -> Versions:
-    remote.prefetch_states(paths)
+    prefetch_states(paths)
     versions = Versions()
     for path in paths:
         with suppress(FileNotFoundError):
             status = stat_file(path)
             versions.states[path] = status
-            if is_remote(path) and (tag := remote.status(path).tag):
-                versions.tags[path] = tag
+            if is_remote(path):
+                from aggarray.storage.remote.objects import status as remote_status
+
+                if tag := remote_status(path).tag:
+                    versions.tags[path] = tag
     return versions

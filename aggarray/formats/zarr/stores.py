@@ -7,8 +7,11 @@ from typing import Any
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 
 from aggarray.errors import MissingFileError
-from aggarray.storage.remote import RemoteSource, access_in_force, fetch_object, join, with_access
+from aggarray.storage.credentials import access_in_force, with_access
+from aggarray.storage.remote.reader import RemoteSource
+from aggarray.storage.remote.requests import fetch_object
 from aggarray.storage.state import check_version
+from aggarray.storage.urls import join
 
 #: Metadata files of a store.
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")

@@ -26,7 +26,7 @@ from aggarray.index.uris import NOWHERE, Files, PathMap
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.tiling import relabel
-from aggarray.storage.remote import parent
+from aggarray.storage.urls import parent
 
 _T = TypeVar("_T")
 Values = Callable[[str], np.ndarray]

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import urljoin
 
 from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
+from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache
-from aggarray.storage.remote.credentials import access_in_force
-from aggarray.storage.remote.urls import WEB, carrier, is_below, scheme_of, split
 from aggarray.storage.state import FileState, changed
+from aggarray.storage.urls import WEB, carrier, is_below, scheme_of, split
 
 #: Timeouts in seconds: without a byte, and to connect.
 PATIENCE, CONNECT = 30.0, 10.0

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.storage.credentials import in_threads
 from aggarray.storage.remote import web
-from aggarray.storage.remote.credentials import in_threads
 from aggarray.storage.remote.filesystems import FileSystem, filesystem_of
 from aggarray.storage.remote.objects import MARKS, note, request_states, status
 from aggarray.storage.remote.requests import run_concurrently
-from aggarray.storage.remote.urls import ARCHIVES, WEB, join, scheme_of, split
+from aggarray.storage.urls import ARCHIVES, WEB, join, scheme_of, split
 
 _MAGIC = re.compile(r"[*\[]")
 #: Depth of nested folders.

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
+from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
-from aggarray.storage.remote.credentials import access_in_force
 from aggarray.storage.remote.filesystems import TRY_AGAIN, FileSystem, systems
 from aggarray.storage.remote.requests import RangeRequest, run_concurrently
-from aggarray.storage.remote.urls import is_remote, join, split
 from aggarray.storage.state import FileState
+from aggarray.storage.urls import join, split
 
 #: Seconds for which the state of an object is cached.
 FRESH = 30.0
@@ -78,9 +78,9 @@ def status(uri: str) -> ObjectState:
     return state
 
 
-def prefetch_states(uris: Iterable[str]) -> None:
+def cache_states(uris: Iterable[str]) -> None:
     """Request the states of many objects concurrently and cache them."""
-    unknown = [uri for uri in dict.fromkeys(uris) if "://" in uri and is_remote(uri) and _recall(uri) is None]
+    unknown = [uri for uri in dict.fromkeys(uris) if _recall(uri) is None]
     for start in range(0, len(unknown) if len(unknown) > 1 else 0, _TOGETHER):
         request_states(unknown[start : start + _TOGETHER])
 

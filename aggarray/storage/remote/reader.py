@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.storage.credentials import access_in_force
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
 from aggarray.storage.remote import filesystems
 from aggarray.storage.remote.conditional import ExpectedVersion
-from aggarray.storage.remote.credentials import access_in_force
 from aggarray.storage.remote.objects import blocks, checked_bytes, status, with_state_forgotten
 from aggarray.storage.remote.requests import RangeRequest, fetch
 from aggarray.storage.state import FileState, changed

@@ -18,8 +18,7 @@ import zarr
 import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
-from aggarray.storage import remote
-from aggarray.storage.remote import objects, requests
+from aggarray.storage.remote import objects, reader, requests
 from tests.support.servers import Web, free_of_proxies, web_server
 
 fsspec = pytest.importorskip("fsspec")
@@ -187,7 +186,7 @@ def test_replaced_in_the_middle_of_a_read(
     server.put("a.nc", made(tmp_path, 1, kind))
     later = made(tmp_path, 2, kind)
     aa.open(f"{server.url}/a.nc", storage_options=server.options).save(tmp_path / "i.nca")
-    monkeypatch.setattr(remote.reader, "SPAN", 1 << 17)
+    monkeypatch.setattr(reader, "SPAN", 1 << 17)
     array = aa.open(tmp_path / "i.nca", roots=[server.url], storage_options=server.options)["tas"]
     assert version_read(array[:2], slice(0, 2)) == 1
     own, count = requests._awaited, [0]
@@ -258,7 +257,7 @@ def test_what_references_name_is_replaced_in_the_middle_of_a_read(
 ) -> None:
     references(server, tmp_path, kind)
     later = made(tmp_path, 2, kind)
-    monkeypatch.setattr(remote.reader, "SPAN", 1 << 17)
+    monkeypatch.setattr(reader, "SPAN", 1 << 17)
     monkeypatch.setattr(requests, "AT_ONCE", 1)
     array = aa.open(f"{server.url}/refs.json", storage_options=server.options)["tas"]
     assert version_read(array[...]) == 1

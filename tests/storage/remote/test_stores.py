@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import aggarray as aa
 from aggarray.cli import commands
-from aggarray.storage import remote
+from aggarray.storage.remote import objects
 from tests.support.netcdf import cube, field, write
 from tests.support.servers import free_of_proxies, upload, web_server
 
@@ -29,9 +29,9 @@ fsspec = pytest.importorskip("fsspec")
 def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in free_of_proxies().items():
         monkeypatch.setenv(name, value)
-    remote.forget()
+    objects.forget()
     yield
-    remote.forget()
+    objects.forget()
 
 
 def same(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
@@ -205,7 +205,7 @@ def test_archives_on_a_web_server(sample_archive: Path, tmp_path: Path) -> None:
         same(aa.open(f"zip://::{web.url}/x.zip"), expected)
         same(aa.open(f"tar://inner/tas_*::{web.url}/x.tar"), expected)
         (tmp_path / "x.zip").write_bytes(b"no archive")
-        remote.forget()
+        objects.forget()
         with pytest.raises(aa.FormatError, match=r"cannot be opened.*zip://a\.nc::http"):
             aa.open(f"zip://a.nc::{web.url}/x.zip")
         with pytest.raises(aa.MissingFileError, match=r"none\.zip"):

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.storage import remote
 from aggarray.storage.remote import filesystems, objects
 from aggarray.storage.remote import web as asking
 from tests.support.index_files import changed
@@ -51,9 +50,9 @@ def web(tmp_path: Path) -> Iterator[Web]:
 def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in free_of_proxies().items():
         monkeypatch.setenv(name, value)
-    remote.forget()
+    objects.forget()
     yield
-    remote.forget()
+    objects.forget()
 
 
 def same(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
@@ -249,7 +248,7 @@ def test_values_in_other_files_are_not_looked_for(web: Web, tmp_path: Path) -> N
 
 def test_an_index_of_remote_files(web: Web, tmp_path: Path) -> None:
     aa.open(f"{web.url}/*.nc").save(tmp_path / "index.nca")
-    remote.forget()
+    objects.forget()
     web.forget()
     agg = aa.open(tmp_path / "index.nca")
     assert agg["tas"].shape == (4, 3, 2) and not web.requests

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.index.uris import resolve_uri
 from aggarray.storage.access import Access
+from aggarray.storage.credentials import StorageOptions
 from aggarray.storage.ranges import merge_ranges
-from aggarray.storage.remote import StorageOptions, canonical, carrier, is_below, join, origin, parent, resolve
 from aggarray.storage.remote.listing import _expression, has_magic
+from aggarray.storage.urls import canonical, carrier, is_below, join, origin, parent, resolve
 
 
 @pytest.mark.parametrize(
