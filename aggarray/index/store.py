@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.library_errors import error_text
 from aggarray.formats.limits import MOST_INFLATED
+from aggarray.memory.texts import Texts
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
 from aggarray.storage.files import is_file
@@ -249,7 +249,7 @@ class Reader:
         column.flags.writeable = False
         return column
 
-    def texts(self, spec: Spec) -> "Texts":
+    def texts(self, spec: Spec) -> Texts:
         """Return texts, decoded lazily."""
         if "is" in spec:
             encoded = [t.encode("utf-8", "surrogateescape") for t in spec["is"]]
@@ -300,37 +300,6 @@ def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number <= 1 << 40:
         raise ValueError(f"{number!r} is not a count")
     return number
-
-
-class Texts(Sequence[str]):
-    """Sequence of texts in one buffer, decoded lazily.
-
-    >>> Texts(np.frombuffer(b"abc", np.uint8), np.array([1, 2]))[1]
-    'bc'
-    """
-
-    __slots__ = ("_buffer", "_ends")
-
-    def __init__(self, buffer: np.ndarray, lengths: np.ndarray) -> None:
-        self._buffer = buffer.tobytes()
-        self._ends = np.concatenate([[0], np.cumsum(lengths)])
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __getitem__(self, item: Any) -> Any:
-        if isinstance(item, slice):
-            return [self[i] for i in range(len(self))[item]]
-        number = range(len(self))[item]
-        return self._buffer[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogateescape")
-
-    def text(self) -> str:
-        """Return all texts joined."""
-        return self._buffer.decode("utf-8", "surrogateescape")
-
-    def __iter__(self) -> Iterator[str]:
-        for start, stop in pairwise(self._ends.tolist()):
-            yield self._buffer[start:stop].decode("utf-8", "surrogateescape")
 
 
 def stored_generation(path: str) -> int | None:

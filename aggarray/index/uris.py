@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes, unquote
 
 from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.formats import local_path
-from aggarray.index.store import Texts
+from aggarray.memory.texts import Texts
 from aggarray.storage.access import is_below
 from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
 
