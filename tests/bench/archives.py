@@ -71,19 +71,22 @@ _TAS = {
 }
 
 
-def write_archive(folder: Path, size: Mapping[str, int], *, rich: bool = True) -> None:
+def write_archive(folder: Path, size: Mapping[str, int], *, rich: bool = True, deflated: bool = False) -> None:
     """Write ``files`` netCDF-4 files of ``steps`` days each on a grid of ``lat`` by ``lon`` points, all given in ``size``.
 
     ``rich``: attributes like those of CMIP6, bounds and a scalar coordinate; otherwise a title, units and standard names.
+    ``deflated``: shuffle and deflate the variable, whose values are then rounded to eighths.
     """
     random = np.random.default_rng(_SEED)
     shape = (size["steps"], size["lat"], size["lon"])
     for number in range(size["files"]):
         values = 280 + 20 * random.standard_normal(shape, dtype=np.float32)
-        _write(folder / f"tas_day_{number:05d}.nc", number, values, rich)
+        if deflated:
+            values = np.round(8 * values) / 8
+        _write(folder / f"tas_day_{number:05d}.nc", number, values, rich, deflated)
 
 
-def _write(path: Path, number: int, values: np.ndarray, rich: bool) -> None:
+def _write(path: Path, number: int, values: np.ndarray, rich: bool, deflated: bool) -> None:
     import netCDF4
 
     steps, rows, columns = values.shape
@@ -102,7 +105,8 @@ def _write(path: Path, number: int, values: np.ndarray, rich: bool) -> None:
             height = file.createVariable("height", "f8", ())
             height.setncatts({"units": "m", "standard_name": "height", "long_name": "height", "positive": "up", "axis": "Z"})
             height[...] = 2.0
-        tas = file.createVariable("tas", "f4", tuple(coordinates), chunksizes=values.shape, fill_value=1e20)
+        packing = {"zlib": deflated, "shuffle": deflated, "chunksizes": values.shape, "fill_value": 1e20}
+        tas = file.createVariable("tas", "f4", tuple(coordinates), **packing)
         tas.setncatts({"units": "K", "standard_name": "air_temperature", **(_TAS if rich else {})})
         tas[:] = values
 

@@ -19,13 +19,13 @@ from tests.bench.layouts import cut, eighths, shape_of
 from tests.bench.opening import load_aggarray
 from tests.bench.peers import INDEX, Key, point, whole
 
-_STORE = "tas.zarr"
+STORE = "tas.zarr"
 _CHUNKS, _SHARDS = (24, 90, 120), (96, 180, 360)
 _SIZES = {"full": {"steps": 960, "lat": 180, "lon": 360}, "tiny": {"steps": 5, "lat": 8, "lon": 10}}
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class Stored:
     """A Zarr format, 2 or 3, a codec by name, and whether chunks are in shards."""
 
     version: int
@@ -33,7 +33,7 @@ class _Stored:
     sharded: bool = False
 
 
-def _compressor(stored: _Stored) -> Any:
+def _compressor(stored: Stored) -> Any:
     if stored.version == 2:
         import numcodecs
 
@@ -43,11 +43,12 @@ def _compressor(stored: _Stored) -> Any:
     return ZstdCodec(level=3) if stored.codec == "zstd" else BloscCodec(cname="lz4", shuffle="shuffle")
 
 
-def _make(folder: Path, size: Size, stored: _Stored) -> None:
+def write_store(folder: Path, size: Size, stored: Stored) -> None:
+    """Write a store, and an index of it next to it."""
     import zarr
 
     shape = shape_of(size)
-    group = zarr.create_group(folder / _STORE, zarr_format=stored.version)
+    group = zarr.create_group(folder / STORE, zarr_format=stored.version)
     axes = {
         "time": (np.arange(shape[0]) + 0.5, "days since 1990-01-01"),
         "lat": ((np.arange(shape[1]) + 0.5) * 180 / shape[1] - 90, "degrees_north"),
@@ -62,7 +63,7 @@ def _make(folder: Path, size: Size, stored: _Stored) -> None:
         )
     about = {"units": "K", "standard_name": "air_temperature"}
     _array(group, "tas", tuple(axes), eighths(shape) + np.float32(280), about, **options)
-    load_aggarray().open(folder / _STORE).save(folder / INDEX)
+    load_aggarray().open(folder / STORE).save(folder / INDEX)
 
 
 def _array(
@@ -76,9 +77,9 @@ def _array(
     made[...] = values
 
 
-def _given(folder: Path, size: Size, modules: tuple[str, ...], key: Key, stored: _Stored) -> SimpleNamespace:
+def _given(folder: Path, size: Size, modules: tuple[str, ...], key: Key, stored: Stored) -> SimpleNamespace:
     library, *_ = [load_aggarray() if name == "aggarray" else import_module(name) for name in modules]
-    places = {"index": str(folder / INDEX), "store": str(folder / _STORE)}
+    places = {"index": str(folder / INDEX), "store": str(folder / STORE)}
     return SimpleNamespace(library=library, key=key(size), version=stored.version, **places)
 
 
@@ -118,7 +119,7 @@ _PEERS: dict[str, tuple[tuple[str, ...], Callable[[SimpleNamespace], np.ndarray]
 }
 
 
-def _contestants(key: Key, stored: _Stored) -> tuple[Contestant, ...]:
+def _contestants(key: Key, stored: Stored) -> tuple[Contestant, ...]:
     result = []
     for name, (modules, work) in _PEERS.items():
         given = partial(_given, modules=modules, key=key, stored=stored)
@@ -127,15 +128,15 @@ def _contestants(key: Key, stored: _Stored) -> tuple[Contestant, ...]:
 
 
 _STORED = {
-    "zarr2-zstd": ("Zarr 2, zstd", _Stored(2, "zstd")),
-    "zarr2-blosc": ("Zarr 2, blosc of lz4", _Stored(2, "blosc")),
-    "zarr3-zstd": ("Zarr 3, zstd", _Stored(3, "zstd")),
-    "zarr3-blosc": ("Zarr 3, blosc of lz4", _Stored(3, "blosc")),
-    "zarr3-shards": ("Zarr 3, zstd in shards", _Stored(3, "zstd", sharded=True)),
+    "zarr2-zstd": ("Zarr 2, zstd", Stored(2, "zstd")),
+    "zarr2-blosc": ("Zarr 2, blosc of lz4", Stored(2, "blosc")),
+    "zarr3-zstd": ("Zarr 3, zstd", Stored(3, "zstd")),
+    "zarr3-blosc": ("Zarr 3, blosc of lz4", Stored(3, "blosc")),
+    "zarr3-shards": ("Zarr 3, zstd in shards", Stored(3, "zstd", sharded=True)),
 }
 
 BENCHMARKS = tuple(
-    Benchmark(f"{name}{suffix}", f"{title}, {what}", _SIZES, partial(_make, stored=stored), _contestants(key, stored))
+    Benchmark(f"{name}{suffix}", f"{title}, {what}", _SIZES, partial(write_store, stored=stored), _contestants(key, stored))
     for name, (title, stored) in _STORED.items()
     for suffix, what, key in (("", "read whole", whole), ("-point", "a point's series", point))
     if key is whole or stored.codec == "zstd"
