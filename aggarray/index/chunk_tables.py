@@ -5,6 +5,7 @@ on the first request. A chunk index is valid only while its file has the recorde
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
@@ -56,8 +57,86 @@ _LARGEST = (1 << 32) - 1
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
-#: By file and variable: time and size of the file, number of the layout, first chunk, end of the chunks.
-_Rows = dict[tuple[str, str], tuple[tuple[int, int], int, int, int]]
+
+
+@dataclass(slots=True, eq=False)
+class ChunkTables:
+    """Chunk indexes of numbered files, as columns.
+
+    Row i is variable ``names[variable[i]]`` of file ``files[file[i]]``, in the state ``stamps[file[i]]``: size, time, checksum.
+    Its chunks have the layout ``layouts[layout[i]]``: positions ``starts[i]`` to ``starts[i + 1]`` of ``offsets`` (-1: not
+    stored), ``sizes`` and ``masks`` (None: all zero).
+    """
+
+    files: Sequence[str]
+    stamps: np.ndarray
+    names: list[str]
+    layouts: list[Layout]
+    file: np.ndarray
+    variable: np.ndarray
+    layout: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray | None
+    _lookup: "_Lookup | None" = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkTables, tuple(getattr(self, f.name) for f in fields(self) if f.name != "_lookup")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, without names and states of files."""
+        columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
+        return sum(column.nbytes for column in columns if column is not None)
+
+    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
+        """Return the chunk index of a variable, None if the file has changed."""
+        if (row := self._row(uri, variable, scanned)) is None:
+            return None
+        chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
+        masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
+        offsets, sizes = (column[chunks].astype(np.int64) for column in (self.offsets, self.sizes))
+        return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
+
+    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
+        """Return the stored bytes of a variable, -1 if the file has changed."""
+        if (row := self._row(uri, variable, scanned)) is None:
+            return -1
+        before = self._looked_up().before
+        return int(before[self.starts[row + 1]] - before[self.starts[row]])
+
+    def _row(self, uri: str, variable: str, scanned: tuple[int, int]) -> int | None:
+        lookup = self._looked_up()
+        code, name = lookup.files.get(uri), lookup.names.get(variable)
+        if code is None or name is None:
+            return None
+        key = code * len(self.names) + name
+        at = int(lookup.keys.searchsorted(key))
+        size, time = self.stamps[code, :2].tolist()
+        if at == len(lookup.keys) or lookup.keys[at] != key or (time, size) != scanned:
+            return None
+        return int(lookup.rows[at])
+
+    def _looked_up(self) -> "_Lookup":
+        if self._lookup is None:
+            self._lookup = _Lookup(self)
+        return self._lookup
+
+
+class _Lookup:
+    """Rows of chunk tables by file and variable.
+
+    ``before``: stored bytes of all chunks before each.
+    """
+
+    def __init__(self, tables: ChunkTables) -> None:
+        self.files = dict(zip(tables.files, range(len(tables.files)), strict=True))
+        self.names = dict(zip(tables.names, range(len(tables.names)), strict=True))
+        keys = tables.file.astype(np.int64) * len(tables.names) + tables.variable
+        self.rows = np.argsort(keys, kind="stable")
+        self.keys = keys[self.rows]
+        self.before = np.concatenate([[0], np.cumsum(np.where(tables.offsets >= 0, tables.sizes, 0), dtype=np.int64)])
 
 
 class StoredChunkIndexes:
@@ -65,61 +144,65 @@ class StoredChunkIndexes:
 
     def __init__(self, reader: Reader, specs: Mapping[str, Any], files: Sequence[str], stamps: np.ndarray | None) -> None:
         self._reader, self._specs, self._files, self._stamps = reader, specs, files, stamps
-        self._rows: _Rows | None = None
-        self._columns: list[np.ndarray] = []
-        self._layouts: list[Layout] = []
-        #: Stored bytes of all chunks before each.
-        self._before = np.zeros(1, np.int64)
+        self._tables: ChunkTables | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
         """Return the chunk index of a variable, None if the file has changed."""
-        row = self._loaded().get((uri, variable))
-        if row is None or row[0] != scanned:
-            return None
-        offsets, sizes, masks = (c[row[2] : row[3]] for c in self._columns)
-        return ChunkIndex(*self._layouts[row[1]], offsets, sizes, masks.astype(np.uint32) if masks.any() else None)
+        return self.load().find(uri, variable, scanned)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
         """Return the stored bytes of a variable, -1 if the file has changed."""
-        row = self._loaded().get((uri, variable))
-        return -1 if row is None or row[0] != scanned else int(self._before[row[3]] - self._before[row[2]])
+        return self.load().stored(uri, variable, scanned)
 
-    def _loaded(self) -> _Rows:
-        if self._rows is None:
+    def load(self) -> ChunkTables:
+        """Return the tables; IndexFileError if the index is damaged."""
+        if self._tables is None:
             try:
                 with self._reader.opened():
-                    self._rows = self._load()
+                    self._tables = self._load()
             except (IndexFileError, MissingFileError):
                 if stored_generation(self._reader.path) == self._reader.generation:
                     raise
-                self._rows = {}  # the index was removed or saved again: chunk indexes are read from the files
-        return self._rows
+                # The index was removed or saved again: chunk indexes are read from the files.
+                self._tables = _NO_TABLES
+        return self._tables
 
-    def _load(self) -> _Rows:
+    def _load(self) -> ChunkTables:
         column, specs = self._reader.column, self._specs
         file, layout, count, variable = (column(specs[name]) for name in ("file", "layout", "count", "variable"))
-        offsets, sizes, masks = self._columns = [column(spec) for spec in specs["columns"]]
+        offsets, sizes, masks = (column(spec) for spec in specs["columns"])
         if any(len(c) and c.min() < least for c, least in ((offsets, -1), (sizes, 0), (masks, 0))):
             raise ValueError("negative offset or size of a chunk")
         starts = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        self._before = np.concatenate([[0], np.cumsum(np.where(offsets >= 0, sizes, 0))])
-        self._layouts = [_layout(layout) for layout in specs["layouts"]]
-        grids = [prod(grid_of(shape, chunk)) for shape, chunk, *_ in self._layouts]
+        layouts = [_layout(layout) for layout in specs["layouts"]]
+        grids = np.array([prod(grid_of(shape, chunk)) for shape, chunk, *_ in layouts], np.int64)
+        names = [str(name) for name in specs["names"]]
         if not (len(file) == len(layout) == len(count) == len(variable)):
             raise ValueError("columns of chunk tables differ in length")
-        if any(len(c) != starts[-1] for c in self._columns) or any(n != grids[k] for n, k in zip(count, layout, strict=True)):
+        for numbers, items in ((file, self._files), (layout, layouts), (variable, names)):
+            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(items):
+                raise ValueError("number of a chunk table is out of range")
+        if any(len(c) != starts[-1] for c in (offsets, sizes, masks)) or (count != grids[layout]).any():
             raise ValueError("size of a chunk table does not match its layout")
         if self._stamps is None:  # an index without files
-            return {}
-        names = [str(name) for name in specs["names"]]
-        columns = (c.tolist() for c in (file, variable, self._stamps[file], layout, starts[:-1], starts[1:]))
-        return {
-            (self._files[code], names[name]): ((time, size), *row)
-            for code, name, (size, time, _), *row in zip(*columns, strict=True)
-        }
+            return _NO_TABLES
+        rows = _narrow(file), _narrow(variable), _narrow(layout), _narrow(starts)
+        chunks = _narrow(offsets), _narrow(sizes), _narrow(masks) if masks.any() else None
+        return ChunkTables(self._files, self._stamps, names, layouts, *rows, *chunks)
+
+
+def _narrow(column: np.ndarray) -> np.ndarray:
+    """Return integers in the smallest signed dtype that holds them."""
+    lowest, highest = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    dtypes = (np.int8, np.int16, np.int32, np.int64)
+    return column.astype(next(t for t in dtypes if np.iinfo(t).min <= lowest and highest <= np.iinfo(t).max))
+
+
+_NONE = np.zeros(0, np.int64)
+_NO_TABLES = ChunkTables((), np.zeros((0, 3), np.int64), [], [], _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, _NONE, None)
 
 
 def _layout(spec: Any) -> Layout:

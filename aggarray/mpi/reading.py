@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,14 +11,14 @@ import numpy as np
 from aggarray.arrays import MasterArray
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.codecs import codecs
 from aggarray.errors import ExchangeError
-from aggarray.formats import own_formats
+from aggarray.index.columns import LazyValues
 from aggarray.maps import Distribution
 from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup, convert_errors
 from aggarray.mpi.metadata import metadata_of_array
+from aggarray.mpi.pickling import dumps, loads
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
@@ -31,7 +30,6 @@ from aggarray.mpi.transport.moving import BufferPool, bind_messages, move
 from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.opening import Aggregation
 from aggarray.opening import open as open_locally
-from aggarray.opening.provenance import Provenance
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
@@ -58,44 +56,16 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
     """
     with group_over(comm) as group:
         link = group.section
-        opened: list[Aggregation] = []
+        opened: list[tuple[Aggregation, bytes]] = []
 
         def scan() -> None:
-            opened.append(open_locally(source, **named))
+            aggregation = open_locally(source, **named)
+            opened.append((aggregation, dumps(aggregation) if link.size > 1 else b""))
 
-        if link.rank:
-            _import_formats()  # while process 0 opens the source
         arguments = {key: value for key, value in named.items() if key != "progress"}
         call_on_root(link, scan, ("open", short_repr(source), short_repr(arguments)))
-        content = broadcast_object(link, _pack(opened[0]) if opened else None)
-    if opened:
-        _import_formats()
-        return opened[0]
-    arrays, origins, (refusals, skipped, duplicates), options = content
-    restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
-    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))
-
-
-def _import_formats() -> None:
-    own_formats()
-    codecs()
-
-
-def _pack(aggregation: Aggregation) -> tuple[Any, ...]:
-    """Return the picklable content of an aggregation: arrays and origins."""
-    # A pickled array of an index refers to the index, which the receiver would have to open.
-    provenance = aggregation._provenance
-    options = provenance.rules, provenance.variables, provenance.selections, provenance.access
-    arrays = tuple(map(_without_origin, aggregation.arrays))
-    # The function and arguments that restore an unchanged array of an index.
-    known = ((a, a._origin) for a in aggregation.arrays)
-    origins = [(o.find, o.place) if o is not None and not o.steps and o.describes(a._witness) else None for a, o in known]
-    return arrays, origins, (aggregation.refusals, aggregation.skipped, aggregation.duplicates), options
-
-
-def _without_origin(array: MasterArray) -> MasterArray:
-    coords = {name: _without_origin(c) for name, c in array.coords.items()}
-    return replace(array, coords=coords, _origin=None)
+        content = broadcast_object(link, opened[0][1] if opened else None)
+    return opened[0][0] if opened else loads(content)
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
@@ -103,9 +73,9 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
 
     ``comm`` has as many processes as the distribution. ``collective``: read the section before returning. One process decodes
     each stored chunk, and the bytes to decode are balanced. Processes whose chunks no other process requires read their own;
-    process 0 reads small arrays. Otherwise the section is read on first use, as by ``a.local``. A section of a ragged array is
-    a LocalRagged; each process reads its own rows. Collective over ``comm``; raises ExchangeError, or the error of the read, on
-    all processes.
+    process 0 reads small arrays and values of an index. Otherwise the section is read on first use, as by ``a.local``.
+    A section of a ragged array is a LocalRagged; each process reads its own rows. Collective over ``comm``; raises
+    ExchangeError, or the error of the read, on all processes.
 
     >>> from aggarray.dap import Distribution
     >>> from aggarray.arrays import SubArray
@@ -131,7 +101,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
             return section
         if not collective:
             return section
-        if a._known is None and a.nbytes <= _SMALL:
+        if isinstance(a._known, LazyValues) or (a._known is None and a.nbytes <= _SMALL):
             return _read_on_root(link, a, distribution)
         if a._known is not None or not a.ndim:
             return _read_separately(link, section)

@@ -92,6 +92,11 @@ class JoinedChunkIndexes:
     def __init__(self, *members: ChunkIndexes) -> None:
         self._members = members
 
+    @property
+    def members(self) -> tuple[ChunkIndexes, ...]:
+        """The joined chunk indexes."""
+        return self._members
+
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
         """Return the chunks of a variable of a file, None if unknown."""
         results = (member.find(uri, variable, scanned) for member in self._members)
@@ -106,6 +111,6 @@ def join_chunk_indexes(first: ChunkIndexes | None, second: ChunkIndexes | None) 
     """Return a chunk index that combines two, without duplicates."""
     if first is None or second is None or first is second:
         return second if first is None else first
-    members, others = (i._members if isinstance(i, JoinedChunkIndexes) else (i,) for i in (first, second))
+    members, others = (i.members if isinstance(i, JoinedChunkIndexes) else (i,) for i in (first, second))
     new = [other for other in others if not any(other is member for member in members)]
     return JoinedChunkIndexes(*members, *new) if new else first
