@@ -20,7 +20,7 @@ _MODULES = {
     "aggarray.adapters.xarray_store": "aggarray.interop.xarray_store",
     "aggarray.api.aggregation": "aggarray.opening.aggregation",
     "aggarray.api.extracting": "aggarray.export.extract",
-    "aggarray.api.keeping": "aggarray.opening.persistence",
+    "aggarray.api.keeping": "aggarray.index.pickling",
     "aggarray.api.provenance": "aggarray.opening.provenance",
     "aggarray.assumed": "aggarray.partition.signatures",
     "aggarray.encoding": "aggarray.cf.encoding",

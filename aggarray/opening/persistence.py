@@ -2,17 +2,17 @@
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from aggarray import index
 from aggarray.aggregate.report import Duplicate, Problem, Report
 from aggarray.aggregate.rules import Refusal, Rules, Skipped
-from aggarray.arrays import MasterArray
 from aggarray.errors import IndexFileError
 from aggarray.formats.base import LIBRARY_ERRORS
 from aggarray.index.columns import plain, unplain
+from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.uris import real_path
 from aggarray.opening.joining import Outcome
 from aggarray.opening.provenance import Provenance, Selection
@@ -75,17 +75,3 @@ def restore(path: str, how: index.Opening) -> tuple[Outcome, Provenance]:
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
     rules_and_selections = rules, variables, selections, how.access
     return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
-
-
-@functools.lru_cache(maxsize=4)
-def _arrays(path: str, generation: int, how: index.Opening) -> Sequence[MasterArray]:
-    loaded = index.load(path, how)
-    if loaded.generation != generation:
-        what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
-        raise IndexFileError(what, path=path, hint="open it again")
-    return loaded.arrays
-
-
-def array_of_index(path: str, generation: int, number: int, how: index.Opening) -> MasterArray:
-    """Return an array of an index by number, for unpickling."""
-    return _arrays(path, generation, how)[number]._with_origin(array_of_index, path, generation, number, how)
