@@ -4,8 +4,17 @@ Each derives from `AggarrayError` and from the builtin that a caller would expec
 and ``except ValueError`` work. A message is one line: what is wrong, where, what to do.
 """
 
+import struct
+import zlib
 from collections.abc import Iterable
 from typing import Any
+
+#: Exceptions that libraries raise for a damaged file. AssertionError, NameError and the like are errors of aggarray.
+LIBRARY_ERRORS = (
+    *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
+    # SystemError: a codec of numcodecs that gets a negative size.
+    *(struct.error, zlib.error, SystemError),
+)
 
 
 def printable(text: Any) -> str:

@@ -6,8 +6,6 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 """
 
 import math
-import struct
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import numpy as np
 
 from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
 from aggarray.codecs import Filter
+from aggarray.errors import LIBRARY_ERRORS as LIBRARY_ERRORS
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.library_errors import library_fault
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
@@ -35,13 +34,6 @@ ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
 #: Suffixes of the name of a variable-length variable: of its row sizes, and of the dimension of its samples.
 SIZES, SAMPLES = "_row_size", "_sample"
-
-#: Exceptions that libraries raise for a damaged file. AssertionError, NameError and the like are errors of aggarray.
-LIBRARY_ERRORS = (
-    *(OSError, RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, BufferError),
-    # SystemError: a codec of numcodecs that gets a negative size.
-    *(struct.error, zlib.error, SystemError),
-)
 
 Attributes = Mapping[str, Any]
 #: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.

@@ -6,10 +6,10 @@ A file of few bytes can declare any number of elements and texts of any length.
 import math
 from collections.abc import Sequence
 
+from aggarray.codecs.base import MOST_INFLATED as MOST_INFLATED
+
 #: Largest coordinate that a scan reads, in stored bytes.
 _SCAN_BYTES = 1 << 26
-#: Largest ratio of decoded to encoded bytes of HDF5's own filters.
-MOST_INFLATED = 1100
 
 
 def is_scannable(shape: Sequence[int], itemsize: int) -> bool:

@@ -22,6 +22,7 @@ from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
+from aggarray.index.directory import append_directory
 from aggarray.index.netcdf import created
 from aggarray.index.records import pack, unpack
 from aggarray.index.store import GROUP, SAVE_AGAIN, Reader, Writer, replace_index
@@ -102,6 +103,8 @@ def save(
     is stored in the group of aggarray only. Raises IndexFileError if another process modified the index, or if it cannot be
     written.
     """
+    from aggarray.index.hdf5_columns import directory_of
+
     path, home = os.path.realpath(path), home_of(path)
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
@@ -113,13 +116,15 @@ def save(
     def references(table: References) -> np.ndarray:
         return np.asarray(names[encoder.file_codes(table)], object)
 
-    with replace_index(path, expected) as (temporary, generation), created(temporary) as dataset:
-        if convention == CFA04.name:
-            container: Container = CFA04(dataset, references, home if relative else None)
-        else:
-            container = CF113(dataset, references)
-        left_out = container.write_all(contents.arrays)
-        encoder.writer.write(dataset, document, records, generation)
+    with replace_index(path, expected) as (temporary, generation):
+        with created(temporary) as dataset:
+            if convention == CFA04.name:
+                container: Container = CFA04(dataset, references, home if relative else None)
+            else:
+                container = CF113(dataset, references)
+            left_out = container.write_all(contents.arrays)
+            encoder.writer.write(dataset, document, records, generation)
+        append_directory(temporary, directory_of(temporary, GROUP))
     return left_out, generation
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -17,15 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs import decode
-from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import LIBRARY_LOCK, ChunkIndex
-from aggarray.formats.hdf5.format import metadata_of
-from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
-from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError
-from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.library_errors import error_text
-from aggarray.formats.limits import MOST_INFLATED
+from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
+from aggarray.index.directory import DTYPES, Column, IndexFile
 from aggarray.memory.texts import Texts
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
@@ -52,7 +46,6 @@ MOST_IMPLIED = 1 << 23
 _MAX_DOCUMENT = 1 << 30
 #: Spelling of dtypes in NumPy: byte order, kind, size, and units of times.
 _DTYPE = re.compile(r"[<>|=][biufcmMSU][0-9]{1,8}(\[[0-9]*[a-zA-Z]+\])?")
-_DTYPES = {"document": "u1", "records": "u1", "integers": "i8", "texts": "u1", "values": "u1", "blocks": "u1"}
 
 Spec = Mapping[str, Any]
 
@@ -116,7 +109,9 @@ class Writer:
         for name, content in (("document", document), ("records", records)):
             encoded = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
             variables[name] = np.frombuffer(encoded.encode("utf-8", "surrogateescape"), np.uint8)
-        for name, values in variables.items():
+        # What opening reads lies at the end, beside the directory.
+        for name in filter(variables.__contains__, reversed(DTYPES)):
+            values = variables[name]
             group.createDimension(name, len(values))
             chunk = (min(len(values), _CHUNK // values.dtype.itemsize),)
             packing = {"compression": "zlib", "complevel": 1, "chunksizes": chunk, "fill_value": False}
@@ -125,6 +120,37 @@ class Writer:
             # The attribute makes it a domain variable, which readers do not take for data (CF section 5.8).
             variable.setncattr("dimensions", "")
             variable[:] = values
+
+
+class _OpenIndex:
+    """Open index: where its columns lie, and those that were read.
+
+    ``loaded``: small columns; ``values``: arrays by their position and shape.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.loaded: dict[str, np.ndarray] = {}
+        self.values: dict[tuple[Any, ...], np.ndarray] = {}
+        self._columns: dict[str, Column] = {}
+        with ExitStack() as stack:
+            self._file = stack.enter_context(closing(IndexFile(path)))
+            self._directory: Any = self._file.directory
+            if self._directory is None:
+                from aggarray.index.hdf5_columns import HDF5Columns
+
+                self._directory = stack.enter_context(closing(HDF5Columns(path, GROUP)))
+            self.schema, self.generation = self._directory.schema, self._directory.generation
+            self.close = stack.pop_all().close
+
+    def column(self, name: str) -> Column:
+        """Return a column; raise ValueError or LookupError if it has none."""
+        if name not in self._columns:
+            self._columns[name] = self._directory.column(name)
+        return self._columns[name]
+
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return elements of a column."""
+        return self._file.read(self.column(name), np.dtype(DTYPES[name]), start, stop)
 
 
 class Reader:
@@ -137,25 +163,29 @@ class Reader:
         self.path, self.generation = path, generation
         # Kept for later reads of a remote index.
         self.reach = access_in_force.get() if reach is None else reach
-        self._file: Any = None
         self._implied = 0
-        self._tables: dict[str, ChunkIndex] = {}
-        self._loaded: dict[str, np.ndarray] = {}
-        self._values: dict[tuple[Any, ...], np.ndarray] = {}
+        #: The open file of each thread: one does not wait for another, nor for a fork.
+        self._thread = threading.local()
+
+    @property
+    def _open(self) -> "_OpenIndex":
+        current: _OpenIndex = self._thread.current
+        return current
 
     @contextmanager
     def opened(self) -> Iterator["Reader"]:
-        """Keep the file open for the length of a block."""
-        # Another thread may open and close the file; this lock is safe in forks.
-        with with_access(self.reach), LIBRARY_LOCK, self.index_errors(), ExitStack() as stack:
-            if self._file is None:
-                self._file = stack.enter_context(closing(H5File(self.path)))
-                stack.callback(self._forget)
-                self._check_version(self._file.attributes(GROUP))
-            yield self
-
-    def _forget(self) -> None:
-        self._file, self._tables, self._loaded, self._values = None, {}, {}, {}
+        """Keep the file open in this thread for the length of a block."""
+        with with_access(self.reach), self.index_errors():
+            if getattr(self._thread, "current", None) is not None:
+                yield self
+                return
+            with closing(_OpenIndex(self.path)) as current:
+                self._check_version(current.schema, current.generation)
+                self._thread.current = current
+                try:
+                    yield self
+                finally:
+                    self._thread.current = None
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:
@@ -167,12 +197,11 @@ class Reader:
         except FileNotFoundError as error:
             hint = "restore it, or make it again from the data files"
             raise MissingFileError("no such index", path=self.path, hint=hint) from error
-        except (*UNREADABLE, RecursionError, MemoryError) as error:
+        except (*LIBRARY_ERRORS, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__
             raise IndexFileError(f"damaged index ({text:.200})", path=self.path, hint=SAVE_AGAIN) from error
 
-    def _check_version(self, attributes: Mapping[str, Any]) -> None:
-        schema, generation = (_number(attributes[name]) for name in ("schema", "generation"))
+    def _check_version(self, schema: int, generation: int) -> None:
         if schema > SCHEMA:
             what = f"index of schema {schema}; this aggarray reads schemas up to {SCHEMA}"
             raise IndexFileError(what, path=self.path, hint="install a newer one")
@@ -182,47 +211,27 @@ class Reader:
             raise IndexFileError(what, path=self.path, hint="open it again")
         self.generation = generation
 
-    def _table(self, name: str) -> ChunkIndex:
-        if name not in self._tables and self._file is not None:
-            variable = f"{GROUP}/{name}"
-            (length,) = self._file.shape(self._file.dataset(variable))
-            dtype = np.dtype(_DTYPES[name])
-            if length * dtype.itemsize > MOST_INFLATED * self._file.data.size:
-                raise ValueError(f"{name} of {length * dtype.itemsize} bytes, more than the file can hold")
-            table = chunk_index_of(self._file, variable)
-            if table is None or table.dtype != dtype or (table.offsets < 0).any():
-                raise ValueError(f"{name} is not a stored column of {_DTYPES[name]}")
-            self._tables[name] = table
-        return self._tables[name]
+    def _length(self, name: str) -> int:
+        return self._open.column(name).length
 
     def _slice(self, name: str, start: int, count: int) -> np.ndarray:
         with self.opened():
-            (length,) = self._table(name).shape
+            length, loaded = self._length(name), self._open.loaded
             if not (isinstance(start, int) and isinstance(count, int) and 0 <= start <= start + count <= length):
                 raise ValueError(f"{start} to {start} + {count} of {name} is out of range for {length} elements")
             if length > _SMALL or name == "blocks":
                 return self._stored(name, start, start + count)
-            if name not in self._loaded:  # all of a small variable is read at once
-                self._loaded[name] = self._stored(name, 0, length)
-            return self._loaded[name][start : start + count].copy()
+            if name not in loaded:  # all of a small variable is read at once
+                loaded[name] = self._stored(name, 0, length)
+            return loaded[name][start : start + count].copy()
 
     def _stored(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return stored values, decoded from the chunks that hold them."""
-        table, data = self._table(name), self._file.data
-        (side,) = table.chunk
-        first, last = start // side, -(-stop // side)
-        offsets, sizes = table.offsets[first:last], table.sizes[first:last]
-        rows = np.empty((len(offsets), side), table.dtype)
-        masks = np.zeros(len(rows), np.uint32) if table.masks is None else table.masks[first:last]
-        parts = data.ranges(list(zip((offsets - data.base).tolist(), sizes.tolist(), strict=True)))
-        for row, part, mask in zip(rows, parts, masks.tolist(), strict=True):
-            decode(table.filters, part, row.nbytes, mask, row.view(np.uint8))
-        return rows.reshape(-1)[start - first * side : stop - first * side]
+        return self._open.read(name, start, stop)
 
     def document(self, name: str = "document") -> Any:
         """Return a JSON document: "document", or "records"."""
         with self.opened():
-            (size,) = self._table(name).shape
+            size = self._length(name)
             if size > _MAX_DOCUMENT:
                 raise ValueError(f"{name} of {size} bytes, more than {_MAX_DOCUMENT}")
             return json.loads(self._slice(name, 0, size).tobytes().decode("utf-8", "surrogateescape"))
@@ -269,12 +278,13 @@ class Reader:
             dtype, key = plain_dtype(spec["dtype"]), (spec["at"], spec["dtype"], shape)
             if dtype.kind not in "biufcmM":
                 raise ValueError(f"values of dtype {dtype}")
-            if key in self._values:  # equal values are shared in memory
-                return self._values[key]
+            shared = self._open.values
+            if key in shared:  # equal values are shared in memory
+                return shared[key]
             size = math.prod(shape) * dtype.itemsize
             # An index without values lacks the variable.
             values = self._slice(_blob_of(size), spec["at"], size).view(dtype) if size else np.empty(0, dtype)
-            values = self._values[key] = values.reshape(shape)
+            values = shared[key] = values.reshape(shape)
         values.flags.writeable = False
         return values
 
@@ -291,11 +301,6 @@ def plain_dtype(text: Any) -> np.dtype[Any]:
     return dtype
 
 
-def _number(value: Any) -> int:
-    """Return an attribute of one integer; netCDF writes arrays of one."""
-    return int(np.asarray(value).item())
-
-
 def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number <= 1 << 40:
         raise ValueError(f"{number!r} is not a count")
@@ -304,19 +309,17 @@ def _count(number: Any) -> int:
 
 def stored_generation(path: str) -> int | None:
     """Return the generation of an index of aggarray, None for other files."""
-    try:
-        file = metadata_of(path, GROUP) if is_file(path) else None  # opening a pipe would block
-        if file is None:
-            return None
-        with closing(file):
-            attributes = file.attributes(GROUP)
-            return _number(attributes["generation"]) if "schema" in attributes else None
-    except (InvalidError, KeyError) as error:
-        # promise: index-damaged
-        hint = "restore the index, or save it again"
-        raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
-    except UNREADABLE:
+    if not is_file(path):  # opening a pipe would block
         return None
+    try:
+        with closing(IndexFile(path)) as file:
+            if file.directory is not None:
+                return file.directory.generation
+    except LIBRARY_ERRORS:
+        return None
+    from aggarray.index.hdf5_columns import generation_of
+
+    return generation_of(path, GROUP)
 
 
 @contextmanager

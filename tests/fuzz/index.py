@@ -18,7 +18,6 @@ import numpy as np
 
 import aggarray as aa
 from aggarray import index
-from aggarray.formats.base import LIBRARY_LOCK
 from aggarray.index.store import GROUP, Reader
 from aggarray.opening import sources
 from aggarray.opening.provenance import DEFAULT_RULES
@@ -67,12 +66,13 @@ class _Reader(Reader):
     @contextmanager
     def opened(self) -> Any:
         """Yield the columns of the input."""
-        with LIBRARY_LOCK, self.index_errors():
-            self._check_version({"schema": np.int32(2), "generation": np.int64(1)})
+        with self.index_errors():
+            self._check_version(2, 1)
+            self._thread.current = SimpleNamespace(loaded={}, values={})
             yield self
 
-    def _table(self, name: str) -> Any:
-        return SimpleNamespace(shape=self.given[name].shape)
+    def _length(self, name: str) -> int:
+        return len(self.given[name])
 
     def _stored(self, name: str, start: int, stop: int) -> np.ndarray:
         return self.given[name][start:stop]
