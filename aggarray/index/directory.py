@@ -1,9 +1,9 @@
 """Directory of an index: where its columns lie, behind the HDF5 file.
 
-HDF5 permits bytes behind the end of file that its superblock states, and cuts them off whenever it modifies the file: a directory
-is never older than the columns that it describes. It is a magic number, the length and CRC-32 of a table, and the table in JSON,
-up to the end of the file. With it an index is opened by two reads and without parsing HDF5; without one, or with one that is
-damaged, HDF5 metadata state the same (`hdf5_columns`).
+HDF5 permits bytes behind the end of file that its superblock states, and cuts them off whenever it modifies the file. A
+directory is thus never older than the columns that it describes. It is a magic number, the length and CRC-32 of a table, and
+the table in JSON, up to the end of the file. By its directory an index is opened with two reads and without parsing HDF5. Of a
+file whose directory is absent or damaged, the HDF5 metadata state the same (`hdf5_columns`).
 """
 
 import json
@@ -108,7 +108,7 @@ def parse(content: bytes | memoryview, end: int) -> Directory:
     """
     magic, length, checksum = _HEADER.unpack_from(content)
     table = content[_HEADER.size :]
-    # promise: index-directory-checked
+    # promise: index-directory-checksum
     if magic != _MAGIC or length != len(table) or checksum != zlib.crc32(table):
         raise ValueError("not a directory, or damaged")
     decoded = json.loads(bytes(table))

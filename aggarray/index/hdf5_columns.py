@@ -1,4 +1,4 @@
-"""Columns of an index without a directory, found through its HDF5 metadata.
+"""Columns of an index without a directory, found by its HDF5 metadata.
 
 Indexes that an earlier version saved, or that another program modified, have none.
 """

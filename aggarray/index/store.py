@@ -115,6 +115,7 @@ class Writer:
             group.createDimension(name, len(values))
             chunk = (min(len(values), _CHUNK // values.dtype.itemsize),)
             packing = {"compression": "zlib", "complevel": 1, "chunksizes": chunk, "fill_value": False}
+            packing["shuffle"] = values.dtype.itemsize > 1
             variable = group.createVariable(name, values.dtype, (name,), **packing)
             variable.set_auto_maskandscale(False)
             # The attribute makes it a domain variable, which readers do not take for data (CF section 5.8).

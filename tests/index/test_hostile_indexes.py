@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.index.directory import end_of_hdf5
 from aggarray.storage.access import Access
 from tests.support.index_files import changed, document, group, put, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
@@ -541,6 +542,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
 @pytest.mark.parametrize("rest", [0, 1, 8, 100, 1000, 5000, 0.5, 0.9, -1])
 def test_truncated(index: Path, rest: float) -> None:
     data = index.read_bytes()
+    data = data[: end_of_hdf5(data)]  # an index is complete without its directory
     cut = int(len(data) * rest) if isinstance(rest, float) else rest
     index.write_bytes(data[:cut])
     with pytest.raises(aa.AggarrayError):
