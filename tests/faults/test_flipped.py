@@ -23,6 +23,7 @@ from aggarray.formats.hdf5 import FORMAT, isolated
 from aggarray.formats.hdf5 import format as hdf5_format
 from aggarray.formats.hdf5.metadata.data import InvalidError
 from aggarray.formats.hdf5.metadata.validation import validate
+from aggarray.index.directory import end_of_hdf5
 from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.support.netcdf import write
@@ -179,6 +180,8 @@ def test_index_with_damaged_group_is_not_data(made: Callable[[str], str], tmp_pa
     data = bytearray(path.read_bytes())
     data[at + 20] ^= 1
     path.write_bytes(data)
+    assert aa.open(path).names  # by its directory, which states the same
+    path.write_bytes(data[: end_of_hdf5(data)])
     with pytest.raises(aa.IndexFileError, match=r"damaged.*a\.nca"):
         aa.open(path)
 
