@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
-from aggarray.interop.pickling import LazyBlock, fingerprint
+from aggarray.interop.pickling import LazyBlock, fingerprint, read_block
 
 try:
     import dask.array as da
@@ -87,11 +87,6 @@ def _check_sizes(chunks: Any) -> None:
             if isinstance(size, bool | np.bool_) or (integer and (size < (0 if listed else -1) or (size == 0 and not listed))):
                 hint = "give a positive integer, -1 for the whole dimension, or 'auto'"
                 raise SelectionError(f"chunks={chunks!r}: {size!r} is not a chunk size", hint=hint)
-
-
-def read_block(block: LazyBlock) -> np.ndarray:
-    """Return the values of a block: the function of each task."""
-    return block.read()
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:

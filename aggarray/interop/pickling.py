@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -49,6 +48,11 @@ class LazyBlock:
         return LazyBlock, (bare(self.array).lazy[self.key], (slice(None),) * self.array.ndim)
 
 
+def read_block(block: LazyBlock) -> np.ndarray:
+    """Return the values of a block: the function of each task of dask."""
+    return block.read()
+
+
 def _lazy_block(array: bytes, key: Key) -> LazyBlock:
     return LazyBlock(_load_array(array), key)
 
@@ -64,6 +68,8 @@ def fingerprint(array: Any) -> tuple[Any, ...]:
     No value is read. An array of an index is identified by the path and generation of the index, any other array by its files,
     in the state in which they were scanned, and by its values in memory.
     """
+    from hashlib import sha256
+
     if from_index(array):
         origin = array._origin
         return ("index", *origin.place, origin.steps)
