@@ -10,9 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aggarray.aggregate.report import Duplicate, Problem, Report
-    from aggarray.aggregate.rules import Refusal, Rules, Skipped
-    from aggarray.arrays import MasterArray, Partition, PartitionMatrix, SubArray
+    from aggarray.aggregate.concat import concat
+    from aggarray.aggregate.report import Problem, Report
+    from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
+    from aggarray.arrays.master import MasterArray
+    from aggarray.arrays.partitions import Partition, PartitionMatrix
+    from aggarray.arrays.subarray import SubArray
     from aggarray.errors import (
         AccessError,
         AggarrayError,
@@ -28,17 +31,22 @@ if TYPE_CHECKING:
         SelectionError,
         UnitsError,
     )
-    from aggarray.opening import Aggregation, concat, open
+    from aggarray.opening.aggregation import Aggregation
+    from aggarray.opening.sources import open
     from aggarray.options import set_options
 
 __version__ = "0.1.0"
 
 #: Modules of the public names, except errors. Names are imported on first access, so that worker processes start quickly.
 _HOMES = {
-    "aggarray.aggregate.report": ("Duplicate", "Problem", "Report"),
-    "aggarray.aggregate.rules": ("Refusal", "Rules", "Skipped"),
-    "aggarray.opening": ("Aggregation", "concat", "open"),
-    "aggarray.arrays": ("MasterArray", "Partition", "PartitionMatrix", "SubArray"),
+    "aggarray.aggregate.report": ("Problem", "Report"),
+    "aggarray.aggregate.rules": ("Duplicate", "Refusal", "Rules", "Skipped"),
+    "aggarray.aggregate.concat": ("concat",),
+    "aggarray.arrays.master": ("MasterArray",),
+    "aggarray.arrays.partitions": ("Partition", "PartitionMatrix"),
+    "aggarray.arrays.subarray": ("SubArray",),
+    "aggarray.opening.aggregation": ("Aggregation",),
+    "aggarray.opening.sources": ("open",),
     "aggarray.options": ("set_options",),
 }
 

@@ -4,12 +4,29 @@ There is no list to edit: a module of the folder without a leading underscore ad
 """
 
 import importlib
-import pkgutil
-import warnings
 from collections.abc import Iterator
-from importlib import metadata
 from types import ModuleType
 from typing import Any
+
+
+def own_object(package: ModuleType, module: str, name: str) -> Any:
+    """Return the object called ``name`` of one module, None if there is none.
+
+    ``module`` may be any text, such as one that a file states.
+
+    >>> import aggarray.codecs
+    >>> own_object(aggarray.codecs, "lzf", "CODEC").name, own_object(aggarray.codecs, "../errors", "CODEC")
+    ('lzf', None)
+    """
+    if not (module.isidentifier() and module.isascii()) or module.startswith("_"):
+        return None
+    full = f"{package.__name__}.{module}"
+    try:
+        return getattr(importlib.import_module(full), name, None)
+    except ModuleNotFoundError as error:
+        if error.name != full:
+            raise
+        return None
 
 
 def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
@@ -19,6 +36,8 @@ def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
     >>> [codec.name for codec in own_objects(aggarray.codecs, "CODEC")][:2]
     ['adler32', 'bitshuffle']
     """
+    import pkgutil
+
     for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")):
         plugin = getattr(importlib.import_module(f"{package.__name__}.{module}"), name, None)
         if plugin is not None:
@@ -30,11 +49,15 @@ def foreign_objects(group: str) -> Iterator[Any]:
 
     Warns (RuntimeWarning) of those that do not load. The search takes as long as reading a small file.
     """
-    for entry in metadata.entry_points(group=group):
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=group):
         try:
             plugin = entry.load()
         except (ImportError, AttributeError) as error:
             what = group.rpartition(".")[2].removesuffix("s")
+            import warnings
+
             warnings.warn(f"{what} {entry.name} ({entry.value}) does not load: {error}", RuntimeWarning, stacklevel=2)
             continue
         yield plugin

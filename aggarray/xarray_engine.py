@@ -9,14 +9,16 @@ from typing import Any
 
 from xarray import Dataset
 
-from aggarray import index
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
-from aggarray.formats import local_path, scan
+from aggarray.formats import scan
+from aggarray.index.recognition import find_convention
+from aggarray.index.store import stored_generation
 from aggarray.interop.dataset import ROOT, DatasetGroup, variable_name
 from aggarray.interop.datasets import datasets
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
 from aggarray.scan.discovery import Source
+from aggarray.storage.paths import local_path
 
 #: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have.
 OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
@@ -37,7 +39,7 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
             path = local_path(filename_or_obj)
             if not os.path.exists(path):
                 return False
-            return index.stored_generation(path) is not None or index.find_convention(scan(path)) is not None
+            return stored_generation(path) is not None or find_convention(scan(path)) is not None
         except AggarrayError:
             return False
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.rules import facet
-from aggarray.arrays import MasterArray
 from aggarray.arrays.lazy import bounds_names
+from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units import canonical_units, comparable_units, conversion, is_reference_time, temperature_difference
-from aggarray.formats.base import basename
+from aggarray.cf.units.compatibility import canonical_units, comparable_units, conversion
+from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units.temperature import temperature_difference
 from aggarray.formats.templates import is_decreasing, naming, text_attribute
 
 Signature = dict[str, Any]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +12,9 @@ from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.ragged import concat_ragged
 from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
-from aggarray.arrays.master import require_array
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.cf.units import incompatibility
+from aggarray.cf.units.compatibility import incompatibility
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.memory.selection import Range
 from aggarray.partition.tiling import relabel
@@ -28,7 +28,7 @@ def concat(arrays: Iterable[MasterArray], dimension: str) -> MasterArray:
     along it; coordinates of other dimensions must be equal. Raises AggregationError for arrays that do not fit together,
     including arrays whose units do not convert.
 
-    >>> from aggarray.arrays import SubArray
+    >>> from aggarray.arrays.subarray import SubArray
     >>> a, b = (MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([v]))], dimensions=("x",)) for v in (1.0, 2.0))
     >>> concat([a, b], "x")[:].tolist(), concat([a, b], "member").shape
     ([1.0, 2.0], (2, 1))
@@ -146,3 +146,11 @@ class _Join:
     def _spans(self, candidate: Candidate, coordinate: MasterArray) -> bool:
         own = {p.name: self.names.get(k, p.name) for k, p in candidate.axes.items() if not p.scalar}
         return self.dimension in [own.get(d, d) for d in coordinate.dimensions]
+
+
+def require_array(item: Any) -> MasterArray:
+    """Return the item if it is a MasterArray, else raise AggregationError."""
+    if isinstance(item, MasterArray):
+        return item
+    hint = "give arrays of an aggregation or of MasterArray.from_subarrays"
+    raise AggregationError(f"{type(item).__name__} is not a MasterArray", hint=hint)

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray, SubArray
-from aggarray.cf.units import is_reference_time
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.subarray import SubArray
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.memory.selection import Range
 
 #: The version of arrays without one, where others have one: final.

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.candidate import Candidate, describe_difference, facets_in
 from aggarray.aggregate.rules import FACETS, Refusal
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 
 #: Of more groups than this, only neighbours in the order of their signatures are compared.
 MANY_GROUPS = 1000
@@ -159,3 +159,15 @@ def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
         distance = (codes != codes[new]).sum(axis=1)
         closer = distance < distances
         distances[closer], nearest[closer] = distance[closer], new
+
+
+def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
+    """Describe the attributes in which arrays differ, facets first."""
+    texts = []
+    for differing in (differing_facets(arrays), differing_attributes(arrays)):
+        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
+            distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
+            texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
+    if texts:
+        return "they differ in " + "; ".join(texts[:4])
+    return f"their shapes are {', '.join(str(a.shape) for a in arrays[:8])}"

@@ -19,7 +19,7 @@ from aggarray.aggregate.equality import difference
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.orientation import oriented
 from aggarray.aggregate.view import View
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError
 
 #: Values are compared in blocks of about this many elements.

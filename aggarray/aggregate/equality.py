@@ -12,8 +12,8 @@ import numpy as np
 from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, AxisCoordinate, Candidate, is_mapping
 from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.positions import tolerance_of
-from aggarray.arrays import MasterArray
-from aggarray.cf.units import conversion, conversion_between
+from aggarray.arrays.master import MasterArray
+from aggarray.cf.units.compatibility import conversion, conversion_between
 from aggarray.errors import AggarrayError
 from aggarray.formats.templates import text_attribute
 

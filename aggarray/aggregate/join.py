@@ -14,11 +14,12 @@ import numpy as np
 from aggarray.aggregate.candidate import Candidate, identity_of
 from aggarray.aggregate.orientation import in_memory, oriented, unmatched_names
 from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
 from aggarray.arrays.build import common_dtype
 from aggarray.arrays.lazy import bounds_names, with_step
+from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units import conversion_between, normal_calendar
+from aggarray.cf.units.compatibility import conversion_between
+from aggarray.cf.units.recognition import normal_calendar
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, Step
 from aggarray.partition.tiling import Cells, gather, tile

@@ -13,7 +13,7 @@ from aggarray.aggregate.candidate import Candidate
 from aggarray.aggregate.equality import is_longitude, reference_units
 from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 
 #: Longitudes within this difference are equal, in degrees.
 NEAR = 1e-9

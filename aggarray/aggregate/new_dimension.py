@@ -13,8 +13,10 @@ import numpy as np
 
 from aggarray.aggregate.candidate import identity_of
 from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_dimension
-from aggarray.arrays import MasterArray, SubArray
-from aggarray.cf.units import canonical_units, is_reference_time
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.subarray import SubArray
+from aggarray.cf.units.compatibility import canonical_units
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.cf.units.udunits import signature
 from aggarray.errors import AggregationError, UnitsError
 

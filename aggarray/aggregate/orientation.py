@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
-from aggarray.arrays import MasterArray, SubArray
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.subarray import SubArray
 from aggarray.partition.tiling import expand, relabel, rename, reverse, transpose
 
 

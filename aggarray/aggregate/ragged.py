@@ -24,11 +24,11 @@ from aggarray.aggregate.candidate import (
 )
 from aggarray.aggregate.join import assemble, same_values
 from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, ragged
 from aggarray.arrays.row_geometry import Geometry, Part
+from aggarray.cf.attributes import basename
 from aggarray.errors import AggregationError
-from aggarray.formats.base import basename
 
 
 def describe_ragged(candidate: Candidate, facets: Sequence[str]) -> None:

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.differences import short_paths
-from aggarray.aggregate.rules import Skipped
-from aggarray.arrays import MasterArray
+from aggarray.aggregate.rules import Duplicate, Skipped
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
-from aggarray.cf.units import is_reference_time
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
-from aggarray.formats import checksum, open_file, state_path
-from aggarray.formats.base import Stamp
+from aggarray.formats import checksum, open_file
 from aggarray.formats.templates import text_attribute
 from aggarray.storage.files import resized, same_time, stat_file
+from aggarray.storage.paths import state_path
+from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
 #: Maximum deviation of a step from a whole multiple of the usual step.
@@ -57,15 +58,6 @@ class Report:
 
     ok: bool
     problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """A file left out of one array because it is an exact copy of another."""
-
-    array: str
-    file: str
-    kept: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,15 @@ class Skipped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A file left out of one array because it is an exact copy of another."""
+
+    array: str
+    file: str
+    kept: str
+
+
 def facet(attrs: Mapping[str, Any], name: str) -> str | None:
     """Return the value of a facet; of a CMIP5 table_id, the table name.
 

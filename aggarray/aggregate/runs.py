@@ -15,7 +15,7 @@ from aggarray.aggregate.candidate import AxisCoordinate, Candidate
 from aggarray.aggregate.equality import is_horizontal
 from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggregationError
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Parts

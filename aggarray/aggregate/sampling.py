@@ -6,10 +6,11 @@ from math import prod
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import ragged
 from aggarray.arrays.row_geometry import Geometry, Part
-from aggarray.formats.base import SIZES, Structure, Variable, basename, words
+from aggarray.cf.attributes import basename, words
+from aggarray.formats.base import SIZES, Structure, Variable
 from aggarray.formats.templates import text_attribute
 from aggarray.scan.roles import Sampling
 

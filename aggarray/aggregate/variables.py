@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggarray.aggregate.sampling import with_rows
-from aggarray.arrays import MasterArray
 from aggarray.arrays.lazy import with_step
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.values import KnownValues
+from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
-from aggarray.cf.units import conversion_between, normal_calendar, temperature_of
-from aggarray.cf.units.temperature import DIFFERENCE
+from aggarray.cf.units.compatibility import conversion_between
+from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
 from aggarray.errors import AggarrayError, UnitsError
-from aggarray.formats.base import Attributes, Structure, Variable, words
+from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.flattened import flat_name
 from aggarray.formats.templates import is_decreasing, template_of, text_attribute
 from aggarray.partition.conform import fill_for

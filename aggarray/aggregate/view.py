@@ -14,7 +14,8 @@ from aggarray.aggregate.equality import reference_units, roundings, shown
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
-from aggarray.cf.units import equivalent, is_reference_time
+from aggarray.cf.units.compatibility import equivalent
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError
 
 Reason = Callable[[Candidate, Candidate], str]

@@ -1,7 +1,1 @@
-"""Arrays out of many files, and the partitions and sub-arrays they hold."""
-
-from aggarray.arrays.master import MasterArray
-from aggarray.arrays.partitions import Partition, PartitionMatrix
-from aggarray.arrays.subarray import SubArray
-
-__all__ = ["MasterArray", "Partition", "PartitionMatrix", "SubArray"]
+"""Master arrays, sub-arrays, and the sections of processes."""

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.subarray import SubArray
-from aggarray.cf.units import Conversion, conversion_between, normal_calendar
+from aggarray.cf.units.compatibility import conversion_between
+from aggarray.cf.units.linear import Conversion
+from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import MIXED, combined
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.conform import conform

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.values import select_known
-from aggarray.cf.labels import locate
-from aggarray.cf.units import conversion_between, is_reference_time
+from aggarray.cf.attributes import basename
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import NotFoundError, SelectionError
-from aggarray.formats.base import basename
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import plan_dimension, runs
-from aggarray.partition.tiling import reverse, select, transpose
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
 
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
     """Select along a dimension; runs of an index array become partitions."""
+    from aggarray.partition.tiling import reverse, select
+
     if isinstance(selector, int):
         return select(matrix, axis, plan_dimension(selector, matrix.edges[axis]))
     positions = selector if isinstance(selector, Range) else as_range(selector)
@@ -54,11 +54,15 @@ def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterA
     order = [array.dimensions.index(d) for d in names]
     values, mask = array._known or (None, None)
     known = None if values is None else (values.transpose(order), None if mask is None else mask.transpose(order))
+    from aggarray.partition.tiling import transpose
+
     return replace(array, _matrix=transpose(array._matrix, order), _known=known)
 
 
 def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> "MasterArray":
     """Return an array with dimensions reversed, those of size 1 too."""
+    from aggarray.partition.tiling import reverse
+
     for name, backwards in selectors.items():
         if name in array.dimensions:
             axis = array._matrix.axis(name)
@@ -91,6 +95,8 @@ def _is_redundant(template: Template, now: Step, step: Step) -> bool:
         return True
     if before.dtype.kind not in "iu" or now.dtype.kind not in "iu" or (now.units, now.calendar) != (step.units, step.calendar):
         return False
+    from aggarray.cf.units.compatibility import conversion_between
+
     change = conversion_between(before, now)
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
 
@@ -133,6 +139,8 @@ def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: s
     NotFoundError for a missing dimension or label, SelectionError for labels of a wrong type and for a method without a
     coordinate.
     """
+    from aggarray.cf.labels import locate
+
     if dimension not in array.dimensions:
         why = f" ({dimension!r} is a coordinate without a dimension)" if dimension in array.coords else ""
         names = ", ".join(array.dimensions) or "none"

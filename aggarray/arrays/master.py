@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.build import MasterParameters, declared_fill, from_subarrays
 from aggarray.arrays.lazy import (
     Lazy,
     bounds_names,
@@ -20,22 +19,24 @@ from aggarray.arrays.lazy import (
     transpose_dimensions,
     with_step,
 )
-from aggarray.arrays.local import LocalArray
 from aggarray.arrays.origin import Origin, restore_array
 from aggarray.arrays.partitions import PartitionMatrix
-from aggarray.arrays.sections import sections
-from aggarray.arrays.subarray import SubArray
 from aggarray.arrays.values import KnownValues, Viewable, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
-from aggarray.cf.units import normal_calendar, temperature_of
-from aggarray.errors import AggregationError, printable
-from aggarray.maps import Distribution
-from aggarray.memory import Type
+from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units.temperature import temperature_of
+from aggarray.errors import printable
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, convert, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.read import ReadOptions, Target, read
 from aggarray.storage.access import ANYWHERE, Access
+
+if TYPE_CHECKING:
+    from aggarray.arrays.local import LocalArray
+    from aggarray.arrays.subarray import SubArray
+    from aggarray.maps.distribution import Distribution
+    from aggarray.memory.types import Type
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -46,6 +47,7 @@ class MasterArray(Viewable):
     packing and missing values are parameters of the specification, section 1); ``file_attrs``: global attributes equal in all
     files; ``coords``: coordinates, bounds, cell measures and grid mappings by name.
 
+    >>> from aggarray import SubArray
     >>> pieces = [([(0, 2)], SubArray.from_array([1.0, 2.0])), ([(3, 4)], SubArray.from_array([4.0]))]
     >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
     >>> a.shape, a.pmshape, a[::-1].tolist()
@@ -96,7 +98,7 @@ class MasterArray(Viewable):
     @classmethod
     def from_subarrays(
         cls,
-        pieces: Sequence[tuple[Sequence[tuple[int, int]], SubArray]],
+        pieces: "Sequence[tuple[Sequence[tuple[int, int]], SubArray]]",
         *,
         dimensions: Sequence[str],
         shape: Sequence[int] | None = None,
@@ -114,6 +116,8 @@ class MasterArray(Viewable):
         first piece; ``directions`` None: all increasing. Raises AggregationError for pieces that overlap, do not fit their
         location or cut the array into more than 10 million partitions; UnitsError for units that do not convert.
         """
+        from aggarray.arrays.build import MasterParameters, declared_fill, from_subarrays
+
         parameters = MasterParameters(units, calendar, None if dtype is None else plain_dtype(dtype))
         names = (dimensions,) if isinstance(dimensions, str) else tuple(dimensions)
         matrix, step = from_subarrays(list(pieces), names, shape, directions, parameters)
@@ -130,6 +134,8 @@ class MasterArray(Viewable):
         Any distribution is possible; nothing is copied. ``exports``: LocalArrays, or objects with ``__distarray__``. Elements
         that several processes have are taken from the lowest rank. Raises ProtocolError if the sections do not fit together.
         """
+        from aggarray.arrays.sections import sections
+
         parts = sections(exports, dimensions)
         shape, forward = parts.shape, parts.directions
         array = cls.from_subarrays(parts.pieces, dimensions=parts.names, shape=shape, directions=forward, name=name)
@@ -229,7 +235,9 @@ class MasterArray(Viewable):
             raise ValueError("a master array cannot be converted to a NumPy array without a copy: it is read from files")
         return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
 
-    def __datashape__(self) -> Type:
+    def __datashape__(self) -> "Type":
+        from aggarray.memory.types import Type
+
         return Type(self.shape, self.dtype, self._matrix.may_miss)
 
     def __len__(self) -> int:
@@ -259,12 +267,14 @@ class MasterArray(Viewable):
         values = self.read(masked=True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
 
-    def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> LocalArray:
+    def local(self, distribution: "Distribution", rank: int, copy: bool | None = True) -> "LocalArray":
         """Return the section of one process, which is read lazily.
 
         It exports the Distributed Array Protocol. ``copy``: True gives a native, aligned, writable buffer in C order; None and
         False as in `read`. Raises ProtocolError if the distribution does not fit the array or the rank is out of range.
         """
+        from aggarray.arrays.local import LocalArray
+
         return LocalArray(self, distribution, rank, copy)
 
     # Lazy operations
@@ -334,6 +344,7 @@ class MasterArray(Viewable):
         objects, their tolerance text ("12h"), timedelta64, timedelta or pandas.Timedelta. Raises NotFoundError for missing
         labels or dimensions, SelectionError for labels or a tolerance of a wrong type.
 
+        >>> from aggarray import SubArray
         >>> latitudes = SubArray.from_array([-45.0, 0.0, 45.0], dimensions=("lat",))
         >>> lat = MasterArray.from_subarrays([([(0, 3)], latitudes)], dimensions=("lat",))
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
@@ -342,8 +353,6 @@ class MasterArray(Viewable):
         labels, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
         selectors = {d: locate_labels(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
         return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
-
-    # Conversion
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.
@@ -362,8 +371,6 @@ class MasterArray(Viewable):
         from aggarray.interop.xarray_store import to_dataarray
 
         return to_dataarray(self, chunks)
-
-    # Display
 
     def plot_coverage(self, ax: Any = None) -> Any:
         """Draw the partition matrix; return the axes of matplotlib.
@@ -390,11 +397,3 @@ class MasterArray(Viewable):
         lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
         # promise: escape-array-repr
         return "\n  ".join(map(printable, lines))
-
-
-def require_array(item: Any) -> MasterArray:
-    """Return the item if it is a MasterArray, else raise AggregationError."""
-    if isinstance(item, MasterArray):
-        return item
-    hint = "give arrays of an aggregation or of MasterArray.from_subarrays"
-    raise AggregationError(f"{type(item).__name__} is not a MasterArray", hint=hint)

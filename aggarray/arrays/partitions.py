@@ -4,17 +4,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.subarray import SubArray, subarray_at
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.partition.plan import part_of
 from aggarray.partition.stored_sizes import stored_bytes
-from aggarray.scan.resolution import known_references
 from aggarray.storage.access import ANYWHERE, Access
+
+if TYPE_CHECKING:
+    from aggarray.arrays.subarray import SubArray
 
 _ANY = np.dtype("f8")
 Part = tuple[slice | np.ndarray, ...]
@@ -36,7 +37,7 @@ class Partition:
     punits: str | None
     pcalendar: str | None
     part: Part
-    data: SubArray | None
+    data: "SubArray | None"
     virtual: bool
 
     @property
@@ -120,6 +121,8 @@ class PartitionMatrix:
         return self._at(tuple(next(numbers) if n > 1 else 0 for n in self._matrix.cells))
 
     def _at(self, cell: tuple[int, ...]) -> Partition:
+        from aggarray.arrays.subarray import subarray_at
+
         matrix = self._matrix
         index = tuple(i for i, n in zip(cell, matrix.cells, strict=True) if n > 1)
         location = tuple((int(e[i]), int(e[i + 1])) for e, i in zip(matrix.edges, cell, strict=True))
@@ -132,7 +135,11 @@ class PartitionMatrix:
         virtual = not all(complete)
         data = subarray_at(matrix.references, ref, self._access)
         # A file of an index is opened at its first use, and its template is known afterwards.
-        known = known_references(matrix.references, ref, Step(self.units, self.calendar, _ANY)) if template.declared else None
+        known = None
+        if template.declared:
+            from aggarray.scan.resolution import known_references
+
+            known = known_references(matrix.references, ref, Step(self.units, self.calendar, _ANY))
         if known is not None:
             shown = dict(zip(template.dimensions, part, strict=True))
             template, data = known.template_of(0), subarray_at(known, 0, self._access)

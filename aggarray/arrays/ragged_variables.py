@@ -13,7 +13,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, selector_of
 from aggarray.arrays.row_geometry import Geometry, read_integers
 from aggarray.arrays.subarray import SubArray
-from aggarray.formats.base import basename
+from aggarray.cf.attributes import basename
 
 
 def flatten_ragged(array: MasterArray) -> MasterArray:

@@ -11,7 +11,8 @@ import numpy as np
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.values import Viewable
 from aggarray.cf.encoding import Encoding, default_fill, encoding
-from aggarray.cf.units import epoch, is_reference_time, normal_calendar
+from aggarray.cf.units.calendars import epoch
+from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.errors import AggregationError, NotFoundError, printable
 from aggarray.formats import scan
 from aggarray.formats.templates import template_of

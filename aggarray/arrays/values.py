@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.cf.units import datetime_kind, datetimes, is_reference_time
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError, UnitsError
-from aggarray.memory import Array
-from aggarray.memory.creation import array_of
 from aggarray.memory.selection import Range, Selector, result_shape
 from aggarray.read import ReadOptions, Target, masked_array, output
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
+    from aggarray.memory.arrays import Array
 
 #: The values of an array that scanning has read, and their mask (None: none is missing).
 KnownValues = tuple[np.ndarray, np.ndarray | None]
@@ -29,7 +28,9 @@ class Viewable:
     def read(self, *, copy: bool | None) -> np.ndarray:
         """Return the values; ``copy`` False: a view, or raise AggregationError."""
 
-    def __memory__(self) -> Array | str:
+    def __memory__(self) -> "Array | str":
+        from aggarray.memory.creation import array_of
+
         try:
             return array_of(self.read(copy=False))
         except AggregationError as error:
@@ -60,6 +61,8 @@ def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector]
 
 def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
     """Read a selection of reference times, as `MasterArray.datetimes` does."""
+    from aggarray.cf.units.calendars import datetime_kind, datetimes
+
     if array.units is None or not is_reference_time(array.units):
         hint = "select an array with units such as 'days since 2000-01-01'"
         raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)

@@ -4,7 +4,6 @@ Text that is invalid in its encoding is decoded as Latin-1, which maps each byte
 no surrogates, which NumPy's text, netCDF and JSON cannot hold.
 """
 
-import logging
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +39,8 @@ def known_encoding(stated: Any) -> str:
 @lru_cache(maxsize=1024)
 def log_latin_1(source: str, encoding: str) -> None:
     """Log once per source, a file or variable, that text is read as Latin-1."""
+    import logging
+
     text = "%s: text that is not %s is read as Latin-1; set the attribute _Encoding if it is another encoding"
     logging.getLogger("aggarray").warning(text, printable(source), encoding)
 

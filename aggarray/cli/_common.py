@@ -13,8 +13,8 @@ import click
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError
 
 if TYPE_CHECKING:
-    from aggarray.arrays import MasterArray
-    from aggarray.opening import Aggregation
+    from aggarray.arrays.master import MasterArray
+    from aggarray.opening.aggregation import Aggregation
 
 #: The suffixes of outputs of `extract`.
 EXTRACT_SUFFIXES = (".zarr", ".nc", ".nc4")
@@ -45,7 +45,7 @@ def _is_plain(name: str) -> bool:
 
 def _opened(ctx: click.Context) -> "Aggregation | None":
     """Return the aggregation on the line, None unless it opens fast."""
-    from aggarray.opening import open
+    from aggarray.opening.sources import open
 
     # An option without a value stops the parser before it assigns the arguments.
     source: list[Any] = [*(ctx.params.get("source") or ctx.args)]
@@ -138,8 +138,8 @@ def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") ->
 def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
     """Raise AggregationError if the output would replace a source file."""
     from aggarray.export.extract.target import check_not_source
-    from aggarray.formats import given_path
     from aggarray.scan.discovery import named_files
+    from aggarray.storage.paths import given_path
 
     check_not_source(output, named_files(list(map(given_path, source))))
     if os.path.lexists(output):
@@ -166,7 +166,7 @@ def open_source(
 ) -> "Aggregation":
     """Open a source like `aggarray.open`, with a progress bar on terminals."""
     # Heavy modules are imported here, so that --help is fast.
-    from aggarray.opening import open
+    from aggarray.opening.sources import open
 
     arguments = dict(opening or {})
     if rules:
@@ -199,7 +199,7 @@ def select_where(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
 
 def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterArray]":
     """Return the arrays; AggregationError with advice ``by`` if names repeat."""
-    from aggarray.opening.aggregation import distinguishing_text
+    from aggarray.aggregate.differences import distinguishing_text
 
     for name in dict.fromkeys(a.name for a in arrays):
         same = [a for a in arrays if a.name == name]

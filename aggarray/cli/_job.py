@@ -136,7 +136,7 @@ def _is_own_output(job: Job, path: str) -> bool:
     """Return whether an existing file is, or may become, an output."""
     from aggarray.display import report
     from aggarray.export.extract.target import stored_fingerprint
-    from aggarray.index import may_be_replaced
+    from aggarray.index.saving import may_be_replaced
 
     if path == job.index.get("path"):
         return may_be_replaced(path)

@@ -13,7 +13,7 @@ import click
 from aggarray.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from aggarray.arrays import MasterArray
+    from aggarray.arrays.master import MasterArray
 
 _MOMENT = r"-?\d{4,}-\d{2}-\d{2}[T ]\d{2}(?::\d{2}(?::\d{2}(?:\.\d*)?)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?"
 _SLICE = re.compile(rf"({_MOMENT}|[^:]*):({_MOMENT}|[^:]*)(?::(-?\d+))?")
@@ -127,7 +127,7 @@ def format_label(label: Any) -> str:
 
 def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
     """Return a label, converted to numbers for numeric coordinates."""
-    from aggarray.cf.units import is_reference_time
+    from aggarray.cf.units.recognition import is_reference_time
 
     coordinate = array.coords.get(dimension)
     if coordinate is not None and (coordinate.dtype.kind not in "iuf" or is_reference_time(coordinate.units)):

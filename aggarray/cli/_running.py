@@ -19,8 +19,8 @@ from aggarray.display.facts import printable
 from aggarray.errors import AggarrayError, NotFoundError
 from aggarray.export.extract import extract, is_extracted
 from aggarray.index.uris import near, path_map
-from aggarray.opening import Aggregation
-from aggarray.opening.aggregation import _has_changed
+from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.appending import has_changed
 from aggarray.scan.discovery import find_files, leaving_out
 from aggarray.storage.locks import locked_file, unlock
 from aggarray.storage.urls import is_remote
@@ -124,7 +124,7 @@ class Run:
             return None
         stamps, lost = _stamps(before), {s.file for s in before.skipped if s.variable is None}
         new = sum(f not in stamps and f not in lost for f in files)
-        changed = sum(f in stamps and _has_changed(f, stamps[f]) for f in files)
+        changed = sum(f in stamps and has_changed(f, stamps[f]) for f in files)
         if not new and not changed:
             self.note("index", path, "unchanged")
             return before

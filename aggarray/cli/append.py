@@ -19,7 +19,7 @@ def command(index: str, **arguments: Any) -> None:
 
     This reads only new and changed files.
     """
-    from aggarray.index import may_be_replaced
+    from aggarray.index.saving import may_be_replaced
 
     before = common.open_arguments({**arguments, "source": (index,)})
     if os.path.isfile(index) and not may_be_replaced(index):

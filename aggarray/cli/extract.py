@@ -9,7 +9,7 @@ from aggarray.cli import _labels
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
-    from aggarray.arrays import MasterArray
+    from aggarray.arrays.master import MasterArray
     from aggarray.export.extract import Extracted
 
 

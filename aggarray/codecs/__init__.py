@@ -1,7 +1,8 @@
 """Codecs that decode the stored bytes of a chunk.
 
 A file states an encoding as filters, in the order of encoding. They are decoded in reverse order. A codec is a module of
-this folder with a ``CODEC`` object, or an object that another package registers under the entry point ``aggarray.codecs``.
+this folder with a ``CODEC`` object of the same name, imported with the first chunk that needs it, or an object that another
+package registers under the entry point ``aggarray.codecs``.
 Codecs release the interpreter's lock while they process many bytes. Where a library holds the lock, the codec calls it
 piece by piece.
 """
@@ -16,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
+from aggarray.codecs._blosc_frame import BYTES, Frame, worthwhile
 from aggarray.codecs.base import Codec, Filter, Parameters
-from aggarray.plugins import foreign_objects, own_objects
+from aggarray.plugins import foreign_objects, own_object, own_objects
 
 #: Compressors expand incompressible data to at most ``_TIMES`` times its size plus ``_SLACK`` bytes.
 _TIMES, _SLACK = 8, 1 << 16
@@ -59,7 +60,8 @@ def _by_name(candidates: Iterable[Any]) -> dict[str, Codec]:
 
 def _codec(name: str) -> Codec | None:
     """Return a codec by name, None if it is not installed."""
-    return _own_codecs().get(name) or _foreign_codecs().get(name)
+    own = own_object(sys.modules[__name__], name, "CODEC")
+    return own if isinstance(own, Codec) else _foreign_codecs().get(name)
 
 
 def known(filters: Sequence[Filter]) -> bool:
@@ -181,7 +183,7 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     count, size = out.shape
     steps, rows, frame = _steps(filters, size, 0), out, None
     itemsize = filters[0].parameters[0] if filters and filters[0].name == "shuffle" else 1
-    if isinstance(itemsize, int) and 1 < itemsize <= MAX_ITEM and size and not size % itemsize:
+    if isinstance(itemsize, int) and size and not size % itemsize and worthwhile(itemsize, out.size):
         frame = _frame(itemsize, size, count)
         steps, rows = _steps(filters[1:], size, 0), frame.rows
     for part, row in zip(parts, rows, strict=True):

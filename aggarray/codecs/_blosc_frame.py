@@ -6,16 +6,31 @@ lock, two to four times as fast as NumPy's strided copies.
 """
 
 import struct
+import sys
 
 import numpy as np
-from numcodecs import blosc
 
 #: Header flags: blocks are shuffled by bytes or by bits.
 BYTES, BITS = 0x1, 0x4
 #: Largest element size of Blosc in bytes.
 MAX_ITEM = 255
 
+#: Bytes that NumPy unshuffles in a process before numcodecs is imported, which takes as long.
+_IMPORT = 1 << 24
+
 _STORED = 0x10 | 1 << 5  # one stream per block; the compressor is LZ4 and never called
+
+
+_unshuffled = 0
+
+
+def worthwhile(itemsize: int, size: int) -> bool:
+    """Return whether frames unshuffle ``size`` more bytes sooner than NumPy."""
+    global _unshuffled
+    if not 1 < itemsize <= MAX_ITEM:
+        return False
+    _unshuffled += size
+    return _unshuffled >= _IMPORT or "numcodecs.blosc" in sys.modules
 
 
 class Frame:
@@ -37,4 +52,6 @@ class Frame:
 
     def undo(self, out: np.ndarray) -> None:
         """Unshuffle into a contiguous buffer of ``blocks * width`` bytes."""
+        from numcodecs import blosc
+
         blosc.decompress(self._bytes, out)

@@ -6,7 +6,7 @@ fill no element are stored as they are.
 
 import numpy as np
 
-from aggarray.codecs._blosc_frame import BYTES, MAX_ITEM, Frame
+from aggarray.codecs._blosc_frame import BYTES, Frame, worthwhile
 from aggarray.codecs.base import Codec, Parameters
 
 #: Bytes that are unshuffled at a time: they stay in the processor's cache between two copies.
@@ -30,7 +30,7 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
         return
     out[end:] = planes[end:]
     source = planes[:end].reshape(itemsize, count)
-    if itemsize > MAX_ITEM or end < _SMALL:
+    if end < _SMALL or not worthwhile(itemsize, end):
         elements = out[:end].reshape(count, itemsize)
         for i in range(itemsize):
             elements[:, i] = source[i]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units import is_reference_time
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError
 from aggarray.formats.templates import text_attribute
 from aggarray.partition.matrix import Matrix

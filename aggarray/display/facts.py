@@ -12,17 +12,17 @@ import numpy as np
 
 from aggarray.aggregate.differences import facets_of, labels
 from aggarray.aggregate.report import Report, date
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.arrays.ragged_local import sample_distribution
-from aggarray.cf.units import is_reference_time
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.formats.templates import text_attribute
 from aggarray.maps import Distribution
 from aggarray.memory import type_string
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from aggarray.partition.matrix import Template
 
 

@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
 from aggarray.arrays.lazy import bounds_names
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
+from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.export import json_scalar
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
-from aggarray.formats.base import Attributes, basename
+from aggarray.formats.base import Attributes
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.store import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import Encoding
-from aggarray.cf.units import conversion_between
+from aggarray.cf.units.compatibility import conversion_between
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.formats.base import ChunkIndex, grid_of
+from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.partition.matrix import Template
 from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index, gather_chunk_indexes
-from aggarray.read.library import raise_named
+from aggarray.read.stored_piece import raise_named
 
 #: Most references of an array whose chunks are cut.
 _MAX_REFERENCES = 10_000_000

@@ -7,31 +7,28 @@ point ``aggarray.formats``. A new format needs no entry in a list. The content o
 import functools
 import hashlib
 import os
-import re
 import stat
 import sys
 from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import unquote
 
-from aggarray.errors import AggregationError, ChangedFileError, FormatError, MissingFileError
-from aggarray.formats.base import Format, Handle, Stamp, Structure, naming_errors
+from aggarray.errors import ChangedFileError, FormatError, MissingFileError
+from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported_folder, unsupported_head, unsupported_parent
 from aggarray.plugins import foreign_objects, own_objects
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
-from aggarray.storage.files import absolute, is_folder, missing, stat_file, store_mark
-from aggarray.storage.urls import canonical, is_remote, join
+from aggarray.storage.files import absolute, is_folder, missing, stat_file
+from aggarray.storage.paths import given_path, state_path
+from aggarray.storage.state import Stamp
+from aggarray.storage.urls import is_remote
 
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
 #: Bytes at the beginning and at the end of a file that its checksum covers.
 _CHECKED = (1 << 16, 1 << 14)
-
-_STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
 def formats() -> tuple[Format, ...]:
@@ -52,55 +49,6 @@ def own_formats() -> tuple[Format, ...]:
 @functools.cache
 def _foreign_formats() -> tuple[Format, ...]:
     return tuple(f for f in foreign_objects("aggarray.formats") if isinstance(f, Format))
-
-
-def local_path(path: Any) -> str:
-    """Return a path argument as the path of a local file.
-
-    Bytes are decoded, ``~`` is expanded, and a ``file://`` URL becomes its path. Raises the errors of `given_path`, and
-    FormatError for the URL of a remote file.
-
-    >>> local_path(b"a.nc"), local_path("file:///data/a%20b.nc")
-    ('a.nc', '/data/a b.nc')
-    """
-    text = given_path(path)
-    if is_remote(text):
-        raise FormatError("a URL, not the path of a local file", path=text, hint="write a local file and upload it")
-    return text
-
-
-def given_path(path: Any) -> str:
-    """Return a path argument as a local path or the URL of a remote file.
-
-    Raises AggregationError for an argument that is not a path, MissingFileError for an empty path and FormatError for a path
-    with a null byte or a URL of another host.
-
-    >>> given_path("file:///data/a%20b.nc"), given_path("HTTPS://host/a.nc")
-    ('/data/a b.nc', 'https://host/a.nc')
-    """
-    if not isinstance(path, str | bytes | os.PathLike):
-        value = f"{' '.join(repr(path).split()):.60} ({type(path).__name__})"
-        hint = "pass the path of a file, a folder or a pattern, as a string or a pathlib.Path"
-        raise AggregationError(f"{value} is not a path", hint=hint)
-    text = os.fsdecode(path)
-    if not text:
-        raise MissingFileError("the path '' is empty", hint="pass a file, a folder or a pattern; '.' is the current directory")
-    if "\0" in text:
-        raise FormatError("the path contains a null byte", path=text, hint="correct the path")
-    address = canonical(text)
-    if address is not None:
-        return address
-    url = _URL.fullmatch(text)
-    if url is None:
-        return os.path.expanduser(text)
-    if url["host"] not in ("", "localhost") or not url["path"]:
-        raise FormatError("cannot be opened: a file of another host", path=text, hint="fetch the file and pass its local path")
-    return unquote(url["path"], errors="surrogateescape")
-
-
-def is_store(path: str | os.PathLike[str]) -> bool:
-    """Return whether a folder is a Zarr store (a group or an array)."""
-    return bool(store_mark(os.fspath(path), _STORE_MARKS))
 
 
 def identify(path: str | os.PathLike[str]) -> Format:
@@ -191,15 +139,6 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
             return ScannedChunkIndexes(path, status, tables)
     finally:
         handle.close()
-
-
-def state_path(path: str) -> str:
-    """Return the file whose size and time show changes of a data file.
-
-    This is the file itself, or the metadata of a Zarr store.
-    """
-    mark = store_mark(path, _STORE_MARKS) if is_folder(path) else ""
-    return join(path, mark) if mark else path
 
 
 def stamp_of(path: str) -> Stamp:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from aggarray.formats.base import Box, ChunkIndex, Handle
+from aggarray.formats.base import Box, Handle
+from aggarray.partition.chunk_index import ChunkIndex
 
 # A path has no empty part, so no variable of a file has such a name.
 _FLAT = re.compile(r"(?P<name>.*)//rows of (?P<width>\d+)", re.DOTALL)

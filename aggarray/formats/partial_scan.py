@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, Attributes, ChunkIndex, Stamp, Variable
-from aggarray.storage.state import FileState
+from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Variable
+from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.storage.state import FileState, Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aggarray.cf.encoding import encoding
-from aggarray.cf.units import normal_calendar, temperature_of
+from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units.temperature import temperature_of
 from aggarray.formats.base import Structure, Variable
 from aggarray.partition.matrix import Template
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.formats.base import ChunkIndex, grid_of
 from aggarray.index.columns import plain, unplain
 from aggarray.index.store import Reader, Writer, plain_dtype, stored_generation
+from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.read.chunk_index import CachedChunkIndex
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, ragged
 from aggarray.arrays.row_geometry import Geometry, Part
 from aggarray.arrays.values import KnownValues

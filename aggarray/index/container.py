@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
+from aggarray.cf.attributes import basename, words
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import ROWS, basename, words
+from aggarray.formats.base import ROWS
 from aggarray.partition.matrix import Matrix, References
 
 #: Returns the URI references (text, dtype object) of the files of a table of sub-arrays.

@@ -1,11 +1,12 @@
-"""Pickled form of the arrays of an index: its path, its generation and their number."""
+"""Pickled arrays of an index: its path, its generation, their number."""
 
 import functools
 from collections.abc import Sequence
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import IndexFileError
-from aggarray.index import Opening, load
+from aggarray.index import Opening
+from aggarray.index.loading import load
 
 
 @functools.lru_cache(maxsize=4)

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
 from aggarray.errors import AggregationError, ForbiddenPathError
-from aggarray.formats import local_path
 from aggarray.memory.texts import Texts
 from aggarray.storage.access import is_below
+from aggarray.storage.paths import local_path
 from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
 
 #: Characters of a path that are not percent-encoded in a URI.

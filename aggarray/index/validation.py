@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.row_geometry import Geometry
 from aggarray.cf.encoding import Encoding, unpacked_dtype
-from aggarray.cf.units import KINDS
+from aggarray.cf.units.temperature import KINDS
 from aggarray.partition.matrix import Matrix, Template, check_matrix
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units import decodable, is_reference_time
+from aggarray.cf.attributes import words
+from aggarray.cf.units.calendars import decodable
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError, UnitsError
-from aggarray.formats.base import words
 from aggarray.interop.pickling import fingerprint
 
 #: Variable name of an array without a name.

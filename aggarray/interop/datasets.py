@@ -7,7 +7,7 @@ they differ (model, run, table, ...) is a dataset, divided further by grid. No a
 from collections.abc import Sequence
 
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.interop.dataset import ROOT, DatasetGroup, grouped, variable_name
 

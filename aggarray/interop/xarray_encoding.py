@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding, default_fill, encoding
-from aggarray.cf.units import conversion_between, is_reference_time
+from aggarray.cf.units.compatibility import conversion_between
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.partition.matrix import used_rows
 from aggarray.storage.urls import is_remote
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
 from aggarray.arrays.local import LocalArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_local import Samples
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution

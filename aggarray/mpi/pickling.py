@@ -9,9 +9,9 @@ import pickle
 from dataclasses import fields, replace
 from typing import Any
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.index.chunk_tables import StoredChunkIndexes
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Provenance
 from aggarray.partition.matrix import References
 from aggarray.partition.stored_sizes import JoinedChunkIndexes

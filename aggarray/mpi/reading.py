@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
 from aggarray.arrays.local import LocalArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.errors import ExchangeError
 from aggarray.index.columns import LazyValues
@@ -28,8 +28,8 @@ from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import BufferPool, bind_messages, move
 from aggarray.mpi.transport.trees import broadcast_object
-from aggarray.opening import Aggregation
-from aggarray.opening import open as open_locally
+from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.sources import open as open_locally
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
@@ -78,7 +78,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
     ExchangeError, or the error of the read, on all processes.
 
     >>> from aggarray.dap import Distribution
-    >>> from aggarray.arrays import SubArray
+    >>> from aggarray.arrays.subarray import SubArray
     >>> a = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([1.0, 2.0, 3.0]))], dimensions=("x",))
     >>> with ProcessGroup.serial() as group:
     ...     local(a, Distribution.regular(a.shape, "b", (1,)), group).buffer.tolist()

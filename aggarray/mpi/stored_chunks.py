@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import ChunkIndex
 from aggarray.mpi.schedule.read_schedule import Units
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index

@@ -1,37 +1,19 @@
 """The `Aggregation`: master arrays, refusals, and its methods."""
 
-import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
-from aggarray.aggregate.report import (
-    Duplicate,
-    Problem,
-    Report,
-    duplicate_problems,
-    file_problems,
-    gap_problems,
-    hole_problems,
-    skipped_problems,
-)
-from aggarray.aggregate.rules import Refusal, Skipped
-from aggarray.arrays import MasterArray
-from aggarray.errors import AggregationError, MissingFileError, NotFoundError, printable
-from aggarray.formats import given_path, local_path, state_path
-from aggarray.formats.base import Stamp
-from aggarray.index import CONVENTIONS, Opening
-from aggarray.index.uris import NOWHERE, check_roots, near
-from aggarray.opening.joining import Outcome, Sources, arrays_in, join_arrays, scan_sources, tables_of
-from aggarray.opening.persistence import details_to_save
-from aggarray.opening.provenance import Provenance, Selection
-from aggarray.opening.verification import assumption_problems, check_kept, resolve_array, verified
-from aggarray.partition.stored_sizes import join_chunk_indexes
-from aggarray.scan.discovery import Source, find_files, listed, named_files
-from aggarray.scan.progress import Progress, checked_progress
-from aggarray.storage.files import stat_file
+from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
+from aggarray.arrays.master import MasterArray
+from aggarray.errors import NotFoundError, printable
+from aggarray.opening.provenance import Outcome, Provenance, Selection
+
+if TYPE_CHECKING:
+    from aggarray.aggregate.report import Report
+    from aggarray.scan.discovery import Source
+    from aggarray.scan.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,6 +29,10 @@ class Aggregation:
     skipped: tuple[Skipped, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
     _provenance: Provenance = field(default_factory=Provenance)
+
+    @property
+    def _outcome(self) -> Outcome:
+        return Outcome(self.arrays, self.refusals, self.skipped, self.duplicates)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +61,8 @@ class Aggregation:
             raise NotFoundError(
                 f"no array {name!r}", variable=variable, hint=f"the arrays are: {', '.join(self.names) or 'none'}"
             )
+        from aggarray.aggregate.differences import distinguishing_text
+
         hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
         raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
@@ -94,7 +82,7 @@ class Aggregation:
 
     def save(
         self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
-    ) -> Report:
+    ) -> "Report":
         """Save an index: an aggregation file that reopens without loss.
 
         Any reader of the convention opens it. ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative
@@ -106,13 +94,10 @@ class Aggregation:
         the index was modified since it was opened, or cannot be written, and FormatError for a file that
         differs from its assumed signature.
         """
-        if convention not in CONVENTIONS:
-            raise AggregationError(f"convention={convention!r} is invalid", hint=f"give one of {', '.join(CONVENTIONS)}")
+        from aggarray.opening.persistence import save
+
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
-        with self._provenance.access.reach():
-            verified = self._verified()
-            result = Outcome(verified.arrays, verified.refusals, verified.skipped, verified.duplicates)
-            return details_to_save(local_path(path), result, verified._provenance, how)
+        return save(path, self._outcome, self._provenance, how)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return kerchunk references to all arrays, and write them to ``path``.
@@ -125,60 +110,28 @@ class Aggregation:
         IndexFileError if that fails. Parquet needs the extra ``kerchunk``.
         """
         from aggarray.export.kerchunk import references_of, write
+        from aggarray.opening.verification import verified
+        from aggarray.storage.paths import local_path
 
         tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
         unresolved = any(template.declared for references in tables for template in references.templates)
-        references = references_of(self._verified().arrays if unresolved else self.arrays)
+        references = references_of(verified(self._outcome, self._provenance)[0].arrays if unresolved else self.arrays)
         if path is not None:
             write(references, local_path(path))
         return references
 
-    def _verified(self) -> "Aggregation":
-        before = self._provenance
-        if not any(s.assumed is not None for s in before.structures()):
-            arrays = tuple(map(resolve_array, self.arrays))
-            return self if all(map(operator.is_, arrays, self.arrays)) else replace(self, arrays=arrays)
-        structures = verified(before.structures(), self.arrays)
-        after = replace(before, structures=lambda: structures)
-        skipped = [s for s in self.skipped if s.variable is None]
-        sources = Sources(structures, list(before.others()), skipped, tables=tables_of(self.arrays))
-        outcome = join_arrays(*arrays_in(sources, after.access, self.duplicates), after, self.duplicates)
-        check_kept(self.arrays, outcome.arrays)
-        return Aggregation(*outcome, after)
-
-    def append(self, source: Source, progress: "bool | Progress | None" = None) -> "Aggregation":
+    def append(self, source: "Source", progress: "bool | Progress | None" = None) -> "Aggregation":
         """Return the aggregation extended by a source.
 
         The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
         ones. Raises MissingFileError if the source names no file.
         """
-        items = listed(source)
-        before = self._provenance.reaching(near(list(map(given_path, items)), NOWHERE))
-        scan = None, checked_progress(progress)
-        with before.access.reach():
-            structures, others = before.sources(self.arrays)
-            known = {s.uri: s for s in structures}
-            named = find_files(items)
-            if before.access.roots is not None:
-                check_roots(named, before.access.roots)
-            there = {str(uri) for a in others for uri in a._matrix.references.uris}
-            paths = [p for p in named if (_has_changed(p, known[p].stamp) if p in known else p not in there)]
-            new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
-            gone = [error for error in new.errors if isinstance(error, MissingFileError)]
-            if gone and len(gone) == len(paths):
-                raise gone[0]
-            fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
-            anew = {*paths, *fresh}
-            kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
-            structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
-            skipped = [s for s in self.skipped if s.variable is None and s.file not in anew]
-            repeats = [d for d in self.duplicates if d.file not in anew and d.kept not in anew]
-            after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
-            tables = join_chunk_indexes(tables_of(self.arrays), new.tables)
-            sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
-            return Aggregation(*join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after)
+        from aggarray.opening.appending import extended
 
-    def check(self, checksum: bool = False) -> Report:
+        outcome, provenance = extended(self._outcome, self._provenance, source, progress)
+        return Aggregation(*outcome, provenance)
+
+    def check(self, checksum: bool = False) -> "Report":
         """Report problems of the arrays and their files.
 
         Problems are gaps in regular time axes, uncovered regions, duplicate files, and missing, changed or unreadable
@@ -186,16 +139,9 @@ class Aggregation:
         the bytes of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature,
         including additional and absent variables. Reads no values.
         """
-        problems: list[Problem] = []
-        with self._provenance.access.reach():
-            for array in self.arrays:
-                problems += gap_problems(array)
-                problems += hole_problems(array)
-            problems += duplicate_problems(self.duplicates, self.arrays)
-            problems += file_problems(self.arrays, {s.uri: s.stamp for s in self._provenance.structures()}, checksum)
-            problems += assumption_problems(self._provenance.structures())
-            problems += skipped_problems(self.skipped)
-        return Report(not problems, tuple(problems))
+        from aggarray.opening.checking import check
+
+        return check(self._outcome, self._provenance, checksum)
 
     def to_xarray(self, chunks: Any = None) -> Any:
         """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
@@ -211,11 +157,14 @@ class Aggregation:
 
     def _repr_html_(self) -> str:
         """Return the HTML representation for notebooks. Reads no file."""
+        from aggarray.aggregate.differences import labels
         from aggarray.display.html import aggregation_html
 
         return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
 
     def __repr__(self) -> str:
+        from aggarray.aggregate.differences import labels
+
         lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
         suffixes = [f" [{label}]" if label else "" for label in labels(self.arrays)]
         named = zip(self.arrays[:20], suffixes, strict=False)
@@ -224,25 +173,3 @@ class Aggregation:
         if self.refusals or self.skipped:
             lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
         return "\n".join(lines)
-
-
-def _has_changed(path: str, stamp: Stamp | None) -> bool:
-    """Return whether a file has changed or cannot be accessed."""
-    try:
-        status = stat_file(state_path(path))
-    except OSError:
-        return True
-    # promise: append-rescans-changed
-    return stamp is None or (status.size, status.mtime_ns) != stamp[:2]
-
-
-def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
-    """Describe the attributes in which arrays differ, facets first."""
-    texts = []
-    for differing in (differing_facets(arrays), differing_attributes(arrays)):
-        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
-            distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
-            texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
-    if texts:
-        return "they differ in " + "; ".join(texts[:4])
-    return f"their shapes are {', '.join(str(a.shape) for a in arrays[:8])}"

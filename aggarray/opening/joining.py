@@ -3,19 +3,19 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from aggarray import index
-from aggarray.aggregate import aggregate
-from aggarray.aggregate.report import Duplicate
-from aggarray.aggregate.rules import Refusal, Rules, Skipped
+from aggarray.aggregate.rules import Duplicate, Rules, Skipped
+from aggarray.aggregate.stages import aggregate
 from aggarray.aggregate.variables import arrays_of
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
+from aggarray.index import Opening
 from aggarray.index.conventions.foreign import Convention, array_of_matrix
+from aggarray.index.loading import load
+from aggarray.index.recognition import OURS, find_convention, read_foreign
 from aggarray.index.uris import real_path
-from aggarray.opening.provenance import Provenance
+from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes
 from aggarray.read.open_files import with_external_coordinates
 from aggarray.scan.discovery import skipped_file
@@ -43,7 +43,7 @@ class Sources:
 
 
 def scan_sources(
-    paths: Sequence[str], named: Iterable[str], rules: Rules, how: index.Opening, scan: tuple[int | None, Progress | None]
+    paths: Sequence[str], named: Iterable[str], rules: Rules, how: Opening, scan: tuple[int | None, Progress | None]
 ) -> Sources:
     """Scan files; separate data files, indexes and unusable files.
 
@@ -53,7 +53,7 @@ def scan_sources(
     if rules.trust == "verify":
         scanned = scan_files(paths, *scan)
     else:
-        scanned = scan_trusting(paths, rules.identifying, lambda structure: index.find_convention(structure) is None, *scan)
+        scanned = scan_trusting(paths, rules.identifying, lambda structure: find_convention(structure) is None, *scan)
     sources, named, indexed = Sources(), set(named), list[Structure]()
     for path, result in scanned:
         structure = _with_external_coordinates(result, how.access)
@@ -61,13 +61,13 @@ def scan_sources(
             sources.errors.append(structure)
             sources.skipped.append(Skipped(path, None, skipped_file(path, structure)))
             continue
-        kind = index.find_convention(structure)
+        kind = find_convention(structure)
         if kind is None:
             sources.structures.append(structure)
         elif path not in named:
             sources.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
-        elif kind is index.OURS:
-            loaded = index.load(path, how)
+        elif kind is OURS:
+            loaded = load(path, how)
             sources.saved[real_path(path)] = loaded.generation
             sources.tables = join_chunk_indexes(sources.tables, tables_of(loaded.arrays))
             indexed += loaded.structures()
@@ -94,9 +94,9 @@ def _with_external_coordinates(result: Structure | AggarrayError, access: Access
         return error
 
 
-def foreign_arrays(structure: Structure, kind: Convention, how: index.Opening) -> list[MasterArray]:
+def foreign_arrays(structure: Structure, kind: Convention, how: Opening) -> list[MasterArray]:
     """Return the arrays of a foreign index, or raise IndexFileError."""
-    foreign = index.read_foreign(structure, kind, how)
+    foreign = read_foreign(structure, kind, how)
     arrays, _ = arrays_of(foreign.structure, how.access, rows=False)
 
     def placed(array: MasterArray) -> MasterArray:
@@ -127,15 +127,6 @@ def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = (
 def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
     """Return the joined chunk indexes of arrays, None if they carry none."""
     return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
-
-
-class Outcome(NamedTuple):
-    """Arrays, and what was not joined: the public fields of `Aggregation`."""
-
-    arrays: tuple[MasterArray, ...]
-    refusals: tuple[Refusal, ...]
-    skipped: tuple[Skipped, ...]
-    duplicates: tuple[Duplicate, ...]
 
 
 def join_arrays(

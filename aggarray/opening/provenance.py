@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggarray.aggregate.join import same_attribute
-from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
-from aggarray.formats.base import Structure
+from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
+from aggarray.arrays.master import MasterArray
 from aggarray.storage.access import ANYWHERE, Access
+
+if TYPE_CHECKING:
+    from aggarray.formats.base import Structure
 
 DEFAULT_RULES = Rules()
 
@@ -26,6 +27,8 @@ class Selection:
 
     def fits(self, array: MasterArray) -> bool:
         """Return whether an array is selected."""
+        from aggarray.aggregate.join import same_attribute
+
         named = self.names is None or array.name in self.names
         attrs = {"units": array.units, "calendar": array.calendar, **array.file_attrs, **array.attrs}
         return named and all(key in attrs and same_attribute(attrs[key], value) for key, value in self.attributes.items())
@@ -44,12 +47,12 @@ class Provenance:
     variables: tuple[str, ...] | None = None
     selections: tuple[Selection, ...] = ()
     access: Access = ANYWHERE
-    structures: Callable[[], Sequence[Structure]] = _nothing
+    structures: "Callable[[], Sequence[Structure]]" = _nothing
     others: Callable[[], Sequence[MasterArray]] = _nothing
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
 
-    def sources(self, arrays: Sequence[MasterArray]) -> tuple[list[Structure], list[MasterArray]]:
+    def sources(self, arrays: Sequence[MasterArray]) -> "tuple[list[Structure], list[MasterArray]]":
         """Return structures and other arrays; ``arrays`` if there are neither."""
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
@@ -64,3 +67,12 @@ class Provenance:
     def selected(self, selection: Selection) -> "Provenance":
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
+
+
+class Outcome(NamedTuple):
+    """Arrays, and what was not joined: the public fields of `Aggregation`."""
+
+    arrays: tuple[MasterArray, ...]
+    refusals: tuple[Refusal, ...]
+    skipped: tuple[Skipped, ...]
+    duplicates: tuple[Duplicate, ...]

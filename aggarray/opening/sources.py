@@ -4,25 +4,26 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray import index
 from aggarray.aggregate.rules import Rules
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggregationError, NotFoundError
-from aggarray.formats import given_path
-from aggarray.index.uris import check_roots, checked_roots, near
+from aggarray.index import Opening
+from aggarray.index.store import stored_generation
+from aggarray.index.uris import check_roots, checked_roots, near, path_map
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
-from aggarray.opening.persistence import restore
 from aggarray.opening.provenance import DEFAULT_RULES, Provenance, Selection
 from aggarray.scan.discovery import Source, find_files, listed, named_files
-from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions
+from aggarray.storage.paths import given_path
+
+if TYPE_CHECKING:
+    from aggarray.scan.progress import Progress
 
 
 def open(
@@ -30,7 +31,7 @@ def open(
     *,
     rules: Rules = DEFAULT_RULES,
     variables: Sequence[str] | None = None,
-    progress: bool | Progress | None = None,
+    progress: "bool | Progress | None" = None,
     processes: int | None = None,
     missing: str = "raise",
     roots: Sequence[str | os.PathLike[str]] | None = None,
@@ -54,27 +55,29 @@ def open(
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
-    items, moved = listed(source), index.path_map(relocate)
+    items, moved = listed(source), path_map(relocate)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), StorageOptions(storage_options))
-    scan = processes, None if progress is None else checked_progress(progress)
+    scan = processes, _checked(progress)
     with access.reach():
         named = named_files(items)
         # A single file is opened once: to recognise an index, to identify the format and to scan.
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
-            return _opened(items, named, index.Opening(access, moved), (rules, variables), scan)
+            return _opened(items, named, Opening(access, moved), (rules, variables), scan)
 
 
 def _opened(
     items: Sequence[Any],
     named: Sequence[str],
-    how: index.Opening,
+    how: Opening,
     request: tuple[Rules, Sequence[str] | None],
-    scan: tuple[int | None, Progress | None],
+    scan: "tuple[int | None, Progress | None]",
 ) -> Aggregation:
     """Open items; ``request``: rules, variables; ``scan``: see `scan_sources`."""
     rules, variables = request
-    if len(items) == len(named) == 1 and index.stored_generation(named[0]) is not None:
+    if len(items) == len(named) == 1 and stored_generation(named[0]) is not None:
         return _restored(named[0], how, rules, variables)
+    from aggarray.opening.joining import arrays_in, join_arrays, scan_sources
+
     paths, roots = find_files(items), how.access.roots
     if roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
@@ -95,10 +98,14 @@ def _opened(
     return Aggregation(*join_arrays(arrays, skipped, provenance), provenance)
 
 
-def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
+def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
     """Open an index of aggarray; join its arrays again if rules are given."""
+    from aggarray.opening.restoring import restore
+
     outcome, provenance = restore(path, how)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
+        from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of
+
         lost = [s for s in outcome.skipped if s.variable is None]
         sources = Sources(*provenance.sources(outcome.arrays), lost, tables=tables_of(outcome.arrays))
         provenance = replace(provenance, rules=rules)
@@ -110,6 +117,14 @@ def _restored(path: str, how: index.Opening, rules: Rules, variables: Sequence[s
     selection = Selection(tuple(variables))
     kept = tuple(a for a in made.arrays if selection.fits(a))
     return replace(made, arrays=kept, _provenance=provenance.selected(selection))
+
+
+def _checked(progress: "bool | Progress | None") -> "Progress | None":
+    if progress is None:
+        return None
+    from aggarray.scan.progress import checked_progress
+
+    return checked_progress(progress)
 
 
 def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:

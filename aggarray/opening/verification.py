@@ -6,16 +6,31 @@ from dataclasses import replace
 from typing import Any
 
 from aggarray.aggregate.report import Problem
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
+from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of
+from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.partition.matrix import used_rows
 from aggarray.scan.comparison import Mismatch, difference, other_variables
 from aggarray.scan.resolution import resolve_references
 from aggarray.scan.workers import scan_files
 
 
-def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
+def verified(outcome: Outcome, before: Provenance) -> tuple[Outcome, Provenance]:
+    """Return an aggregation whose assumed files and templates are verified."""
+    if not any(s.assumed is not None for s in before.structures()):
+        return outcome._replace(arrays=tuple(map(resolve_array, outcome.arrays))), before
+    structures = _verified_structures(before.structures(), outcome.arrays)
+    after = replace(before, structures=lambda: structures)
+    skipped = [s for s in outcome.skipped if s.variable is None]
+    sources = Sources(structures, list(before.others()), skipped, tables=tables_of(outcome.arrays))
+    joined = join_arrays(*arrays_in(sources, after.access, outcome.duplicates), after, outcome.duplicates)
+    _check_kept(outcome.arrays, joined.arrays)
+    return joined, after
+
+
+def _verified_structures(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> list[Structure]:
     """Scan the assumed files and return verified structures.
 
     Raises the error of a scan, and FormatError for a file that differs from its assumed signature or lacks a variable of
@@ -41,7 +56,7 @@ def verified(structures: Sequence[Structure], arrays: Sequence[MasterArray]) -> 
     return [results.get(s.uri, s) for s in structures]
 
 
-def check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
+def _check_kept(before: Sequence[MasterArray], after: Sequence[MasterArray]) -> None:
     """Raise FormatError if an array is absent after verification."""
     now = {_outline(array) for array in after}
     for array in before:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import default_fill
-from aggarray.cf.units import conversion_between
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.matrix import Step, Template
 
@@ -25,6 +24,10 @@ def convert(values: np.ndarray, mask: np.ndarray | None, source: Step, target: S
     ``target.dtype`` is an integer. Raises UnitsError where the units do not convert, or where a converted value is out of range
     of an integer dtype.
     """
+    if source.units == target.units and source.calendar == target.calendar:
+        return cast(values, mask, target.dtype)
+    from aggarray.cf.units.compatibility import conversion_between
+
     conversion = conversion_between(source, target)
     if conversion.identity:
         return cast(values, mask, target.dtype)

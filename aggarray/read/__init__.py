@@ -23,7 +23,6 @@ from aggarray.errors import (
     MissingFileError,
     SelectionError,
 )
-from aggarray.formats.flattened import stored_name
 from aggarray.memory.selection import Selector
 from aggarray.options import get_options
 from aggarray.partition.conform import Masked
@@ -35,12 +34,9 @@ from aggarray.read.chunk_index import LocatedIndex, find_chunk_index
 from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
 from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
-from aggarray.read.library import raise_named, read_through_library
 from aggarray.read.open_files import OpenFiles, close_files
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
-from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, stored_piece
-from aggarray.read.views import view
-from aggarray.scan.resolution import resolve_references, touched
+from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_named, stored_piece
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
 
@@ -94,6 +90,8 @@ def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options:
     AggregationError if there is no view without a copy.
     """
     if options.copy is not True and options.out is None:
+        from aggarray.read.views import view
+
         viewed = view(matrix, target, selectors, options.masked)
         if isinstance(viewed, np.ndarray):
             return np.ma.MaskedArray(viewed, mask=False) if options.masked else viewed
@@ -115,6 +113,8 @@ def _read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options
     values = output(options.out, shape, target.step.dtype)
     mask = _allocate(np.zeros, shape, np.dtype(bool), "values and their mask") if options.masked else None
     if any(t.declared for t in matrix.references.templates):
+        from aggarray.scan.resolution import resolve_references, touched
+
         matrix = resolve_references(matrix, touched(matrix, rows), target.step, target.access)
     if values.size:
         aim: Any = tuple(np.newaxis if r.dropped else slice(None, None, -1 if r.backwards else 1) for r in rows) or ...
@@ -211,6 +211,8 @@ class _MatrixReader(NamedTuple):
             else:
                 yield from chunk_tasks(stored_piece(self.matrix, piece, located, self.outputs, self.target), piece.selection)
         if others:
+            from aggarray.read.library import read_through_library
+
             yield ReadTask(partial(read_through_library, self.matrix, others, self.outputs, self.target), 0)
 
     def chunk_index(self, piece: Piece) -> LocatedIndex | None:
@@ -302,7 +304,7 @@ def read_stored(
         sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
         what = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
         hint = "read it where there is more memory, or rewrite the file with smaller chunks"
-        raise FormatError(what, path=stored.path, variable=stored_name(stored.variable), hint=hint) from error
+        raise_named(FormatError(what, hint=hint), stored.path, stored.variable, error)
     except OSError as error:
         what = str(error.strerror or error)
-        raise FormatError(what, path=stored.path, variable=stored_name(stored.variable), hint="read it again") from error
+        raise_named(FormatError(what, hint="read it again"), stored.path, stored.variable, error)

@@ -14,8 +14,8 @@ import numpy as np
 
 from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_all
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.formats.base import ChunkIndex
 from aggarray.options import get_options
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed

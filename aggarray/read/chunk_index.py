@@ -9,15 +9,13 @@ import numpy as np
 
 from aggarray.codecs import known
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import ChunkIndex, Stamp
-from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import References
 from aggarray.read.cache import chunk_tables
 from aggarray.read.open_files import file_state, opened
-from aggarray.scan.workers import WorkerPool
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder, prefetch_states
-from aggarray.storage.state import FileState
+from aggarray.storage.state import FileState, Stamp
 from aggarray.storage.urls import is_remote
 
 #: Chunk index, path, and state of the file (None for a store).
@@ -85,6 +83,9 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
     Files without a known index are opened, many of them by worker processes. Stores, missing files and files that only their
     libraries read are left out.
     """
+    from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
+    from aggarray.scan.workers import WorkerPool
+
     tables = list(tables)
     prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
     seen: set[tuple[str, str]] = set()

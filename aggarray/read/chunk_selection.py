@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.formats.base import ChunkIndex
+from aggarray.partition.chunk_index import ChunkIndex
 
 Indices = slice | np.ndarray
 

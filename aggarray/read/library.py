@@ -5,7 +5,7 @@ The piece is fetched from an open file or from memory, decoded, conformed and pl
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_selection import outer, parts_of
 from aggarray.read.open_files import opened
-from aggarray.read.stored_piece import Outputs, Target, putter
+from aggarray.read.stored_piece import Outputs, Target, putter, raise_named
 from aggarray.storage.access import Access
 from aggarray.storage.state import one_version
 
@@ -110,11 +110,3 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
         if uri is None:
             raise
         raise_named(error, uri, references.variables[references.variable[piece.ref]])
-
-
-def raise_named(error: AggarrayError, uri: str, variable: str) -> NoReturn:
-    """Raise an error again with file and variable."""
-    if error.path not in (None, uri):
-        error.args = (f"{error.what} ({error.path})",)
-    error.path, error.variable = uri, error.variable or stored_name(variable)
-    raise error

@@ -7,24 +7,25 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
-from aggarray.formats import checksum, open_file, state_path
-from aggarray.formats.base import Handle, Stamp, Structure, Variable, full_box, scan_values, with_values
-from aggarray.formats.flattened import flat_handle
 from aggarray.options import get_options
 from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import close_sources
 from aggarray.storage.files import resized, same_time, stat_file
-from aggarray.storage.state import FileState, check_version
+from aggarray.storage.state import FileState, Stamp, check_version
+
+if TYPE_CHECKING:
+    from aggarray.formats.base import Handle, Structure, Variable
 
 
 @dataclass(slots=True)
 class _Lease:
-    handle: Handle
+    handle: "Handle"
     state: FileState
     users: int = 0
 
@@ -56,7 +57,7 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
+    def use(self, path: str, stamp: Stamp | None = None) -> "Iterator[Handle]":
         """Yield the handle of a file for the length of a block.
 
         Raises MissingFileError or FormatError if the file does not open. ``stamp``: the file's stamp when it was scanned;
@@ -86,6 +87,8 @@ class OpenFiles:
             status = stat_file(path)
             if status.folder:
                 # The state of a folder does not change with its files.
+                from aggarray.storage.paths import state_path
+
                 status = stat_file(state_path(path))
         except FormatError as error:
             self.forget(path)
@@ -110,6 +113,8 @@ class OpenFiles:
                 lease.users += 1
                 return lease
             _close_unused(lease)
+        from aggarray.formats import open_file
+
         fresh = _Lease(open_file(path), state, 1)
         with self._lock:
             if not self._at_exit:
@@ -125,6 +130,9 @@ class OpenFiles:
         """Raise ChangedFileError unless a file is the scanned one, or its copy."""
         if self._same.get(path) == (state, stamp):
             return
+        from aggarray.formats import checksum
+        from aggarray.storage.paths import state_path
+
         stamped_path = state_path(path)
         status = stat_file(stamped_path)
         change = resized(status, stamp[0])
@@ -171,8 +179,10 @@ def close_files() -> None:
 
 
 @contextmanager
-def opened(references: References, row: int, access: Access) -> Iterator[Handle]:
+def opened(references: References, row: int, access: Access) -> "Iterator[Handle]":
     """Yield the open file of a sub-array, checked for access and changes."""
+    from aggarray.formats.flattened import flat_handle
+
     uri = str(references.uri_of(row))
     access.check(uri)
     with _files.use(uri, references.stamp_of(row)) as handle:
@@ -186,11 +196,13 @@ def opened(references: References, row: int, access: Access) -> Iterator[Handle]
         yield known
 
 
-def with_external_coordinates(structure: Structure, access: Access) -> Structure:
+def with_external_coordinates(structure: "Structure", access: Access) -> "Structure":
     """Return a structure with the coordinates that lie in other files.
 
     IndexFileError for a file that must not be read, MissingFileError and FormatError.
     """
+    from aggarray.formats.base import full_box, scan_values, with_values
+
     wanted = {
         v.name
         for v in structure.variables
@@ -201,7 +213,7 @@ def with_external_coordinates(structure: Structure, access: Access) -> Structure
         return structure
     with _files.use(structure.uri, structure.stamp) as handle:
 
-        def values_of(variable: Variable) -> np.ndarray:
+        def values_of(variable: "Variable") -> np.ndarray:
             for path in handle.external_files(variable.name):
                 access.check_named(path, structure.uri)
             return handle.read(variable.name, full_box(variable.shape))

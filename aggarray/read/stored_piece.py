@@ -7,12 +7,13 @@ conformed, and placed or scattered.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
-from aggarray.formats.base import ChunkIndex
+from aggarray.errors import AggarrayError
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.conform import arrange, conform
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import Piece
@@ -201,3 +202,14 @@ def convert_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndar
 def native(values: np.ndarray) -> np.ndarray:
     """Return values in native byte order."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def raise_named(error: AggarrayError, uri: str, variable: str, cause: BaseException | None = None) -> NoReturn:
+    """Raise an error with file and variable."""
+    from aggarray.formats.flattened import stored_name
+
+    if error.path not in (None, uri):
+        error.args = (f"{error.what} ({error.path})",)
+    error.path, error.variable = uri, error.variable or stored_name(variable)
+    error.__cause__ = cause or error.__cause__
+    raise error

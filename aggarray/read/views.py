@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggarray.cf.units import conversion_between
+from aggarray.cf.units.compatibility import conversion_between
 from aggarray.errors import MemoryAccessError
 from aggarray.memory.creation import shared
 from aggarray.memory.selection import Selector, result_shape

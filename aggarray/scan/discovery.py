@@ -1,7 +1,6 @@
 """Discovery of the files of a source: paths, globs, folders and lists."""
 
 import functools
-import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,10 +8,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from aggarray.errors import AggarrayError, AggregationError, MissingFileError
-from aggarray.formats import given_path, is_store
-from aggarray.formats.unsupported import unsupported_folder
 from aggarray.storage.files import absolute, is_file
-from aggarray.storage.remote.listing import expand, has_magic
+from aggarray.storage.paths import given_path, is_store
 from aggarray.storage.urls import is_remote
 
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
@@ -63,7 +60,7 @@ def named_files(items: Sequence[Any]) -> list[str]:
     paths = []
     for path in map(given_path, items):
         with suppress(AggarrayError):  # the scan raises the error
-            if not (is_remote(path) and has_magic(path)) and (is_file(path) or is_store(path)):
+            if not (is_remote(path) and _is_remote_pattern(path)) and (is_file(path) or is_store(path)):
                 paths.append(absolute(path))
     return paths
 
@@ -85,8 +82,18 @@ def listed(source: Source) -> list[Any]:
     return checked
 
 
+def _is_remote_pattern(path: str) -> bool:
+    from aggarray.storage.remote.listing import has_magic
+
+    return has_magic(path)
+
+
 def _expand(path: str) -> Iterator[str]:
+    import glob
+
     if is_remote(path):
+        from aggarray.storage.remote.listing import expand
+
         yield from expand(path)
     elif not os.path.lexists(path) and glob.has_magic(path):
         inside = functools.cache(_inside_store)
@@ -105,6 +112,8 @@ def _expand(path: str) -> Iterator[str]:
 
 
 def _literal_start(pattern: str) -> str:
+    import glob
+
     parts = pattern.split(os.sep)
     for count in range(len(parts) - 1, 0, -1):
         folder = os.sep.join(parts[:count])
@@ -114,6 +123,8 @@ def _literal_start(pattern: str) -> str:
 
 
 def _walk(folder: str) -> Iterator[str]:
+    from aggarray.formats.unsupported import unsupported_folder
+
     for parent, folders, files in os.walk(folder):
         if unsupported_folder(parent, folders, files) is not None:
             # The scan identifies it; the files inside are not data files themselves.

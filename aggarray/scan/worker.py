@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from aggarray.formats.base import LIBRARY_ERRORS
+from aggarray.errors import LIBRARY_ERRORS
 from aggarray.options import set_options
 from aggarray.scan.pickling import MARK, Receiver, Sender
 from aggarray.scan.workers import scan_one

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from aggarray.errors import AggarrayError
+from aggarray.errors import LIBRARY_ERRORS, AggarrayError
 from aggarray.formats import locate, scan, scan_partially
-from aggarray.formats.base import LIBRARY_ERRORS, Structure
+from aggarray.formats.base import Structure
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.options import get_options
 from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark

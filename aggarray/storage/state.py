@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from aggarray.errors import ChangedFileError
 
+#: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.
+Stamp = tuple[int, int, int]
+
 
 class FileState(NamedTuple):
     """State of a file or object: modification time in ns, bytes, inode.

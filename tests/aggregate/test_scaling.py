@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.aggregate import aggregate, duplicates, group, runs
+from aggarray.aggregate import duplicates, group, runs
 from aggarray.aggregate.candidate import AxisCoordinate
+from aggarray.aggregate.stages import aggregate
 from aggarray.aggregate.view import View
 from aggarray.memory.selection import Range
 from tests.support.netcdf import TIME, check, cube, one_array, write

@@ -32,7 +32,7 @@ def _million(count: int) -> Any:
     """Return an aggregation of one file per step, in an irregular order."""
     import aggarray as aa
     from aggarray.cf.encoding import encoding
-    from aggarray.opening import Aggregation
+    from aggarray.opening.aggregation import Aggregation
     from aggarray.partition.matrix import Matrix, References, Template
 
     sizes, names, ways = (1, 18, 36), ("time", "lat", "lon"), (True, True, True)

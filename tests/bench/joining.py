@@ -32,8 +32,8 @@ def _variables(number: int, steps: int) -> list[tuple[str, tuple[str, ...], np.n
 
 
 def _scanned(count: int, steps: int) -> SimpleNamespace:
-    from aggarray.aggregate import aggregate
     from aggarray.aggregate.rules import Rules
+    from aggarray.aggregate.stages import aggregate
     from aggarray.aggregate.variables import arrays_of
     from aggarray.formats.base import Structure, Variable
     from aggarray.scan.pickling import Interner

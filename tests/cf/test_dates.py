@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggarray.cf.units import datetime_kind, datetimes, epoch, from_datetime
+from aggarray.cf.units.calendars import datetime_kind, datetimes, epoch, from_datetime
 from aggarray.errors import UnitsError
 
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]

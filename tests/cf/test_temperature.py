@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.aggregate.concat import concat
-from aggarray.cf.units import conversion, temperature_of
-from aggarray.cf.units.temperature import combined, temperature_difference
+from aggarray.cf.units.compatibility import conversion
+from aggarray.cf.units.temperature import combined, temperature_difference, temperature_of
 from aggarray.errors import AggregationError, IndexFileError, UnitsError
 from aggarray.export.extract import extract
 from aggarray.mpi.metadata import ArrayMetadata

@@ -20,7 +20,7 @@ from aggarray.cli import main
 from aggarray.display import facts, report
 from aggarray.display.html import colours_of
 from aggarray.errors import AggarrayError
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from tests.support.netcdf import cube, write
 
 HOSTILE = [

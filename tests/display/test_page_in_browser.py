@@ -12,7 +12,7 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.aggregate.rules import Refusal
 from aggarray.display import report
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from tests.display.test_page import HOSTILE, many
 from tests.support.browser import Browser, browser
 from tests.support.netcdf import cube, write

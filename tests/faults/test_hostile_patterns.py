@@ -10,13 +10,13 @@ import sys
 import pytest
 
 import aggarray as aa
-from aggarray.cf.units import calendars
+from aggarray.cf.units import calendars, recognition
 from tests.support.paths import ROOT
 
 #: Each line is executed; an error of aggarray or a ValueError is a valid result.
 LINES = r"""
-calendars.is_reference_time("days" + " " * n + "x")
-calendars.is_reference_time("days since " * n)
+recognition.is_reference_time("days" + " " * n + "x")
+recognition.is_reference_time("days since " * n)
 calendars.epoch("days" + " " * n + "since" + " " * n + "2000")
 calendars.epoch("days since 2000-01-01 00:00:0." + "0" * n)
 calendars.epoch("days since 2000" + "-1" * n)
@@ -60,14 +60,14 @@ HEAD = """
 import sys, warnings
 from aggarray.aggregate import rules
 from aggarray.cf.labels import interpretation
-from aggarray.cf.units import calendars, udunits
+from aggarray.cf.units import calendars, recognition, udunits
 from aggarray.formats import flattened
 from aggarray.formats.kerchunk import format as kerchunk_format, references, templates
 from aggarray.index import uris
 from aggarray.index.conventions import cfa04
 from aggarray.memory import types
 from aggarray.storage import urls
-from aggarray.storage.remote import filesystems, urls, web
+from aggarray.storage.remote import filesystems, web
 from aggarray.errors import AggarrayError
 n = 200_000
 for line in sys.stdin.read().splitlines():
@@ -94,8 +94,8 @@ def test_patterns_take_linear_time() -> None:
 
 def test_reference_times_are_parsed() -> None:
     for text in ("days since 2000-01-01", "  days  since\t2000-01-01 00:00:0.25", "hours SINCE 1999-12-31 24"[:-3]):
-        assert calendars.is_reference_time(text)
-    assert not calendars.is_reference_time("days since") and not calendars.is_reference_time("dayssince 2000")
+        assert recognition.is_reference_time(text)
+    assert not recognition.is_reference_time("days since") and not calendars.is_reference_time("dayssince 2000")
     quarter = calendars.epoch("days since 2000-01-01 00:00:0.25").microseconds
     assert quarter - calendars.epoch("days  since  2000-01-01").microseconds == 250_000
     with pytest.raises(aa.UnitsError):

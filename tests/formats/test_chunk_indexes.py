@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from aggarray import formats
 from aggarray.codecs import Filter
 from aggarray.errors import AggarrayError
-from aggarray.formats import base
 from aggarray.formats.base import full_box
+from aggarray.partition import chunk_index
 from tests.support.chunk_indexes import assembled, known, table_of
 
 DTYPES = [f"{order}{code}" for order in "<>" for code in ("i1", "u2", "i4", "u8", "f2", "f4", "f8")]
@@ -254,7 +254,7 @@ def test_large_declared_grids_take_no_memory(tmp_path: Path, monkeypatch: pytest
         file.create_dataset("w", (2**62,), "i1")
     assert table_of(path) is None
     assert known(path, "w").offsets.tolist() == [-1]
-    monkeypatch.setattr(base, "FREE_CHUNKS", 10)
+    monkeypatch.setattr(chunk_index, "FREE_CHUNKS", 10)
     with h5py.File(path, "w") as file:
         file.create_dataset("v", data=np.arange(40.0), chunks=(1,))
         file.create_dataset("w", (40,), "f4", chunks=(1,))

@@ -19,14 +19,15 @@ import netCDF4
 import numpy as np
 
 from aggarray import formats
-from aggarray.arrays import SubArray
+from aggarray.arrays.subarray import SubArray
 from aggarray.codecs import decode, known
-from aggarray.formats.base import ChunkIndex, Structure, full_box
+from aggarray.formats.base import Structure, full_box
 from aggarray.formats.hdf5 import metadata
 from aggarray.formats.hdf5.metadata import chunk_index, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import PartialScanRequest
+from aggarray.partition.chunk_index import ChunkIndex
 from tests.fuzz.target import MOST_READ, Target, check, read_some, refusing, written
 
 # netCDF-3

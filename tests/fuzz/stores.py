@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray import formats
-from aggarray.arrays import SubArray
+from aggarray.arrays.subarray import SubArray
 from aggarray.storage.access import Access
 from tests.fuzz.target import Target, home, read_some, refusing, written
 from tests.fuzz.trees import dumped, loaded, mutator

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.index.columns import plain, unplain
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from tests.support.index_files import same, same_array, same_value, same_values, save_and_open
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, cube, field, write
 from tests.support.paths import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from aggarray import formats
 from aggarray.codecs import Filter
-from aggarray.formats.base import ChunkIndex
+from aggarray.partition.chunk_index import ChunkIndex
 
 
 def without_crc32c(data: bytes) -> bytes:

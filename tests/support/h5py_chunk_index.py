@@ -7,13 +7,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from aggarray.formats.base import LIBRARY_ERRORS, ChunkIndex, grid_of, needs_chunk_index, one_chunk
+from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.hdf5.h5py_files import is_pure_dimension, is_scale
 from aggarray.formats.hdf5.library import H5pyFile
 from aggarray.formats.hdf5.metadata.chunk_index import fill_chunk_index
 from aggarray.formats.hdf5.metadata.chunks import StoredChunks
 from aggarray.formats.hdf5.metadata.messages import filter_of
 from aggarray.formats.hdf5.rows import samples_dtype
+from aggarray.partition.chunk_index import ChunkIndex, grid_of, needs_chunk_index, one_chunk
 
 #: Number of chunks that are held as Python objects at a time.
 _BATCH = 1 << 16

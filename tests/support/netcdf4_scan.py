@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.base import (
-    LIBRARY_ERRORS,
     Structure,
     Variable,
     has_coordinate,

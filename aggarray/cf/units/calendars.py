@@ -9,18 +9,15 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-import cftime
 import numpy as np
 
+from aggarray.cf.units.recognition import ALIASES, MIXABLE, SINCE, calendar_name, stripped_text
 from aggarray.cf.units.udunits import seconds_of
 from aggarray.errors import UnitsError
 
-# The look-behind tries each run of blanks once: matching takes linear time.
-# promise: reference-time-linear
-_SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{1,7}|\d{8}(?=$|[\sT]))(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
     r"(?:(?:T|\s+)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d{0,40})?))?)?)?"
@@ -32,17 +29,8 @@ _YEAR = Fraction("365.242198781") * _DAY
 #: Day 2299161, 1582-10-15: from then on the standard and the proleptic Gregorian calendar are equal.
 CUTOVER = 2_299_161 * _DAY
 _UNIX = 2_440_588 * _DAY
-_ALIASES = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
-_CLASSES = {
-    "standard": cftime.DatetimeGregorian,
-    "proleptic_gregorian": cftime.DatetimeProlepticGregorian,
-    "noleap": cftime.DatetimeNoLeap,
-    "all_leap": cftime.DatetimeAllLeap,
-    "360_day": cftime.Datetime360Day,
-    "julian": cftime.DatetimeJulian,
-    "tai": cftime.DatetimeTAI,
-}
-MIXABLE = ("standard", "proleptic_gregorian")
+#: Day number of the day before 0001-01-01 in the Gregorian calendar.
+_DAY_0 = 1_721_425
 _STEPS: dict[str, Fraction] = {
     name: Fraction(size)
     for size, names in (
@@ -66,43 +54,20 @@ _TOP = 2**63
 _LONGEST = 2**53
 
 
-def stripped_text(units: Any) -> str | None:
-    """Return units or a calendar as stripped text, None if blank or absent."""
-    return None if units is None else str(units).strip() or None
+@cache
+def _classes() -> dict[str, Any]:
+    """Return cftime's class of dates of each calendar."""
+    import cftime
 
-
-@lru_cache(maxsize=4096)
-def is_reference_time(units: str | None) -> bool:
-    """Return whether units contain "since", as those of a reference time.
-
-    >>> is_reference_time("days since 2000-01-01"), is_reference_time("days")
-    (True, False)
-    """
-    return units is not None and _SINCE.search(str(units)) is not None
-
-
-def normal_calendar(units: str | None, calendar: str | None) -> str | None:
-    """Return a reference time's calendar in lower case; None for other units.
-
-    >>> normal_calendar("days since 2000-01-01", None), normal_calendar("K", "noleap")
-    ('standard', None)
-    """
-    return (stripped_text(calendar) or "standard").lower() if is_reference_time(units) else None
-
-
-def same_calendar(a: str | None, b: str | None) -> bool:
-    """Return whether names are of one calendar (CF 4.4.1); None: standard.
-
-    >>> same_calendar("Gregorian", None), same_calendar("noleap", "360_day")
-    (True, False)
-    """
-    return calendar_name(a) == calendar_name(b)
-
-
-def calendar_name(name: str | None) -> str:
-    """Return the preferred CF name of a calendar; None gives "standard"."""
-    plain = (stripped_text(name) or "standard").lower()
-    return _ALIASES.get(plain, plain)
+    return {
+        "standard": cftime.DatetimeGregorian,
+        "proleptic_gregorian": cftime.DatetimeProlepticGregorian,
+        "noleap": cftime.DatetimeNoLeap,
+        "all_leap": cftime.DatetimeAllLeap,
+        "360_day": cftime.Datetime360Day,
+        "julian": cftime.DatetimeJulian,
+        "tai": cftime.DatetimeTAI,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +91,11 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
     2440588
     """
     name = calendar_name(calendar)
-    unit, *rest = _SINCE.split(stripped_text(units) or "", maxsplit=1)
+    unit, *rest = SINCE.split(stripped_text(units) or "", maxsplit=1)
     if not rest:
         raise UnitsError(f"units {units!r} are not a reference time", hint="write them as 'days since 2000-01-01'")
-    if name not in _CLASSES:
-        hint = f"use {', '.join((*_CLASSES, *_ALIASES))}"
+    if name not in MIXABLE and name not in _classes():
+        hint = f"use {', '.join((*_classes(), *ALIASES))}"
         raise UnitsError(f"units {units!r}: unknown calendar {calendar!r}", hint=hint)
     return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
 
@@ -144,7 +109,7 @@ def decodable(units: str) -> str:
     >>> decodable("months since 2000-01-01"), decodable("hours since 2000-01-01")
     ('days since 2000-01-01', 'hours since 2000-01-01')
     """
-    unit, since = _SINCE.split(units.strip(), maxsplit=1)
+    unit, since = SINCE.split(units.strip(), maxsplit=1)
     return units if _STEPS.get(unit.lower(), _YEAR) <= _DAY else f"days since {since}"
 
 
@@ -183,7 +148,10 @@ def _instant(text: str, calendar: str, units: str) -> int:
             # cftime warns about these years. Four Julian years are 1461 days, and the year before 1 is -1.
             cycles, calendar = 1 - year // 4, "julian"
             year += 1 + 4 * cycles
-        days = _CLASSES[calendar](year, month, day).toordinal() - 1461 * cycles
+        if calendar in MIXABLE and 1582 < year <= datetime.MAXYEAR and 0 < month <= 12 and 0 < day <= 28:  # without cftime
+            days = datetime.date(year, month, day).toordinal() + _DAY_0
+        else:
+            days = _classes()[calendar](year, month, day).toordinal() - 1461 * cycles
     except (ValueError, OverflowError) as error:
         hint = "correct the date or the calendar"
         raise UnitsError(f"units {units!r}: {error} ({calendar} calendar)", hint=hint) from error
@@ -230,7 +198,7 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
 
 
 def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
-    moment = _CLASSES[base.calendar](2000, 1, 1)
+    moment = _classes()[base.calendar](2000, 1, 1)
     origin = moment.toordinal() * _DAY
     dates = np.full(values.size, None, dtype=object)
     try:
@@ -297,12 +265,14 @@ def _moment(value: Any) -> tuple[Fraction, str]:
         return _UNIX + Fraction(number * (count if finer else 1), 1000**finer), "proleptic_gregorian"
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         value = value.astimezone(datetime.UTC)
+    import cftime
+
     if not isinstance(value, datetime.date | cftime.datetime):
         raise UnitsError(f"{value!r} is not a date", hint="give a datetime, datetime64 or cftime date")
     name = str(value.calendar) if isinstance(value, cftime.datetime) else "proleptic_gregorian"
     if not name:
         return Fraction(0), name
-    days = value.toordinal() + (1_721_425 if isinstance(value, datetime.date) else 0)
+    days = value.toordinal() + (_DAY_0 if isinstance(value, datetime.date) else 0)
     clock = [getattr(value, part, 0) for part in ("hour", "minute", "second", "microsecond", "nanosecond")]
     seconds = clock[0] * 3600 + clock[1] * 60 + clock[2]
     return Fraction(days * _DAY + seconds * 1_000_000 + clock[3]) + Fraction(clock[4], 1000), name

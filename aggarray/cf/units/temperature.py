@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from aggarray.cf.units.udunits import signature
-
 ON_SCALE, DIFFERENCE, UNKNOWN = KINDS = ("on_scale", "difference", "unknown")
 #: Result of combining a temperature on its scale with a difference.
 MIXED = "mixed"
@@ -42,6 +40,8 @@ def has_temperature(units: str | None) -> bool:
     >>> has_temperature("degC/day"), has_temperature("W m-2")
     (True, False)
     """
+    from aggarray.cf.units.udunits import signature
+
     base = signature(str(units).strip()) if units else None
     return base is not None and any(word.rstrip("-0123456789") == "K" for word in base.split("."))
 
@@ -49,6 +49,8 @@ def has_temperature(units: str | None) -> bool:
 @lru_cache(maxsize=4096)
 def is_pure(units: str) -> bool:
     """Return whether units are a pure unit of temperature."""
+    from aggarray.cf.units.udunits import signature
+
     return signature(units.strip()) == "K"
 
 
@@ -58,7 +60,9 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
     >>> temperature_of("K", {"cell_methods": "time: standard_deviation"}), temperature_of("K", {}), temperature_of("m", {})
     ('difference', None, None)
     """
-    return _kind(units, *_texts(attrs))[0] if has_temperature(units) else None
+    # The attributes are looked at first: few state a kind, and UDUNITS is not imported for the others.
+    kind = _kind(units, *_texts(attrs))[0]
+    return kind if kind is not None and has_temperature(units) else None
 
 
 def temperature_difference(units: str | None, attrs: Mapping[str, Any]) -> str:
@@ -111,7 +115,7 @@ def _implied(name: str | None, methods: str | None) -> str | None:
 
 
 def _absolute(units: str | None, methods: str | None) -> str | None:
-    if units is None or not is_pure(units) or _ABSOLUTE.isdisjoint(_methods(methods)):
+    if units is None or _ABSOLUTE.isdisjoint(_methods(methods)) or not is_pure(units):
         return None
     return f"cell_methods {methods!r}, whose result depends on the zero of the scale"
 

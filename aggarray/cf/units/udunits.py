@@ -6,7 +6,6 @@ import threading
 from functools import lru_cache
 from typing import Any
 
-import cf_units
 import numpy as np
 
 #: A factor of zero, as in "(0 - 1)": UDUNITS writes a message to standard error.
@@ -24,6 +23,8 @@ def _unit(units: str) -> Any:
     """Return parsed units, None if unknown; the caller holds the lock."""
     if _ZERO.search(units):
         return None
+    import cf_units
+
     try:
         unit = cf_units.Unit(units)
     except ValueError:

@@ -17,7 +17,7 @@ from aggarray.display.markup import escaped
 from aggarray.display.report.data import page_data
 from aggarray.display.report.sections import body, known_report
 from aggarray.errors import AggarrayError
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import LockError, unlock
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from aggarray.aggregate.differences import common_folder
 from aggarray.aggregate.report import date, gaps
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
-from aggarray.cf.units import is_reference_time
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import conformed, differences
 from aggarray.display.html import colours_of

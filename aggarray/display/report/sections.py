@@ -5,12 +5,12 @@ from typing import Any
 
 from aggarray.aggregate.differences import facets_of, labels
 from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.display.facts import conformed, file_count, time_range
 from aggarray.display.html import partition_words, words
 from aggarray.display.markup import escaped, shortened
 from aggarray.errors import AggarrayError
-from aggarray.opening import Aggregation
+from aggarray.opening.aggregation import Aggregation
 
 #: The most rows of one table, and the longest texts.
 _MOST_ROWS, _LONGEST = 500, 400

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggregationError
 from aggarray.export.extract import netcdf_file, zarr_store
 from aggarray.export.extract.layout import ExtractLayout, Variable, lay_out
 from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
-from aggarray.formats import local_path, state_path
 from aggarray.opening.verification import resolve_array
 from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import stat_file
 from aggarray.storage.locks import unlock
+from aggarray.storage.paths import local_path, state_path
 from aggarray.storage.urls import is_remote
 
 #: Libraries whose versions may change the bytes.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like

@@ -11,9 +11,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from aggarray import index
-from aggarray.errors import AggregationError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, h5py_file
+from aggarray.errors import LIBRARY_ERRORS, AggregationError
+from aggarray.formats.base import LIBRARY_LOCK, h5py_file
+from aggarray.index import saving
 from aggarray.storage.atomic import create_private, flush, keep_mode, put_in_place
 from aggarray.storage.locks import Lock, LockError, finish_uninterrupted, locked
 from aggarray.storage.urls import carrier
@@ -53,7 +53,7 @@ class ExtractTarget:
             return "is a folder and not a Zarr store"
         if is_folder != needs_folder:
             return "is a folder" if is_folder else "is a file and not a Zarr store"
-        if index.may_be_replaced(self.path) and os.path.getsize(self.path):
+        if saving.may_be_replaced(self.path) and os.path.getsize(self.path):
             return "is an index"
         if exists == "update" and stored_fingerprint(self.path) is None:
             return "was not extracted by aggarray"

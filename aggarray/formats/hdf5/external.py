@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from aggarray.errors import FormatError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK
+from aggarray.errors import LIBRARY_ERRORS, FormatError
+from aggarray.formats.base import LIBRARY_LOCK
 from aggarray.formats.hdf5.h5py_files import leads_outside, open_file
 
 #: Greatest number of source datasets.

@@ -11,15 +11,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import decode_text, plain_text
-from aggarray.formats.base import (
-    LIBRARY_ERRORS,
-    Structure,
-    Variable,
-    has_coordinate,
-    naming_errors,
-    stored_variable,
-    with_values,
-)
+from aggarray.errors import LIBRARY_ERRORS
+from aggarray.formats.base import Structure, Variable, has_coordinate, naming_errors, stored_variable, with_values
 from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats.hdf5.metadata.attributes import INTERNAL
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope

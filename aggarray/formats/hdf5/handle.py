@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import LIBRARY_LOCK, Box, ChunkIndex, naming_errors
+from aggarray.formats.base import LIBRARY_LOCK, Box, naming_errors
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.external import Source, external_files
 from aggarray.formats.hdf5.h5py_files import open_file
@@ -25,6 +25,7 @@ from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
 from aggarray.formats.hdf5.metadata.validation import is_damaged
 from aggarray.formats.hdf5.rows import rows_of, select_sizes
 from aggarray.memory.creation import mapped
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.urls import is_remote
 
 _T = TypeVar("_T")

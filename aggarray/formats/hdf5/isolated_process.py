@@ -9,8 +9,8 @@ import signal
 import sys
 from typing import Any
 
-from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, naming_errors
+from aggarray.errors import LIBRARY_ERRORS, AggarrayError
+from aggarray.formats.base import LIBRARY_LOCK, naming_errors
 from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.isolated import ROOM, packed
 from aggarray.formats.hdf5.library import H5pyFile, scan_by_library

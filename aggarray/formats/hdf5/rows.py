@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, basename, h5py_file
+from aggarray.cf.attributes import basename
+from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, h5py_file
 from aggarray.formats.hdf5.h5py_files import is_external
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File

@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import (
-    ChunkIndex,
-    Handle,
-    Structure,
-    naming_errors,
-    needs_chunk_index,
-    scan_values,
-    with_values,
-)
+from aggarray.formats.base import Handle, Structure, naming_errors, scan_values, with_values
 from aggarray.formats.kerchunk.json_references import JSONReferences
 from aggarray.formats.kerchunk.parquet_references import ParquetReferences
 from aggarray.formats.kerchunk.references import References, ReferenceTable
@@ -34,6 +26,7 @@ from aggarray.formats.zarr.chunk_index import build_chunk_index
 from aggarray.formats.zarr.chunk_keys import ArrayLayout, Numbering, numbering, outer_chunk
 from aggarray.formats.zarr.format import ZarrHandle, structure_of
 from aggarray.formats.zarr.nodes import Node
+from aggarray.partition.chunk_index import ChunkIndex, needs_chunk_index
 from aggarray.storage.byte_source import shared_source
 
 #: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.

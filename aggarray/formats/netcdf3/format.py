@@ -12,24 +12,12 @@ from contextlib import closing
 import numpy as np
 
 from aggarray.errors import NotFoundError
-from aggarray.formats.base import (
-    Box,
-    ChunkIndex,
-    Handle,
-    Structure,
-    Variable,
-    counts,
-    full_box,
-    naming_errors,
-    needs_chunk_index,
-    one_chunk,
-    stored_values,
-    with_values,
-)
+from aggarray.formats.base import Box, Handle, Structure, Variable, counts, full_box, naming_errors, stored_values, with_values
 from aggarray.formats.limits import is_scannable
 from aggarray.formats.netcdf3.header import VariableLocation, header_of, span_of
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
 from aggarray.memory.creation import mapped
+from aggarray.partition.chunk_index import ChunkIndex, needs_chunk_index, one_chunk
 from aggarray.storage.byte_source import ByteSource, open_source
 
 #: Largest span of a read of a sparse box in bytes, gaps included.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs import Filter
-from aggarray.formats.base import LIBRARY_ERRORS, ChunkIndex
+from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.zarr.chunk_keys import (
     MOST,
     ArrayLayout,
@@ -24,6 +24,7 @@ from aggarray.formats.zarr.chunk_keys import (
     parse_named_configuration,
 )
 from aggarray.formats.zarr.shards import ShardIndex, shard_chunk_index, shard_index
+from aggarray.partition.chunk_index import ChunkIndex
 
 #: Codecs that decode without parameters, by their names in both versions.
 _PLAIN = {"zlib": "deflate", **{name: name for name in ("gzip", "zstd", "blosc", "lz4", "bz2", "fletcher32", "crc32c")}}

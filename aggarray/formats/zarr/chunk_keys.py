@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from aggarray.formats.base import grid_of
+from aggarray.partition.chunk_index import grid_of
 
 #: A dtype as byte order, kind, size and unit of times, or as a name.
 _STATED = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,8}(\[[0-9]{0,8}[a-zA-Z]+\])?|[a-z]+[0-9]{0,3}")

@@ -21,7 +21,6 @@ from zarr.storage import LocalStore, WrapperStore
 from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.codecs.streams import decode_streams
 from aggarray.errors import FormatError
-from aggarray.formats.base import grid_of
 from aggarray.formats.zarr.chunk_index import filter_of
 from aggarray.formats.zarr.chunk_keys import (
     ArrayLayout,
@@ -34,6 +33,7 @@ from aggarray.formats.zarr.chunk_keys import (
     parse_named_configuration,
 )
 from aggarray.formats.zarr.shards import ShardIndex, shard_index
+from aggarray.partition.chunk_index import grid_of
 from aggarray.storage.files import stat_file
 from aggarray.storage.state import changed, check_version
 

@@ -16,16 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import decode_text, plain_text
-from aggarray.errors import FormatError, NotFoundError
+from aggarray.errors import LIBRARY_ERRORS, FormatError, NotFoundError
 from aggarray.formats.base import (
-    LIBRARY_ERRORS,
     Box,
-    ChunkIndex,
     Handle,
     Structure,
     Variable,
-    basename,
     full_box,
     has_coordinate,
     is_characters,
@@ -39,6 +37,7 @@ from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, selec
 from aggarray.formats.zarr.chunk_index import chunk_index_of
 from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load_all, lost_arrays, nodes_of
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.files import store_mark
 from aggarray.storage.state import one_version
 from aggarray.storage.urls import carrier, is_remote, join

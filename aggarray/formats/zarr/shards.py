@@ -14,8 +14,9 @@ import numpy as np
 from aggarray.codecs import Filter, known
 from aggarray.codecs.crc32c import crc32c
 from aggarray.errors import FormatError, MissingFileError
-from aggarray.formats.base import Box, ChunkIndex, grid_of, needs_chunk_index
+from aggarray.formats.base import Box
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration
+from aggarray.partition.chunk_index import ChunkIndex, grid_of, needs_chunk_index
 from aggarray.storage.byte_source import read_pieces
 from aggarray.storage.files import prefetch_states, stat_file
 from aggarray.storage.state import Versions

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.formats.flattened import is_flat
 from aggarray.index.container import Container
 from aggarray.partition.matrix import Matrix, Template, used_rows

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.cf.units import normal_calendar
+from aggarray.cf.units.recognition import normal_calendar
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.formats.templates import text_attribute

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import default_fill
 from aggarray.index.container import Container, ReferencesOf
 from aggarray.index.uris import is_url

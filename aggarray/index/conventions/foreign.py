@@ -16,11 +16,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from aggarray.arrays import MasterArray
+from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import basename, words
 from aggarray.cf.encoding import Encoding, encoding
-from aggarray.cf.units import normal_calendar
+from aggarray.cf.units.recognition import normal_calendar
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
-from aggarray.formats.base import Structure, Variable, basename, unique_dimensions, words
+from aggarray.formats.base import Structure, Variable, unique_dimensions
 from aggarray.formats.templates import text_attribute
 from aggarray.index.uris import NOWHERE, Files, PathMap
 from aggarray.partition.grid import MAX_CELLS

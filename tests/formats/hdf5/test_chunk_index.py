@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray import memory
-from aggarray.errors import AggarrayError
-from aggarray.formats.base import LIBRARY_ERRORS, LIBRARY_LOCK, ChunkIndex
+from aggarray.errors import LIBRARY_ERRORS, AggarrayError
+from aggarray.formats.base import LIBRARY_LOCK
 from aggarray.formats.hdf5 import FORMAT
 from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of, contiguous_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScanRequest
+from aggarray.partition.chunk_index import ChunkIndex
 from tests.formats.hdf5.test_metadata import ROOT, files_in
 from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, implicit, scales, single, tree
 from tests.formats.test_chunk_indexes import datasets

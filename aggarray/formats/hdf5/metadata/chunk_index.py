@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.formats.base import SCAN_ELEMENTS, ChunkIndex, grid_of, needs_chunk_index, one_chunk, stored_values
+from aggarray.formats.base import SCAN_ELEMENTS, stored_values
 from aggarray.formats.hdf5.metadata.attributes import shown_attributes
 from aggarray.formats.hdf5.metadata.chunks import StoredChunks, check_index, stored_chunks
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require
@@ -20,6 +20,7 @@ from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, CONTIGUOUS, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import PLAIN, TEXTS, Dataspace
 from aggarray.formats.hdf5.metadata.values import values_of
+from aggarray.partition.chunk_index import ChunkIndex, grid_of, needs_chunk_index, one_chunk
 
 
 def chunk_index_of(file: H5File, variable: str) -> ChunkIndex | None:

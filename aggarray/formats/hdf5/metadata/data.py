@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 
-from aggarray.errors import FormatError
-from aggarray.formats.base import LIBRARY_ERRORS
+from aggarray.errors import LIBRARY_ERRORS, FormatError
 from aggarray.storage.byte_source import GAP, SPAN, ByteSource
 from aggarray.storage.ranges import Range, merge_ranges
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggarray.formats.base import FREE_CHUNKS
 from aggarray.formats.hdf5.metadata.chunks import stored_chunks
 from aggarray.formats.hdf5.metadata.data import Data, InvalidError, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
@@ -17,6 +16,7 @@ from aggarray.formats.hdf5.metadata.types import ELEMENT, ROWS
 from aggarray.formats.hdf5.metadata.values import elements_of
 from aggarray.formats.limits import MOST_INFLATED
 from aggarray.memory.rows import offsets_of
+from aggarray.partition.chunk_index import FREE_CHUNKS
 
 #: Smallest size of a heap collection.
 _COLLECTION = 1 << 12

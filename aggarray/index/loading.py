@@ -1,0 +1,63 @@
+"""Opening of an index of aggarray."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aggarray.arrays.master import MasterArray
+from aggarray.errors import IndexFileError
+from aggarray.index import Opening
+from aggarray.index.chunk_tables import StoredChunkIndexes
+from aggarray.index.columns import Decoder
+from aggarray.index.store import SAVE_AGAIN, Reader
+from aggarray.index.uris import Files, check_roots, home_of, real_path
+
+if TYPE_CHECKING:
+    from aggarray.formats.base import Structure
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedIndex:
+    """An opened index; ``structures`` and ``others`` are read lazily."""
+
+    arrays: tuple[MasterArray, ...]
+    details: Mapping[str, Any]
+    files: Sequence[str]
+    generation: int
+    structures: "Callable[[], list[Structure]]"
+    others: Callable[[], list[MasterArray]]
+
+
+def load(path: str, how: Opening) -> LoadedIndex:
+    """Open an index without reading a data file.
+
+    Raises IndexFileError if it is damaged, or refers to files outside the roots.
+    """
+    path, home = real_path(path), home_of(path)
+    with how.access.reach():
+        reader = Reader(path)
+    with reader.opened():
+        document = reader.document()
+        files = Files(reader.texts(document["files"]), home, how.path_map)
+        if how.access.roots is not None:
+            check_roots(files, how.access.roots, path)
+        decoder = Decoder(reader, document, files, how.access)
+        if "chunks" in document:  # early indexes have none
+            decoder.tables = StoredChunkIndexes(reader, document["chunks"], files, decoder.stamps)
+        arrays = tuple(map(decoder.array, document["arrays"]))
+        details, generation = document["details"], reader.generation
+        named_files = [files[i] for i in reader.column(document["named"]).tolist()]
+    if generation is None or not isinstance(details, dict):
+        raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
+
+    def structures() -> "list[Structure]":
+        from aggarray.index.records import unpack
+
+        with Reader(path, generation, reader.reach).opened() as later:
+            return unpack(later.document("records"), files, later)
+
+    def others() -> list[MasterArray]:
+        with Reader(path, generation, reader.reach).opened() as later:
+            return list(map(Decoder(later, document, files, how.access).array, document["others"]))
+
+    return LoadedIndex(arrays, details, named_files, generation, structures, others)

@@ -1,0 +1,60 @@
+"""The convention of an aggregation file, and the indexes of other programs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from aggarray.errors import IndexFileError
+from aggarray.formats import open_file
+from aggarray.formats.base import Structure, full_box
+from aggarray.index import Opening
+from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
+from aggarray.index.store import GROUP
+from aggarray.index.uris import NOWHERE, PathMap, check_roots
+
+
+class _Ours:
+    """Indexes that `save` wrote, in any convention."""
+
+    name = GROUP
+    marks: Sequence[str] = ()
+
+    def recognises(self, structure: Structure) -> bool:
+        return find_convention(structure) is self
+
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
+        """Raise IndexFileError: `load` reads such a file."""
+        raise IndexFileError("is an index of aggarray", path=structure.uri, hint="open it on its own")
+
+
+OURS = _Ours()
+
+
+def find_convention(structure: Structure) -> Convention | None:
+    """Return the convention of an index, None for plain data."""
+    return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
+
+
+def read_foreign(structure: Structure, convention: Convention, how: Opening) -> ForeignArrays:
+    """Read an index of another program, without opening its fragments.
+
+    Raises IndexFileError with the variable and the invalid value, and for files outside the roots.
+    """
+
+    def values(name: str) -> np.ndarray:
+        variable = next(v for v in structure.variables if v.name == name)
+        handle = open_file(structure.uri)
+        try:
+            # Values of the index may be stored in other files, to which the roots apply too.
+            for path in getattr(handle, "external_files", lambda name: ())(name):
+                # promise: foreign-index-roots
+                how.access.check_named(path, structure.uri)
+            return handle.read(name, full_box(variable.shape))
+        finally:
+            handle.close()
+
+    arrays = convention.read(structure, values, how.path_map)
+    if how.access.roots is not None:
+        for matrix in arrays.matrices.values():
+            check_roots(matrix.references.uris, how.access.roots, structure.uri)
+    return arrays

@@ -1,0 +1,134 @@
+"""Saving of an index, which replaces the file atomically."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.master import MasterArray
+from aggarray.errors import AggarrayError
+from aggarray.formats import scan, stamp_of
+from aggarray.formats.base import Structure
+from aggarray.index.chunk_tables import pack_chunk_indexes
+from aggarray.index.columns import Encoder
+from aggarray.index.container import Container
+from aggarray.index.conventions.cf113_write import CF113
+from aggarray.index.conventions.cfa04_write import CFA04
+from aggarray.index.directory import append_directory
+from aggarray.index.hdf5_columns import directory_of
+from aggarray.index.netcdf import created
+from aggarray.index.recognition import find_convention
+from aggarray.index.records import pack
+from aggarray.index.store import GROUP, Writer, replace_index, stored_generation
+from aggarray.index.uris import home_of, written
+from aggarray.partition.matrix import References
+from aggarray.read.chunk_index import gather_chunk_indexes
+from aggarray.storage.access import Access
+
+#: The conventions in which other software may read a saved index.
+CONVENTIONS = ("CF-1.13", "CFA-0.4")
+
+#: Most files without a known state whose state is read when an index is saved.
+_FEW_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class IndexContents:
+    """Contents of an index.
+
+    ``structures``: the scanned structure of each file; ``others``: joined arrays that no scan returned; ``details``: JSON of
+    the caller, in which numbers refer to ``files``; ``chunk_table``: whether the index stores the chunk indexes of the files,
+    which are read if they are not known yet.
+    """
+
+    arrays: Sequence[MasterArray]
+    structures: Sequence[Structure] = ()
+    others: Sequence[MasterArray] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[str] = ()
+    chunk_table: bool = True
+
+
+def save(
+    path: str, contents: IndexContents, convention: str = "CF-1.13", relative: bool = True, expected: int | None = None
+) -> tuple[list[tuple[str, str]], int]:
+    """Write an index; return the arrays left out, and its generation.
+
+    ``expected``: the generation that is updated, None to overwrite any. What the convention cannot express, as (name, reason),
+    is stored in the group of aggarray only. Raises IndexFileError if another process modified the index, or if it cannot be
+    written.
+    """
+    path, home = os.path.realpath(path), home_of(path)
+    encoder = Encoder(Writer())
+    arrays = [encoder.array(a) for a in contents.arrays]
+    document, records = _documents(contents, encoder)
+    files = written(list(encoder.files), home, relative)
+    document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
+    names = np.array(files, object)
+
+    def references(table: References) -> np.ndarray:
+        return np.asarray(names[encoder.file_codes(table)], object)
+
+    with replace_index(path, expected) as (temporary, generation):
+        with created(temporary) as dataset:
+            if convention == CFA04.name:
+                container: Container = CFA04(dataset, references, home if relative else None)
+            else:
+                container = CF113(dataset, references)
+            left_out = container.write_all(contents.arrays)
+            encoder.writer.write(dataset, document, records, generation)
+        append_directory(temporary, directory_of(temporary, GROUP))
+    return left_out, generation
+
+
+def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Encode everything except the arrays; return the two JSON documents."""
+    for structure in contents.structures:
+        code = encoder.code(structure.uri)
+        if structure.stamp is not None:
+            encoder.stamps[code] = structure.stamp
+    encoded_others = [encoder.array(a) for a in contents.others]
+    file_codes = list(map(encoder.code, contents.files))
+    stamps = np.full((len(encoder.files), 3), -1, np.int64)
+    if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
+        # Files that were not scanned: their present state.
+        for uri, code in encoder.files.items():
+            if code not in encoder.stamps and "://" not in uri:
+                with contextlib.suppress(OSError):
+                    encoder.stamps[code] = stamp_of(uri)
+    if encoder.stamps:
+        stamps[list(encoder.stamps)] = list(encoder.stamps.values())
+    document = {
+        "others": encoded_others,
+        "templates": encoder.templates,
+        "attributes": encoder.attributes,
+        **({"geometries": encoder.geometries} if encoder.geometries else {}),
+        "stamps": [encoder.writer.column(c) for c in stamps.T],
+        "details": contents.details,
+        "named": encoder.writer.column(np.array(file_codes, np.int64)),
+    }
+    if contents.chunk_table:
+        chunk_indexes = gather_chunk_indexes(_tables(contents.arrays))
+        document["chunks"] = pack_chunk_indexes(chunk_indexes, encoder.files, encoder.stamps, encoder.writer)
+    return document, pack(contents.structures, encoder.files, encoder.writer)
+
+
+def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:
+    """Yield the tables of sub-arrays whose files are opened by reads."""
+    for array in arrays:
+        if array._known is None:
+            yield array._matrix.references, array._access
+        yield from _tables(tuple(array.coords.values()))
+
+
+def may_be_replaced(path: str) -> bool:
+    """Return whether a save may replace a file: an index, or an empty file."""
+    if stored_generation(path) is not None:
+        return True
+    try:
+        return os.path.isfile(path) and (not os.path.getsize(path) or find_convention(scan(path)) is not None)
+    except (AggarrayError, FileNotFoundError):
+        return False

@@ -1,0 +1,56 @@
+"""Extension of an aggregation by the new and changed files of a source."""
+
+from dataclasses import replace
+
+from aggarray.errors import MissingFileError
+from aggarray.index import Opening
+from aggarray.index.uris import NOWHERE, check_roots, near
+from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
+from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.partition.stored_sizes import join_chunk_indexes
+from aggarray.scan.discovery import Source, find_files, listed, named_files
+from aggarray.scan.progress import Progress, checked_progress
+from aggarray.storage.files import stat_file
+from aggarray.storage.paths import given_path, state_path
+from aggarray.storage.state import Stamp
+
+
+def extended(
+    present: Outcome, before: Provenance, source: Source, progress: bool | Progress | None
+) -> tuple[Outcome, Provenance]:
+    """Return an aggregation extended by a source; see `Aggregation.append`."""
+    items = listed(source)
+    before = before.reaching(near(list(map(given_path, items)), NOWHERE))
+    scan = None, checked_progress(progress)
+    with before.access.reach():
+        structures, others = before.sources(present.arrays)
+        known = {s.uri: s for s in structures}
+        named = find_files(items)
+        if before.access.roots is not None:
+            check_roots(named, before.access.roots)
+        there = {str(uri) for a in others for uri in a._matrix.references.uris}
+        paths = [p for p in named if (has_changed(p, known[p].stamp) if p in known else p not in there)]
+        new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
+        gone = [error for error in new.errors if isinstance(error, MissingFileError)]
+        if gone and len(gone) == len(paths):
+            raise gone[0]
+        fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
+        anew = {*paths, *fresh}
+        kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
+        structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
+        skipped = [s for s in present.skipped if s.variable is None and s.file not in anew]
+        repeats = [d for d in present.duplicates if d.file not in anew and d.kept not in anew]
+        after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
+        tables = join_chunk_indexes(tables_of(present.arrays), new.tables)
+        sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
+        return join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after
+
+
+def has_changed(path: str, stamp: Stamp | None) -> bool:
+    """Return whether a file has changed or cannot be accessed."""
+    try:
+        status = stat_file(state_path(path))
+    except OSError:
+        return True
+    # promise: append-rescans-changed
+    return stamp is None or (status.size, status.mtime_ns) != stamp[:2]

@@ -1,0 +1,27 @@
+"""Check of an aggregation and its files."""
+
+from aggarray.aggregate.report import (
+    Problem,
+    Report,
+    duplicate_problems,
+    file_problems,
+    gap_problems,
+    hole_problems,
+    skipped_problems,
+)
+from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.opening.verification import assumption_problems
+
+
+def check(outcome: Outcome, provenance: Provenance, checksum: bool) -> Report:
+    """Report problems of arrays and files; see `Aggregation.check`."""
+    problems: list[Problem] = []
+    with provenance.access.reach():
+        for array in outcome.arrays:
+            problems += gap_problems(array)
+            problems += hole_problems(array)
+        problems += duplicate_problems(outcome.duplicates, outcome.arrays)
+        problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in provenance.structures()}, checksum)
+        problems += assumption_problems(provenance.structures())
+        problems += skipped_problems(outcome.skipped)
+    return Report(not problems, tuple(problems))
