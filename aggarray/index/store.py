@@ -168,6 +168,12 @@ class Reader:
         #: The open file of each thread: one does not wait for another, nor for a fork.
         self._thread = threading.local()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "generation": self.generation, "reach": self.reach}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"], state["generation"], state["reach"])  # type: ignore[misc]
+
     @property
     def _open(self) -> "_OpenIndex":
         current: _OpenIndex = self._thread.current

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import random
 import shutil
 import sys
@@ -417,3 +418,11 @@ def test_a_remote_index_takes_few_requests(made: Path, tmp_path: Path) -> None:
     with web_server(tmp_path) as web:
         aa.open(f"{web.url}/x.nca")
         assert len(web.requests) <= 3  # state, superblock, end
+
+
+def test_values_that_are_not_read_yet_are_pickled_as_their_place(made: Path) -> None:
+    """Coordinates carry no origin: their pickles hold the reader of the index."""
+    lon = aa.open(made)["tas"].coords["lon"]
+    data = pickle.dumps(lon)
+    assert isinstance(lon._known, LazyValues) and len(data) < lon.nbytes / 10
+    np.testing.assert_array_equal(pickle.loads(data)[...], np.arange(9000.0) / 25)
