@@ -317,20 +317,24 @@ class Decoder:
         return geometry
 
 
-def _renumber(column: np.ndarray, count: int) -> tuple[list[int], np.ndarray]:
+def _renumber(column: np.ndarray, count: int) -> tuple[Sequence[int], np.ndarray]:
     """Return the rows a column uses, and the column renumbered; -1 stays.
 
     >>> _renumber(np.array([7, -1, 7]), 10)
     ([7], array([ 0, -1,  0], dtype=int32))
     """
-    if len(column) and not -1 <= column.min() <= column.max() < count:
+    used: Any
+    distinct = sorted(set(column.tolist())) if len(column) < _SHORT else [int(column.min()), int(column.max())]
+    least, most = (distinct[0], distinct[-1]) if distinct else (0, -1)
+    if least < -1 or most >= count:
         raise ValueError("row number out of range")
     if len(column) < _SHORT:
-        used = [n for n in sorted(set(column.tolist())) if n >= 0]
+        used = distinct[1:] if least < 0 else distinct
     else:
-        used = used_rows(column[column >= 0], count).tolist()
-    if used == list(range(len(used))):
-        return used, column
+        used = used_rows(column[column >= 0] if least < 0 else column, count)
+    if len(used) == most + 1:  # all rows up to the last
+        return range(most + 1), column
+    used = list(map(int, used))
     return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)
 
 

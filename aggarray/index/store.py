@@ -182,17 +182,16 @@ class Reader:
     @contextmanager
     def opened(self) -> Iterator["Reader"]:
         """Keep the file open in this thread for the length of a block."""
-        with with_access(self.reach), self.index_errors():
-            if getattr(self._thread, "current", None) is not None:
+        if getattr(self._thread, "current", None) is not None:
+            yield self
+            return
+        with with_access(self.reach), self.index_errors(), closing(_OpenIndex(self.path)) as current:
+            self._check_version(current.schema, current.generation)
+            self._thread.current = current
+            try:
                 yield self
-                return
-            with closing(_OpenIndex(self.path)) as current:
-                self._check_version(current.schema, current.generation)
-                self._thread.current = current
-                try:
-                    yield self
-                finally:
-                    self._thread.current = None
+            finally:
+                self._thread.current = None
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:
@@ -255,13 +254,9 @@ class Reader:
             self._implied += count
             if self._implied > MOST_IMPLIED or not all(type(n) is int and abs(n) < 1 << 62 for n in ends):
                 raise ValueError(f"progressions of {self._implied} numbers, or numbers out of range")
-            column = spec["start"] + spec["step"] * np.arange(count)
+            column = _narrowed(spec["start"] + spec["step"] * np.arange(count), dtype)
         else:
-            column = self._slice("integers", spec["at"], _count(spec["count"]))
-        limits = np.iinfo(dtype)
-        if len(column) and not limits.min <= column.min() <= column.max() <= limits.max:
-            raise ValueError(f"column out of range for {np.dtype(dtype)}")
-        column = column.astype(dtype, copy=False)
+            column = _narrowed(self._slice("integers", spec["at"], _count(spec["count"])), dtype)
         column.flags.writeable = False
         return column
 
@@ -271,8 +266,8 @@ class Reader:
             encoded = [t.encode("utf-8", "surrogateescape") for t in spec["is"]]
             return Texts(np.frombuffer(b"".join(encoded), np.uint8), np.array([len(t) for t in encoded], np.int64))
         lengths = self.column(spec["lengths"])
-        # Python integers do not overflow.
-        if (lengths < 0).any() or sum(lengths.tolist()) > 1 << 40:
+        # Numbers of floating point do not overflow.
+        if (lengths < 0).any() or lengths.sum(dtype=np.float64) > 1 << 40:
             raise ValueError("length of a text out of range")
         return Texts(self._slice("texts", spec["at"], int(lengths.sum())), lengths)
 
@@ -294,6 +289,16 @@ class Reader:
             values = shared[key] = values.reshape(shape)
         values.flags.writeable = False
         return values
+
+
+def _narrowed(column: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return a column of int64 as another type of integers; raise ValueError if one is out of range."""
+    if dtype is np.int64 or not len(column):
+        return column.astype(dtype, copy=False)
+    limits = np.iinfo(dtype)
+    if not limits.min <= column.min() <= column.max() <= limits.max:
+        raise ValueError(f"column out of range for {np.dtype(dtype)}")
+    return column.astype(dtype)
 
 
 def _blob_of(size: int) -> str:

@@ -139,9 +139,11 @@ def check_partitions(matrix: Matrix) -> None:
 
 def _check_extents(matrix: Matrix) -> None:
     sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in matrix.references.templates]
-    single = len(sizes) == len(matrix.refs) == 1 and matrix.refs[0] == 0 and not matrix.parts.starts and not matrix.parts.steps
-    if single and all(int(e[-1]) <= sizes[0].get(d, 1) for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
-        return  # the common case
+    if sizes and not matrix.parts.starts and not matrix.parts.steps:
+        # The common case: entire sub-arrays, none of them smaller than any partition.
+        least = {name: min(s.get(name, 1) for s in sizes) for name in matrix.dimensions}
+        if all(int(np.diff(e).max()) <= least[d] for d, e in zip(matrix.dimensions, matrix.edges, strict=True)):
+            return
     cells = np.flatnonzero(matrix.refs >= 0)
     index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
     numbers = matrix.references.template[matrix.refs[cells]]
