@@ -5,7 +5,6 @@ on the first request. A chunk index is valid only while its file has the recorde
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
@@ -16,6 +15,7 @@ from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.index.columns import plain, unplain
 from aggarray.index.store import Reader, Writer, plain_dtype, stored_generation
 from aggarray.partition.chunk_index import ChunkIndex, grid_of
+from aggarray.partition.chunk_tables import NO_TABLES, ChunkTables, Layout
 from aggarray.read.chunk_index import CachedChunkIndex
 
 
@@ -55,89 +55,6 @@ def pack_chunk_indexes(
 #: Largest decoded chunk of HDF5 in bytes.
 _LARGEST = (1 << 32) - 1
 
-#: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
-Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
-
-
-@dataclass(slots=True, eq=False)
-class ChunkTables:
-    """Chunk indexes of numbered files, as columns.
-
-    Row i is variable ``names[variable[i]]`` of file ``files[file[i]]``, in the state ``stamps[file[i]]``: size, time, checksum.
-    Its chunks have the layout ``layouts[layout[i]]``: positions ``starts[i]`` to ``starts[i + 1]`` of ``offsets`` (-1: not
-    stored), ``sizes`` and ``masks`` (None: all zero).
-    """
-
-    files: Sequence[str]
-    stamps: np.ndarray
-    names: list[str]
-    layouts: list[Layout]
-    file: np.ndarray
-    variable: np.ndarray
-    layout: np.ndarray
-    starts: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    masks: np.ndarray | None
-    _lookup: "_Lookup | None" = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkTables, tuple(getattr(self, f.name) for f in fields(self) if f.name != "_lookup")
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns, without names and states of files."""
-        columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
-        return sum(column.nbytes for column in columns if column is not None)
-
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable, None if the file has changed."""
-        if (row := self._row(uri, variable, scanned)) is None:
-            return None
-        chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
-        masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
-        offsets, sizes = (column[chunks].astype(np.int64) for column in (self.offsets, self.sizes))
-        return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
-
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable, -1 if the file has changed."""
-        if (row := self._row(uri, variable, scanned)) is None:
-            return -1
-        before = self._looked_up().before
-        return int(before[self.starts[row + 1]] - before[self.starts[row]])
-
-    def _row(self, uri: str, variable: str, scanned: tuple[int, int]) -> int | None:
-        lookup = self._looked_up()
-        code, name = lookup.files.get(uri), lookup.names.get(variable)
-        if code is None or name is None:
-            return None
-        key = code * len(self.names) + name
-        at = int(lookup.keys.searchsorted(key))
-        size, time = self.stamps[code, :2].tolist()
-        if at == len(lookup.keys) or lookup.keys[at] != key or (time, size) != scanned:
-            return None
-        return int(lookup.rows[at])
-
-    def _looked_up(self) -> "_Lookup":
-        if self._lookup is None:
-            self._lookup = _Lookup(self)
-        return self._lookup
-
-
-class _Lookup:
-    """Rows of chunk tables by file and variable.
-
-    ``before``: stored bytes of all chunks before each.
-    """
-
-    def __init__(self, tables: ChunkTables) -> None:
-        self.files = dict(zip(tables.files, range(len(tables.files)), strict=True))
-        self.names = dict(zip(tables.names, range(len(tables.names)), strict=True))
-        keys = tables.file.astype(np.int64) * len(tables.names) + tables.variable
-        self.rows = np.argsort(keys, kind="stable")
-        self.keys = keys[self.rows]
-        self.before = np.concatenate([[0], np.cumsum(np.where(tables.offsets >= 0, tables.sizes, 0), dtype=np.int64)])
-
 
 class StoredChunkIndexes:
     """Chunk indexes of an index, read on the first request."""
@@ -167,7 +84,7 @@ class StoredChunkIndexes:
                 if stored_generation(self._reader.path) == self._reader.generation:
                     raise
                 # The index was removed or saved again: chunk indexes are read from the files.
-                self._tables = _NO_TABLES
+                self._tables = NO_TABLES
         return self._tables
 
     def _load(self) -> ChunkTables:
@@ -188,7 +105,7 @@ class StoredChunkIndexes:
         if any(len(c) != starts[-1] for c in (offsets, sizes, masks)) or (count != grids[layout]).any():
             raise ValueError("size of a chunk table does not match its layout")
         if self._stamps is None:  # an index without files
-            return _NO_TABLES
+            return NO_TABLES
         rows = _narrow(file), _narrow(variable), _narrow(layout), _narrow(starts)
         chunks = _narrow(offsets), _narrow(sizes), _narrow(masks) if masks.any() else None
         return ChunkTables(self._files, self._stamps, names, layouts, *rows, *chunks)
@@ -199,10 +116,6 @@ def _narrow(column: np.ndarray) -> np.ndarray:
     lowest, highest = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     dtypes = (np.int8, np.int16, np.int32, np.int64)
     return column.astype(next(t for t in dtypes if np.iinfo(t).min <= lowest and highest <= np.iinfo(t).max))
-
-
-_NONE = np.zeros(0, np.int64)
-_NO_TABLES = ChunkTables((), np.zeros((0, 3), np.int64), [], [], _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, _NONE, None)
 
 
 def _layout(spec: Any) -> Layout:

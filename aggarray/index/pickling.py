@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from aggarray.arrays.master import MasterArray
 from aggarray.errors import IndexFileError
 from aggarray.index import Opening
-from aggarray.index.loading import load
 
 
 @functools.lru_cache(maxsize=4)
 def _arrays(path: str, generation: int, how: Opening) -> Sequence[MasterArray]:
+    from aggarray.index.loading import load
+
     loaded = load(path, how)
     if loaded.generation != generation:
         what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"

@@ -12,7 +12,6 @@ from typing import Any
 from aggarray.arrays.master import MasterArray
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import Provenance
 from aggarray.partition.matrix import References
 from aggarray.partition.stored_sizes import JoinedChunkIndexes
 
@@ -67,10 +66,3 @@ def dumps(aggregation: Aggregation) -> bytes:
 def _without_origin(array: MasterArray) -> MasterArray:
     coords = {name: _without_origin(c) for name, c in array.coords.items()}
     return replace(array, coords=coords, _origin=None)
-
-
-def loads(content: bytes) -> Aggregation:
-    """Return the aggregation of a pickled form."""
-    arrays, origins, (refusals, skipped, duplicates), options = pickle.loads(content)
-    restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
-    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))

@@ -1,5 +1,6 @@
 """Collective opening and reading: one process reads each stored chunk."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,13 +13,11 @@ from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.errors import ExchangeError
-from aggarray.index.columns import LazyValues
 from aggarray.maps import Distribution
 from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.groups import ProcessGroup, convert_errors
 from aggarray.mpi.metadata import metadata_of_array
-from aggarray.mpi.pickling import dumps, loads
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
@@ -29,7 +28,7 @@ from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import BufferPool, bind_messages, move
 from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.sources import open as open_locally
+from aggarray.opening.provenance import Provenance
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
@@ -59,13 +58,23 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
         opened: list[tuple[Aggregation, bytes]] = []
 
         def scan() -> None:
+            from aggarray.mpi.pickling import dumps
+            from aggarray.opening.sources import open as open_locally
+
             aggregation = open_locally(source, **named)
             opened.append((aggregation, dumps(aggregation) if link.size > 1 else b""))
 
         arguments = {key: value for key, value in named.items() if key != "progress"}
         call_on_root(link, scan, ("open", short_repr(source), short_repr(arguments)))
         content = broadcast_object(link, opened[0][1] if opened else None)
-    return opened[0][0] if opened else loads(content)
+    return opened[0][0] if opened else _received(content)
+
+
+def _received(content: bytes) -> Aggregation:
+    """Return the aggregation of its pickled form, without its index."""
+    arrays, origins, (refusals, skipped, duplicates), options = pickle.loads(content)
+    restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
+    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
@@ -101,7 +110,7 @@ def local(a: MasterArray, distribution: Distribution, comm: Any, collective: boo
             return section
         if not collective:
             return section
-        if isinstance(a._known, LazyValues) or (a._known is None and a.nbytes <= _SMALL):
+        if not isinstance(a._known, tuple) and (a._known is not None or a.nbytes <= _SMALL):
             return _read_on_root(link, a, distribution)
         if a._known is not None or not a.ndim:
             return _read_separately(link, section)

@@ -193,7 +193,7 @@ def check_opening(root: ProcessGroup) -> None:
     with shared_folder(root) as folder:
         full = call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
         opened = mock.Mock(wraps=aa.open)
-        with mock.patch("aggarray.mpi.reading.open_locally", opened) if root.rank == 0 else mock.patch("os.getpid", wraps=int):
+        with mock.patch("aggarray.opening.sources.open", opened) if root.rank == 0 else mock.patch("os.getpid", wraps=int):
             agg = mpi.open(str(folder), root, variables=["tas"])
         assert agg.names == ("tas",) and np.array_equal(agg["tas"][3], full[3], equal_nan=True)
         if root.rank == 0:

@@ -1,0 +1,100 @@
+"""Positions of the stored chunks of many files, as columns.
+
+They are plain data, which processes send to each other; `aggarray.index` stores them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from aggarray.codecs.base import Filter
+from aggarray.partition.chunk_index import ChunkIndex
+
+#: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
+Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
+
+
+@dataclass(slots=True, eq=False)
+class ChunkTables:
+    """Chunk indexes of numbered files, as columns.
+
+    Row i is variable ``names[variable[i]]`` of file ``files[file[i]]``, in the state ``stamps[file[i]]``: size, time, checksum.
+    Its chunks have the layout ``layouts[layout[i]]``: positions ``starts[i]`` to ``starts[i + 1]`` of ``offsets`` (-1: not
+    stored), ``sizes`` and ``masks`` (None: all zero).
+    """
+
+    files: Sequence[str]
+    stamps: np.ndarray
+    names: list[str]
+    layouts: list[Layout]
+    file: np.ndarray
+    variable: np.ndarray
+    layout: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    masks: np.ndarray | None
+    _lookup: "_Lookup | None" = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChunkTables, tuple(getattr(self, f.name) for f in fields(self) if f.name != "_lookup")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, without names and states of files."""
+        columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
+        return sum(column.nbytes for column in columns if column is not None)
+
+    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
+        """Return the chunk index of a variable, None if the file has changed."""
+        if (row := self._row(uri, variable, scanned)) is None:
+            return None
+        chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
+        masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
+        offsets, sizes = (column[chunks].astype(np.int64) for column in (self.offsets, self.sizes))
+        return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
+
+    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
+        """Return the stored bytes of a variable, -1 if the file has changed."""
+        if (row := self._row(uri, variable, scanned)) is None:
+            return -1
+        before = self._looked_up().before
+        return int(before[self.starts[row + 1]] - before[self.starts[row]])
+
+    def _row(self, uri: str, variable: str, scanned: tuple[int, int]) -> int | None:
+        lookup = self._looked_up()
+        code, name = lookup.files.get(uri), lookup.names.get(variable)
+        if code is None or name is None:
+            return None
+        key = code * len(self.names) + name
+        at = int(lookup.keys.searchsorted(key))
+        size, time = self.stamps[code, :2].tolist()
+        if at == len(lookup.keys) or lookup.keys[at] != key or (time, size) != scanned:
+            return None
+        return int(lookup.rows[at])
+
+    def _looked_up(self) -> "_Lookup":
+        if self._lookup is None:
+            self._lookup = _Lookup(self)
+        return self._lookup
+
+
+class _Lookup:
+    """Rows of chunk tables by file and variable.
+
+    ``before``: stored bytes of all chunks before each.
+    """
+
+    def __init__(self, tables: ChunkTables) -> None:
+        self.files = dict(zip(tables.files, range(len(tables.files)), strict=True))
+        self.names = dict(zip(tables.names, range(len(tables.names)), strict=True))
+        keys = tables.file.astype(np.int64) * len(tables.names) + tables.variable
+        self.rows = np.argsort(keys, kind="stable")
+        self.keys = keys[self.rows]
+        self.before = np.concatenate([[0], np.cumsum(np.where(tables.offsets >= 0, tables.sizes, 0), dtype=np.int64)])
+
+
+_NONE = np.zeros(0, np.int64)
+NO_TABLES = ChunkTables((), np.zeros((0, 3), np.int64), [], [], _NONE, _NONE, _NONE, np.zeros(1, np.int64), _NONE, _NONE, None)
