@@ -43,7 +43,7 @@ def opens_in(folder: Path) -> Iterator[list[str]]:
     names: list[str] = []
     _listeners.append(opened)
     try:
-        with mock.patch("aggarray.read.open_files.open_file", side_effect=AssertionError("metadata of a file is parsed")):
+        with mock.patch("aggarray.formats.open_file", side_effect=AssertionError("metadata of a file is parsed")):
             yield names
     finally:
         _listeners.remove(opened)
