@@ -11,6 +11,7 @@ from aggarray.index import Opening
 from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
 from aggarray.index.store import GROUP
 from aggarray.index.uris import NOWHERE, PathMap, check_roots
+from aggarray.memory.texts import Texts
 
 
 class _Ours:
@@ -41,7 +42,7 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
     Raises IndexFileError with the variable and the invalid value, and for files outside the roots.
     """
 
-    def values(name: str) -> np.ndarray:
+    def values(name: str) -> np.ndarray | Texts:
         variable = next(v for v in structure.variables if v.name == name)
         handle = open_file(structure.uri)
         try:
@@ -49,7 +50,10 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
             for path in getattr(handle, "external_files", lambda name: ())(name):
                 # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
-            return handle.read(name, full_box(variable.shape))
+            # The method is optional in handles of other packages and formats.
+            read_texts = getattr(handle, "texts", None) if variable.dtype.kind == "T" else None
+            texts = None if read_texts is None else read_texts(name, variable.shape)
+            return handle.read(name, full_box(variable.shape)) if texts is None else texts
         finally:
             handle.close()
 

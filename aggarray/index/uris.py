@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote
 
+import numpy as np
+
 from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.memory.texts import Texts
 from aggarray.storage.access import is_below
@@ -21,6 +23,8 @@ from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
 _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
+#: Number of references that are compared at a time.
+_BLOCK = 1 << 14
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
@@ -201,6 +205,32 @@ class Files(Sequence[str]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
+
+
+def rows_named(references: Texts, name: str) -> np.ndarray:
+    """Return the rows of references that may lead to a file of this name.
+
+    >>> rows_named(Texts.of(["a.nc", "b.nc", "%61.nc", "c/../a.nc", "a.nc/."]), "a.nc").tolist()
+    [0, 2, 3, 4]
+    """
+    buffer, suffix = references.buffer, os.fsencode(name)[::-1]
+    possible = [np.zeros(0, np.int64)]
+    for first in range(0, len(references), _BLOCK):
+        starts, lengths = references.starts[first : first + _BLOCK], references.lengths[first : first + _BLOCK]
+        rows, ends = np.flatnonzero(lengths), starts + lengths
+        last = buffer[ends[rows] - 1]
+        is_folder = (last == ord("/")) | (last == ord("."))
+        possible.append(first + rows[is_folder])
+        rows = rows[~is_folder]
+        for back, byte in enumerate(suffix, 1):
+            rows = rows[lengths[rows] >= back]
+            at = ends[rows] - back
+            # This character may be the last of a percent-encoded one.
+            is_encoded = buffer[np.maximum(at - 2, starts[rows])] == ord("%")
+            possible.append(first + rows[is_encoded])
+            rows = rows[~is_encoded & (buffer[at] == byte)]
+        possible.append(first + rows)
+    return np.sort(np.concatenate(possible))
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = None) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 import aggarray as aa
 from aggarray.aggregate.variables import arrays_of
-from aggarray.formats import open_file, scan
-from aggarray.formats.base import full_box
+from aggarray.formats import scan
+from aggarray.index import Opening
 from aggarray.index.conventions.foreign import ForeignArrays, array_of_matrix, convention_of
+from aggarray.index.recognition import read_foreign
 from aggarray.index.uris import NOWHERE, PathMap
 from tests.support.netcdf import write
 
@@ -21,14 +22,9 @@ from tests.support.netcdf import write
 def foreign(path: str | os.PathLike[str], path_map: PathMap = NOWHERE) -> ForeignArrays:
     """Read an aggregation file of any convention."""
     structure = scan(path)
-    shapes = {v.name: v.shape for v in structure.variables}
     convention = convention_of(structure)
     assert convention is not None, f"{path} is of no convention"
-    handle = open_file(path)
-    try:
-        return convention.read(structure, lambda name: handle.read(name, full_box(shapes[name])), path_map)
-    finally:
-        handle.close()
+    return read_foreign(structure, convention, Opening(path_map=path_map))
 
 
 def opened(path: str | os.PathLike[str]) -> dict[str, aa.MasterArray]:

@@ -25,6 +25,7 @@ from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
 from aggarray.formats.hdf5.metadata.validation import is_damaged
 from aggarray.formats.hdf5.rows import rows_of, select_sizes
 from aggarray.memory.creation import mapped
+from aggarray.memory.texts import Texts
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.urls import is_remote
 
@@ -117,6 +118,19 @@ class HDF5File:
             raise FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
         values: np.ndarray = self._by_library("values", variable, box)
         return values
+
+    def texts(self, variable: str, shape: tuple[int, ...]) -> Texts | None:
+        """Return all texts of a variable in columns, None if only `read` does."""
+        from aggarray.formats.hdf5.metadata.texts import text_column
+
+        if self._metadata is None:
+            return None
+        try:
+            with self._lock:
+                return text_column(self._metadata, variable, shape) if self._metadata.has(variable) else None
+        except UNREADABLE as error:
+            self._note_error(error, variable)
+            return None
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:
         """Return variable-length texts or rows without the library, else None."""

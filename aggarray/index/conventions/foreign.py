@@ -23,14 +23,16 @@ from aggarray.cf.units.recognition import normal_calendar
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions
 from aggarray.formats.templates import text_attribute
-from aggarray.index.uris import NOWHERE, Files, PathMap
+from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
+from aggarray.memory.texts import Texts
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.tiling import relabel
-from aggarray.storage.urls import parent
+from aggarray.storage.urls import is_remote, parent
 
 _T = TypeVar("_T")
-Values = Callable[[str], np.ndarray]
+#: Returns the stored values of a variable, or its texts in C order.
+Values = Callable[[str], np.ndarray | Texts]
 
 #: Longest text in a message, and most dimensions of a variable.
 MAX_SHOWN, MAX_DIMENSIONS = 80, 64
@@ -113,7 +115,7 @@ class ForeignFile:
         uri = structure.uri
         self._path_map, self._folder = path_map, parent(uri)
         self.variables = {v.name: v for v in structure.variables}
-        self._stored: dict[str, np.ndarray] = {}
+        self._stored: dict[str, np.ndarray | Texts] = {}
 
     def fault(self, variable: Variable, what: str, hint: str | None = None) -> IndexFileError:
         """Return an error for an aggregation variable."""
@@ -133,6 +135,28 @@ class ForeignFile:
         except AggarrayError as error:
             name = "" if error.path is None else f" {shown(error.path)}"
             raise self.fault(variable, f"invalid file name{name}: {error.what}", error.hint) from error
+
+    def resolve_texts(self, variable: Variable, written: Texts) -> tuple[Sequence[str], np.ndarray]:
+        """Return the paths or URLs of file names, and which are the index itself.
+
+        An empty name is the index. Names that are valid as they stand are resolved lazily.
+        """
+        own = self.structure.uri
+        if self._path_map.pairs or is_remote(self._folder) or not written.lengths.all():
+            resolved = iter(self.resolve_all(variable, [w for w in written if w]))
+            paths = tuple(next(resolved) if length else own for length in written.lengths.tolist())
+            return paths, np.array([p == own for p in paths], bool)
+        facts = written.fingerprints()
+        rows = np.flatnonzero(facts.unusual | facts.colons)
+        suspect = written.take(rows)
+        is_valid = suspect.start_with("file:///") & ~facts.unusual[rows]
+        # promise: foreign-index-names
+        self.resolve_all(variable, list(suspect.take(np.flatnonzero(~is_valid))))
+        files = Files(Texts(written.buffer, written.lengths, written.starts), self._folder, self._path_map)
+        is_own = np.zeros(len(written), bool)
+        for row in rows_named(written, basename(own)).tolist():
+            is_own[row] = files[row] == own
+        return files, is_own
 
     def find(self, name: str, near: Variable) -> Variable | None:
         """Return the variable of a path, or of a name in a group or its parents."""
@@ -178,12 +202,27 @@ class ForeignFile:
 
     def stored(self, variable: Variable, term: Variable) -> np.ndarray:
         """Return the stored values of a term's variable, read once and bounded."""
+        values = self._load(variable, term)
+        return np.array(list(values), np.dtypes.StringDType()).reshape(term.shape) if isinstance(values, Texts) else values
+
+    def texts(self, variable: Variable, term: Variable) -> tuple[Texts, np.ndarray]:
+        """Return the texts of a term's variable in C order, and which exist."""
+        values = self._load(variable, term)
+        texts = values if isinstance(values, Texts) else Texts.of(values.ravel().tolist())
+        exists = texts.lengths > 0
+        for missing in self.encoding(variable, term).missing:
+            exists &= ~texts.equals(missing)
+        return texts, exists
+
+    def _load(self, variable: Variable, term: Variable) -> np.ndarray | Texts:
         if term.name not in self._stored:
             if prod(term.shape) > MAX_CELLS:
                 raise self.fault(variable, f"{term.name!r} has {prod(term.shape)} elements, more than {MAX_CELLS}")
-            values = np.asarray(self._values(term.name))
-            if values.shape != term.shape:
-                raise self.fault(variable, f"{term.name!r} was read as shape {values.shape}, not {term.shape}")
+            values = self._values(term.name)
+            if not isinstance(values, Texts):
+                values = np.asarray(values)
+                if values.shape != term.shape:
+                    raise self.fault(variable, f"{term.name!r} was read as shape {values.shape}, not {term.shape}")
             self._stored[term.name] = values
         return self._stored[term.name]
 

@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding, default_fill
 from aggarray.formats.base import Variable
 from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, ordinary, shown, units_of, unresolved_template
+from aggarray.memory.texts import Texts
 from aggarray.partition.grid import MAX_CELLS
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template
 
@@ -160,7 +161,7 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
     variable, count = layout.variable, prod(layout.cells)
     uris, has_uri = _uris(source, layout, terms)
     if terms.identifiers is None:
-        names, has_name = np.array("", np.dtypes.StringDType()), np.zeros(count, bool)
+        names, has_name = Texts.of([""]), np.zeros(count, bool)
     else:
         names, has_name = _texts(source, layout, terms.identifiers, "identifiers", scalar=True, copies=False)
     incomplete = has_uri & ~has_name if terms.loose else ~(has_uri & has_name)
@@ -178,7 +179,7 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
 
 def _texts(
     source: ForeignFile, layout: _FragmentLayout, term: Variable, what: str, scalar: bool, copies: bool
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Texts, np.ndarray]:
     """Return the text of each fragment and which of them exist, flat.
 
     ``scalar``: a single text may apply to all fragments; ``copies``: a trailing dimension is allowed and kept.
@@ -190,71 +191,65 @@ def _texts(
         actual = f"{'text' if term.dtype.kind == 'T' else term.dtype} of shape {shape}"
         hint = f"give texts of shape {cells}, one per fragment"
         raise source.fault(layout.variable, f"{what} {term.name!r} are {actual}", hint)
-    values, mask = source.read(layout.variable, term)
-    exists = np.asarray(values != "")
-    exists = exists if mask is None else exists & ~mask
-    if single:
-        return np.asarray(values).reshape(()), np.broadcast_to(exists.reshape(()), (prod(cells),))
-    flat = (prod(cells), shape[-1]) if trailing else (prod(cells),)
-    return values.reshape(flat), exists.reshape(flat)
+    texts, exists = source.texts(layout.variable, term)
+    return texts, np.broadcast_to(exists, (prod(cells),)) if single else exists
 
 
-def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+def _uris(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> tuple[Texts, np.ndarray]:
     """Return the file name of each fragment, and which fragments have one."""
     count = prod(layout.cells)
     if terms.uris is None:
-        return np.full(count, "", np.dtypes.StringDType()), np.zeros(count, bool)
-    values, has_name = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
-    names = _substituted(source, layout.variable, terms.uris, values) if terms.loose else values
-    if names.ndim < 2:
-        return np.broadcast_to(names, (count,)), has_name
+        return Texts(np.zeros(0, np.uint8), np.zeros(count, np.int64)), np.zeros(count, bool)
+    texts, has_name = _texts(source, layout, terms.uris, "uris", scalar=False, copies=terms.loose)
+    texts = _substituted(source, layout.variable, terms.uris, texts) if terms.loose else texts
+    if len(texts) == count:
+        return texts, has_name
     # Of several copies, the first that exists is used, else the first with a name; arrays are (fragments, copies).
-    several = set(names[has_name.sum(axis=1) > 1].ravel().tolist())
+    names, has_name = list(texts), has_name.reshape(count, -1)
+    several = {
+        names[i] for i in np.flatnonzero(np.broadcast_to(has_name.sum(axis=1, keepdims=True) > 1, has_name.shape)).tolist()
+    }
     existing = {n for n in several if n and os.path.exists(source.resolve(layout.variable, n))}
-    exists = np.array([n in existing for n in names.ravel().tolist()], bool).reshape(names.shape) & has_name
+    exists = np.array([n in existing for n in names], bool).reshape(has_name.shape) & has_name
     chosen = np.where(exists.any(axis=1), exists.argmax(axis=1), has_name.argmax(axis=1))
-    return names[np.arange(count), chosen], np.asarray(has_name.any(axis=1))
+    return texts.take(np.arange(count) * has_name.shape[1] + chosen), np.asarray(has_name.any(axis=1))
 
 
-def _substituted(source: ForeignFile, variable: Variable, term: Variable, values: np.ndarray) -> np.ndarray:
+def _substituted(source: ForeignFile, variable: Variable, term: Variable, texts: Texts) -> Texts:
     """Replace the ``${NAME}: text`` pairs of the attribute ``substitutions``."""
     written = term.attrs.get("substitutions")
     if written is None:
-        return values
+        return texts
     words = written.split() if isinstance(written, str) else []
-    keys, texts = words[::2], words[1::2]
-    if len(keys) != len(texts) or not all(k.startswith("${") and k.endswith("}:") for k in keys):
+    keys, replacements = words[::2], words[1::2]
+    if len(keys) != len(replacements) or not all(k.startswith("${") and k.endswith("}:") for k in keys):
         raise source.fault(variable, f"{term.name!r} has invalid substitutions {shown(written)}", "write '${NAME}: text' pairs")
-    for key, text in zip(keys, texts, strict=True):
-        values = np.strings.replace(values, np.asarray(key[:-1], values.dtype), np.asarray(text, values.dtype))
-    return values
+    values = list(texts)
+    for key, replacement in zip(keys, replacements, strict=True):
+        values = [value.replace(key[:-1], replacement) for value in values]
+    return Texts.of(values)
 
 
 def _references(
-    source: ForeignFile, layout: _FragmentLayout, columns: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray
+    source: ForeignFile, layout: _FragmentLayout, columns: tuple[Texts, np.ndarray, Texts], rows: np.ndarray
 ) -> References:
     """Return sub-arrays of ``rows``; ``columns``: files, existence, variables."""
     uris, has_uri, names = columns
-    variable, index_path = layout.variable, source.structure.uri
-    distinct, uri = _distinct(np.where(has_uri, uris, "")[rows])
-    resolved = iter(source.resolve_all(variable, [u for u in distinct if u]))
-    paths = [next(resolved) if u else index_path for u in distinct]
-    if names.ndim:
-        distinct_names, name = _distinct(names[rows])
+    if not has_uri.all():
+        uris = Texts(uris.buffer, np.where(has_uri, uris.lengths, 0), uris.starts)
+    uris = uris.take(rows)
+    first, uri = uris.distinct()
+    files, is_own = source.resolve_texts(layout.variable, uris.take(first))
+    if len(names) == 1:
+        first, name = np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
     else:
-        distinct_names, name = names.reshape(1).tolist(), np.zeros(len(rows), np.int64)
-    variables = [n.removeprefix("/") for n in distinct_names]
-    inside = np.array([p == index_path for p in paths], bool)[uri]
-    source.check_own(variable, [variables[i] for i in np.unique(name[inside]).tolist()], MARKS)
+        names = names.take(rows)
+        first, name = names.distinct()
+    variables = [n.removeprefix("/") for n in names.take(first)]
+    source.check_own(layout.variable, [variables[i] for i in np.unique(name[is_own[uri]]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
     codes = [column.astype(np.int32) for column in (uri, name, template)]
-    return References(tuple(paths), tuple(variables), templates, (), codes[0], codes[1], codes[2])
-
-
-def _distinct(texts: np.ndarray) -> tuple[list[str], np.ndarray]:
-    numbers: dict[str, int] = {}
-    column = [numbers.setdefault(text, len(numbers)) for text in texts.tolist()]
-    return list(numbers), np.array(column, np.int64)
+    return References(files, tuple(variables), templates, (), codes[0], codes[1], codes[2])
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
@@ -262,10 +257,12 @@ def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Templat
     code = np.zeros(1, np.int64)
     lengths = []
     for sizes in layout.sizes:
-        distinct, number = np.unique(sizes, return_inverse=True)
+        equal = bool((sizes == sizes[0]).all())
+        distinct, number = (sizes[:1], np.zeros(len(sizes), np.int64)) if equal else np.unique(sizes, return_inverse=True)
         lengths.append(distinct)
         code = (code[:, np.newaxis] * len(distinct) + number).ravel()
-    used, template = np.unique(code[rows], return_inverse=True)
+    code = code[rows]
+    used, template = np.unique(code, return_inverse=True) if code.any() or not len(code) else (code[:1], code)
     picked = np.unravel_index(used, [len(k) for k in lengths]) if lengths else ()
     shapes = zip(*(k[p].tolist() for k, p in zip(lengths, picked, strict=True)), strict=True) if lengths else [()] * len(used)
     return tuple(unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), template

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 
+import numpy as np
+
 from aggarray.errors import LIBRARY_ERRORS, FormatError
 from aggarray.storage.byte_source import GAP, SPAN, ByteSource
 from aggarray.storage.ranges import Range, merge_ranges
@@ -119,6 +121,11 @@ class Data:
                 at, count = ranges[i]
                 parts[i] = view[at - span.offset : at - span.offset + count]
         return parts
+
+    def read_into(self, address: int, buffer: np.ndarray) -> None:
+        """Fill a buffer with the bytes from an address on, uncached."""
+        require(address >= 0 and address + len(buffer) <= self.size, "range outside the file")
+        self._file.read_into(self.base + address, buffer)
 
     def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:

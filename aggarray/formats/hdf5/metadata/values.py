@@ -13,8 +13,8 @@ from aggarray.formats.hdf5.metadata.heaps import text_at
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
 
-#: Largest size of chunks that are decoded here; the library reads larger ones.
-_LARGEST = 1 << 26
+#: Largest size of chunks that are decoded here, and of datasets without stored values.
+LARGEST = 1 << 26
 
 _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
 
@@ -29,7 +29,7 @@ def values_of(data: Data, header: Header, shape: tuple[int, ...]) -> np.ndarray:
     texts = datatype.category == TEXTS
     require_supported(texts or datatype.category in (PLAIN, CHARACTERS), "unsupported type")
     require_supported(not space.empty, "dataset without a dataspace")
-    values = _stored(data, header, np.dtype(f"V{ELEMENT}" if texts else datatype.dtype))
+    values = stored_of(data, header, np.dtype(f"V{ELEMENT}" if texts else datatype.dtype))
     if shape != values.shape:
         defined = texts or (header.fill is not None and bool(header.fill.value))
         require_supported(defined, "undefined fill value of missing elements")
@@ -46,7 +46,7 @@ def values_of(data: Data, header: Header, shape: tuple[int, ...]) -> np.ndarray:
 
 def elements_of(data: Data, header: Header) -> np.ndarray:
     """Return the heap references (count, collection, number) of a dataset."""
-    return np.ascontiguousarray(_stored(data, header, np.dtype(f"V{ELEMENT}"))).view(_ELEMENT)
+    return np.ascontiguousarray(stored_of(data, header, np.dtype(f"V{ELEMENT}"))).view(_ELEMENT)
 
 
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None) -> np.ndarray:
@@ -59,7 +59,8 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: FillValue | None
     return out
 
 
-def _stored(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
+def stored_of(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the stored elements of a dataset."""
     require_supported(not header.external, "values in other files")
     _, space, layout = header.dataset
     shape = space.shape
@@ -68,15 +69,16 @@ def _stored(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
         return np.zeros(shape, dtype)
     if layout.form == CHUNKED:
         return _chunked(data, header, dtype)
-    require(not header.filters and size <= _LARGEST, "unsupported dataset")
+    require(not header.filters, "unsupported dataset")
     if layout.form == COMPACT:
         require(layout.size == size, "wrong storage size of a dataset")
         packed = layout.data
     elif layout.address == UNDEFINED:
+        require(size <= LARGEST, "unsupported dataset")
         return _filled(shape, dtype, header.fill)
     else:
         require(layout.size == size, "wrong storage size of a dataset")
-        packed = data.at(layout.address, size)
+        packed = data.at(layout.address, size) if size <= LARGEST else data.ranges([(layout.address, size)])[0]
     return np.frombuffer(packed, dtype).reshape(shape)
 
 
@@ -85,7 +87,7 @@ def _chunked(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
     shape = space.shape
     *chunk, element = layout.chunk
     raw = math.prod(layout.chunk)
-    require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= _LARGEST, "malformed chunk shape")
+    require(len(chunk) == len(shape) and element == dtype.itemsize and raw <= LARGEST, "malformed chunk shape")
     filters = tuple([f for f in header.filters if f is not None])
     require_supported(len(filters) == len(header.filters), "unknown filter")
     chunks = chunks_of(data, layout, space, bool(header.filters))
@@ -93,7 +95,7 @@ def _chunked(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
     chunks = [c for c in chunks if all(at < n for at, n in zip(c.start, shape, strict=True))]
     complete = len(chunks) == math.prod(-(-n // c) for n, c in zip(shape, chunk, strict=True))
     out = np.empty(shape, dtype) if complete else _filled(shape, dtype, header.fill)
-    require(all(c.size <= 2 * _LARGEST for c in chunks), "wrong size of a chunk")
+    require(all(c.size <= 2 * LARGEST for c in chunks), "wrong size of a chunk")
     for item, packed in zip(chunks, data.ranges([(c.address, c.size) for c in chunks]), strict=True):
         require(bool(filters) or item.size == raw, "wrong size of a chunk")
         values = decode(filters, packed, raw, item.mask).view(dtype) if filters else np.frombuffer(packed, dtype)

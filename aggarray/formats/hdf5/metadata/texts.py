@@ -1,0 +1,209 @@
+"""Texts of complete datasets in columns, without an object per text.
+
+Variable-length texts lie in collections of the global heap. Texts that were written together follow each other there, so that
+their lengths locate them. Other objects are found in all collections at once: in each step the next object of each collection.
+"""
+
+import math
+
+import numpy as np
+
+from aggarray.cf.text import known_encoding
+from aggarray.formats.hdf5.metadata.attributes import shown_attributes
+from aggarray.formats.hdf5.metadata.chunks import stored_chunks
+from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, require, require_supported
+from aggarray.formats.hdf5.metadata.groups import attributes_at
+from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.hdf5.metadata.messages import CHUNKED
+from aggarray.formats.hdf5.metadata.types import CHARACTERS, TEXTS
+from aggarray.formats.hdf5.metadata.values import LARGEST, elements_of, stored_of
+from aggarray.formats.limits import is_plausible
+from aggarray.memory.texts import Texts
+
+#: Largest size of a collection with several objects.
+_LARGEST = 1 << 16
+#: First word of a collection.
+_SIGNATURE = np.uint64(int.from_bytes(b"GCOL\1\0\0\0", "little"))
+#: Bits of the number of an object, the greatest number, and these bits and the reserved ones, which are zero, in its header.
+_NUMBER, _LAST, _HEAD = 16, (1 << 16) - 1, np.uint64(0xFFFFFFFF0000FFFF)
+
+
+def text_column(file: H5File, variable: str, shape: tuple[int, ...]) -> Texts | None:
+    """Return all texts in C order, None if `values_of` or HDF5 reads them.
+
+    ``shape``: of the texts. The values of other types, of other encodings than UTF-8 and of large chunks are read otherwise.
+    Raises one of `data.UNREADABLE` as `H5File` does.
+    """
+    header = file.variable(variable)
+    datatype, space, _ = header.dataset
+    attrs = shown_attributes(attributes_at(file.data, header), file.data)
+    if datatype.category not in (TEXTS, CHARACTERS) or space.empty or known_encoding(attrs.get("_Encoding")) != "utf-8":
+        return None
+    if not _is_bounded(file.data, header):
+        return None
+    if datatype.category == TEXTS:
+        texts = _heap_texts(file.data, elements_of(file.data, header).ravel()) if space.shape == shape else None
+    else:
+        texts = _fixed_texts(file.data, header, shape)
+    return None if texts is None else _valid(texts, datatype.category == TEXTS)
+
+
+def _is_bounded(data: Data, header: Header) -> bool:
+    """Return whether the stored bytes justify the size of a dataset."""
+    datatype, space, layout = header.dataset
+    stored = 0 if layout.address == UNDEFINED else layout.size
+    if layout.form == CHUNKED:
+        if math.prod(layout.chunk) > LARGEST:
+            return False
+        stored = int(stored_chunks(data, layout, space, bool(header.filters)).sizes.sum())
+    return is_plausible(space.count * datatype.size, stored)
+
+
+def _fixed_texts(data: Data, header: Header, shape: tuple[int, ...]) -> Texts | None:
+    """Return fixed-length texts, or characters along the last dimension."""
+    datatype, space, _ = header.dataset
+    joined = datatype.size == 1 and len(space.shape) == len(shape) + 1
+    if (space.shape[:-1] if joined else space.shape) != shape or datatype.dtype is None:
+        return None
+    if datatype.terminated and datatype.size > 1:
+        return None  # anything may follow the NUL
+    count, width = math.prod(shape), space.shape[-1] if joined else datatype.size
+    buffer = np.ascontiguousarray(stored_of(data, header, datatype.dtype)).reshape(-1).view(np.uint8)
+    starts, lengths = np.arange(count) * width, np.full(count, width)
+    rows = np.flatnonzero(lengths)
+    while len(rows):
+        # Trailing NULs and blanks are padding.
+        last = buffer[starts[rows] + lengths[rows] - 1]
+        rows = rows[(last == 0) | (last == ord(" "))]
+        lengths[rows] -= 1
+        rows = rows[lengths[rows] > 0]
+    return Texts(buffer, lengths, starts)
+
+
+def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
+    """Return the texts of heap references."""
+    lengths = elements["count"].astype(np.int64)
+    starts = np.zeros(len(elements), np.int64)
+    rows = np.flatnonzero((lengths != 0) | (elements["address"] != 0))
+    if not len(rows):
+        return Texts(np.zeros(0, np.uint8), lengths, starts)
+    elements = elements if len(rows) == len(elements) else elements[rows]
+    addresses, collection = _distinct(elements["address"])
+    heap = _Heap(data, addresses)
+    require(int(elements["number"].max()) >> _NUMBER == 0, "unknown heap object")
+    keys = collection << _NUMBER | elements["number"]
+    counts = lengths[rows]
+    if (keys[1:] > keys[:-1]).all():
+        starts[rows] = heap.objects(keys, counts)
+    else:
+        order = np.argsort(keys)
+        starts[rows[order]] = heap.objects(keys[order], counts[order])
+    return Texts(heap.buffer, lengths, starts)
+
+
+def _distinct(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted distinct addresses, and the number of each element's."""
+    # The texts of one collection usually follow each other.
+    begins = np.flatnonzero(np.concatenate([[True], addresses[1:] != addresses[:-1]]))
+    distinct, number = np.unique(addresses[begins], return_inverse=True)
+    return distinct, np.repeat(number, np.diff(begins, append=len(addresses)))
+
+
+class _Heap:
+    """Collections of the global heap, read into one buffer.
+
+    ``begins``, ``ends``: where each collection lies in the buffer. Objects have keys: the number of the collection, then that
+    of the object in it.
+    """
+
+    def __init__(self, data: Data, addresses: np.ndarray):
+        require(16 <= int(addresses[0]) <= int(addresses[-1]) <= data.size - 16, "heap collection outside the file")
+        places = addresses.astype(np.int64)
+        # Collections near each other are read together, with the bytes between them.
+        slots = np.minimum(np.diff(places, append=data.size), _LARGEST)
+        self.begins = np.cumsum(slots) - slots
+        self.buffer = np.empty(int(slots.sum()) + 16, np.uint8)
+        apart = np.flatnonzero(np.diff(places, prepend=-1 - _LARGEST) > _LARGEST)
+        bounds = np.append(self.begins[apart], len(self.buffer) - 16).tolist()
+        for place, start, stop in zip(places[apart].tolist(), bounds, bounds[1:], strict=False):
+            data.read_into(place, self.buffer[start:stop])
+        self._words = np.ndarray((len(self.buffer) - 7,), "<u8", self.buffer, strides=(1,))
+        sizes = self._words[self.begins + 8]
+        require(bool((self._words[self.begins] == _SIGNATURE).all() and (sizes >= 16).all()), "malformed heap collection")
+        # A larger collection has one huge object. Overlapping collections could take any amount of memory.
+        # promise: hdf5-overlapping-collections
+        require_supported(bool((sizes <= slots.astype(np.uint64)).all()), "large heap collection")
+        self.ends = self.begins + sizes.astype(np.int64)
+
+    def objects(self, keys: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return where the objects of sorted keys start; check their lengths."""
+        starts, walked = self._consecutive(keys, lengths)
+        others, other_starts, other_lengths = self._walk(walked)
+        found = np.minimum(np.searchsorted(keys, others), len(keys) - 1)
+        is_known = starts >= 0
+        require(not (is_known[found] & (keys[found] == others)).any(), "malformed heap collection")
+        rows = np.flatnonzero(~is_known)
+        if len(rows):
+            found = np.minimum(np.searchsorted(others, keys[rows]), max(len(others) - 1, 0))
+            require(len(others) > 0 and bool((others[found] == keys[rows]).all()), "unknown heap object")
+            require(np.array_equal(other_lengths[found], lengths[rows]), "wrong length of a text")
+            starts[rows] = other_starts[found]
+        return starts
+
+    def _consecutive(self, keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return starts of objects of collections that begin with exactly these.
+
+        Other objects have -1. The second result is where the objects after them begin, per collection.
+        """
+        collection = keys >> _NUMBER
+        first = np.searchsorted(collection, np.arange(len(self.begins)))
+        stops = np.cumsum(16 + (lengths + 7 & -8))
+        before = np.concatenate([[0], stops])[first]
+        starts = stops - (lengths + 7 & -8) + (self.begins + 16 - before)[collection]
+        inside = starts + lengths <= self.ends[collection]
+        at = np.where(inside, starts - 16, 0)
+        expected = (keys & _LAST).astype(np.uint64)
+        same = inside & (self._words[at] & _HEAD == expected) & (self._words[at + 8] == lengths.astype(np.uint64))
+        exact = np.logical_and.reduceat(same, first)
+        after = np.append(first[1:], len(keys)) - 1
+        walked = np.where(exact, starts[after] + (lengths[after] + 7 & -8), self.begins + 16)
+        return np.where(exact[collection], starts, -1), walked
+
+    def _walk(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return key, start and length of the objects from a place on, sorted."""
+        collection, columns = np.arange(len(at)), []
+        while len(at):
+            inside = at + 16 <= self.ends[collection]
+            collection, at = collection[inside], at[inside]
+            heads, lengths = self._words[at], self._words[at + 8]
+            left = (self.ends[collection] - at).astype(np.uint64)
+            used = heads & np.uint64(_LAST) != 0
+            # Object 0 is the free space at the end.
+            require(bool((lengths == left)[~used].all()), "malformed heap collection")
+            collection, at, heads, lengths, left = (c[used] for c in (collection, at + 16, heads, lengths, left))
+            valid = (lengths <= left - np.uint64(16)) & (heads >> np.uint64(32) == 0)
+            require(bool(valid.all()), "malformed heap collection")
+            sizes = lengths.astype(np.int64)
+            columns.append((collection << _NUMBER | (heads & np.uint64(_LAST)).astype(np.int64), at, sizes))
+            at = at + (sizes + 7 & -8)
+        keys, starts, sizes = (np.concatenate(column) for column in zip(*columns, strict=True))
+        order = np.argsort(keys)
+        require(bool((np.diff(keys[order]) > 0).all()), "malformed heap collection")
+        return keys[order], starts[order], sizes[order]
+
+
+def _valid(texts: Texts, cut: bool) -> Texts | None:
+    """Return texts in UTF-8, None if one is not; ``cut``: each ends before a NUL."""
+    lengths = texts.lengths.copy()
+    rows = np.flatnonzero(texts.fingerprints().unusual)
+    for row, start, length in zip(rows.tolist(), texts.starts[rows].tolist(), lengths[rows].tolist(), strict=True):
+        text = texts.buffer[start : start + length].tobytes()
+        if cut:
+            text = text.partition(b"\0")[0]
+            lengths[row] = len(text)
+        try:
+            text.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return texts if np.array_equal(lengths, texts.lengths) else Texts(texts.buffer, lengths, texts.starts)
