@@ -1,6 +1,8 @@
 """Time to save an index, to open it again, and to plan a read from it.
 
-``index``: 1,000 real files. ``index-million``: a million fragments, files that need not exist, since only their names are used.
+``index``: 1,000 real files. The others: a million fragments, files that need not exist, since only their names are used.
+``index-foreign``: the same index as other software would write it, without the group of aggarray, its names as strings or as
+characters.
 cfdm reads the same index like any reader of CF-1.13: from the aggregation variables alone. It takes over a minute and 2.9 GB
 for the million and is left out there.
 """
@@ -15,7 +17,7 @@ from tests.bench.archives import paths_in, write_archive
 from tests.bench.harness import Benchmark, Contestant, Size
 from tests.bench.opening import TUNED, load_aggarray, with_xarray
 
-_INDEX, _ABSOLUTE = "index.nca", "absolute.nca"
+_INDEX, _ABSOLUTE, _STRINGS, _CHARACTERS = "index.nca", "absolute.nca", "strings.nc", "characters.nc"
 
 
 def _make(folder: Path, size: Size) -> None:
@@ -50,6 +52,41 @@ def _million(count: int) -> Any:
 
 def _make_million(folder: Path, size: Size) -> None:
     _million(size["fragments"]).save(folder / _INDEX)
+
+
+def _make_foreign(folder: Path, size: Size) -> None:
+    import netCDF4
+
+    _make_million(folder, size)
+    with netCDF4.Dataset(folder / _INDEX) as ours:
+        for name in (_STRINGS, _CHARACTERS):
+            with netCDF4.Dataset(folder / name, "w") as copy:
+                _copy_variables(ours, copy, name == _CHARACTERS)
+
+
+def _copy_variables(ours: Any, copy: Any, characters: bool) -> None:
+    """Copy the root group; ``characters``: texts become characters along a last dimension."""
+    copy.setncatts(ours.__dict__)
+    for name, dimension in ours.dimensions.items():
+        copy.createDimension(name, len(dimension))
+    for name, variable in ours.variables.items():
+        variable.set_auto_maskandscale(False)
+        values, attrs = variable[...], variable.__dict__
+        dtype, dimensions, fill = variable.dtype, variable.dimensions, attrs.pop("_FillValue", None)
+        if dtype is str and characters:
+            values = np.asarray(values).astype("S")
+            length = copy.createDimension(f"{name}_length", values.itemsize)
+            values = np.ascontiguousarray(values).reshape(-1).view("S1").reshape(*values.shape, -1)
+            dtype, dimensions = "S1", (*dimensions, length.name)
+        made = copy.createVariable(name, dtype, dimensions, fill_value=fill)
+        made.set_auto_maskandscale(False)
+        made.setncatts(attrs)
+        made[...] = values
+
+
+def _with(name: str) -> Any:
+    """Return a preparation that opens an index of another name."""
+    return lambda folder, _size: SimpleNamespace(library=load_aggarray(), index=str(folder / name))
 
 
 def _with_aggarray(folder: Path, _size: Size) -> SimpleNamespace:
@@ -106,6 +143,11 @@ def _shape(_given: Any, array: Any) -> dict[str, np.ndarray]:
     return {"shape": np.array(array.shape)}
 
 
+def _files(_given: Any, array: Any) -> dict[str, np.ndarray]:
+    references, refs = array._matrix.references, array._matrix.refs
+    return {"shape": np.array(array.shape), "files": np.array([references.uri_of(int(refs[i])) for i in (0, 7, -1)])}
+
+
 def _some(_given: Any, array: Any) -> dict[str, np.ndarray]:
     return {"shape": np.array(array.shape), "some": np.ma.filled(np.asarray(array[::97, 1, 2]).ravel(), np.nan)}
 
@@ -145,6 +187,17 @@ BENCHMARKS = (
         _MANY,
         _make_million,
         (Contestant("aggarray", _with_aggarray, _open_index, _shape),),
+    ),
+    Benchmark(
+        "index-foreign",
+        "an index of many fragments by other software",
+        _MANY,
+        _make_foreign,
+        (
+            Contestant("aggarray, its own index", _with_aggarray, _open_index, _files),
+            Contestant("aggarray, names as strings", _with(_STRINGS), _open_index, _files),
+            Contestant("aggarray, names as characters", _with(_CHARACTERS), _open_index, _files),
+        ),
     ),
     Benchmark(
         "index-save",

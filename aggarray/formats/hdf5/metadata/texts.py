@@ -124,15 +124,14 @@ class _Heap:
         slots = np.minimum(np.diff(places, append=data.size), _LARGEST)
         self.begins = np.cumsum(slots) - slots
         self.buffer = np.empty(int(slots.sum()) + 16, np.uint8)
-        apart = np.flatnonzero(np.diff(places, prepend=-1 - _LARGEST) > _LARGEST)
-        bounds = np.append(self.begins[apart], len(self.buffer) - 16).tolist()
-        for place, start, stop in zip(places[apart].tolist(), bounds, bounds[1:], strict=False):
+        leads = np.flatnonzero(np.diff(places, prepend=-1 - _LARGEST) > _LARGEST)
+        bounds = np.append(self.begins[leads], len(self.buffer) - 16).tolist()
+        for place, start, stop in zip(places[leads].tolist(), bounds, bounds[1:], strict=False):
             data.read_into(place, self.buffer[start:stop])
         self._words = np.ndarray((len(self.buffer) - 7,), "<u8", self.buffer, strides=(1,))
         sizes = self._words[self.begins + 8]
         require(bool((self._words[self.begins] == _SIGNATURE).all() and (sizes >= 16).all()), "malformed heap collection")
-        # A larger collection has one huge object. Overlapping collections could take any amount of memory.
-        # promise: hdf5-overlapping-collections
+        # A larger collection has one huge object. Overlapping collections are invalid.
         require_supported(bool((sizes <= slots.astype(np.uint64)).all()), "large heap collection")
         self.ends = self.begins + sizes.astype(np.int64)
 
@@ -194,7 +193,7 @@ class _Heap:
 
 
 def _valid(texts: Texts, cut: bool) -> Texts | None:
-    """Return texts in UTF-8, None if one is not; ``cut``: each ends before a NUL."""
+    """Return texts, None if one is not UTF-8; ``cut``: a NUL ends a text."""
     lengths = texts.lengths.copy()
     rows = np.flatnonzero(texts.fingerprints().unusual)
     for row, start, length in zip(rows.tolist(), texts.starts[rows].tolist(), lengths[rows].tolist(), strict=True):
