@@ -72,7 +72,7 @@ def stored_of(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
     require(not header.filters, "unsupported dataset")
     if layout.form == COMPACT:
         require(layout.size == size, "wrong storage size of a dataset")
-        packed = layout.data
+        packed: bytes | memoryview = layout.data
     elif layout.address == UNDEFINED:
         require(size <= LARGEST, "unsupported dataset")
         return _filled(shape, dtype, header.fill)
