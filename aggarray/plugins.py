@@ -9,26 +9,6 @@ from types import ModuleType
 from typing import Any
 
 
-def own_object(package: ModuleType, module: str, name: str) -> Any:
-    """Return the object called ``name`` of one module, None if there is none.
-
-    ``module`` may be any text, such as one that a file states.
-
-    >>> import aggarray.codecs
-    >>> own_object(aggarray.codecs, "lzf", "CODEC").name, own_object(aggarray.codecs, "../errors", "CODEC")
-    ('lzf', None)
-    """
-    if not (module.isidentifier() and module.isascii()) or module.startswith("_"):
-        return None
-    full = f"{package.__name__}.{module}"
-    try:
-        return getattr(importlib.import_module(full), name, None)
-    except ModuleNotFoundError as error:
-        if error.name != full:
-            raise
-        return None
-
-
 def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
     """Yield the object called ``name`` of each module that has one, in order.
 

@@ -17,8 +17,7 @@ from aggarray.interop.dataset import ROOT, DatasetGroup, variable_name
 from aggarray.interop.datasets import datasets
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
-from aggarray.scan.discovery import Source
-from aggarray.storage.paths import local_path
+from aggarray.storage.files import Source, local_path
 
 #: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have.
 OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")

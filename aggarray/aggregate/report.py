@@ -20,8 +20,7 @@ from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file
 from aggarray.formats.templates import text_attribute
-from aggarray.storage.files import resized, same_time, stat_file
-from aggarray.storage.paths import state_path
+from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.values import select_known
-from aggarray.cf.attributes import basename
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import NotFoundError, SelectionError
 from aggarray.memory.selection import Range, Selector, as_range, normalise
@@ -103,6 +102,8 @@ def _is_redundant(template: Template, now: Step, step: Step) -> bool:
 
 def bounds_names(array: "MasterArray") -> tuple[str, ...]:
     """Return the names of an array's own bounds: one or none (CF 7.1, 7.4)."""
+    from aggarray.cf.attributes import basename
+
     stated = array.attrs.get("bounds", array.attrs.get("climatology"))
     return (basename(stated),) if isinstance(stated, str) else ()
 

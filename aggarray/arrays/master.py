@@ -20,7 +20,6 @@ from aggarray.arrays.lazy import (
     with_step,
 )
 from aggarray.arrays.origin import Origin, restore_array
-from aggarray.arrays.partitions import PartitionMatrix
 from aggarray.arrays.values import KnownValues, Viewable, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
@@ -34,6 +33,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
     from aggarray.arrays.local import LocalArray
+    from aggarray.arrays.partitions import PartitionMatrix
     from aggarray.arrays.subarray import SubArray
     from aggarray.maps.distribution import Distribution
     from aggarray.memory.types import Type
@@ -174,8 +174,10 @@ class MasterArray(Viewable):
         return self.size * self.dtype.itemsize
 
     @property
-    def partitions(self) -> PartitionMatrix:
+    def partitions(self) -> "PartitionMatrix":
         """The partition matrix."""
+        from aggarray.arrays.partitions import PartitionMatrix
+
         return PartitionMatrix(self._matrix, self.units, self.calendar, self._access)
 
     @property
@@ -187,8 +189,6 @@ class MasterArray(Viewable):
     def pmshape(self) -> tuple[int, ...]:
         """The number of partitions along each partitioned dimension."""
         return self.partitions.shape
-
-    # Reading
 
     def __getitem__(self, key: Any) -> np.ndarray:
         """Read a selection as a fresh, native, writable array.

@@ -138,8 +138,7 @@ def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") ->
 def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
     """Raise AggregationError if the output would replace a source file."""
     from aggarray.export.extract.target import check_not_source
-    from aggarray.scan.discovery import named_files
-    from aggarray.storage.paths import given_path
+    from aggarray.storage.files import given_path, named_files
 
     check_not_source(output, named_files(list(map(given_path, source))))
     if os.path.lexists(output):

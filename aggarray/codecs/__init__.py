@@ -8,23 +8,22 @@ piece by piece.
 """
 
 import functools
+import importlib
 import sys
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.codecs._blosc_frame import BYTES, Frame, worthwhile
 from aggarray.codecs.base import Codec, Filter, Parameters
-from aggarray.plugins import foreign_objects, own_object, own_objects
+
+if TYPE_CHECKING:
+    from aggarray.codecs._blosc_frame import Frame
 
 #: Compressors expand incompressible data to at most ``_TIMES`` times its size plus ``_SLACK`` bytes.
 _TIMES, _SLACK = 8, 1 << 16
-#: Largest frame, in bytes, that a thread reuses.
-_MAX_REUSED_FRAME = 1 << 22
 
 __all__ = ["Codec", "Filter", "Parameters", "before_shuffle", "check_size", "codecs", "decode", "decode_all", "known"]
 __all__ += ["decode_at_most", "most_decoded"]
@@ -41,11 +40,15 @@ def codecs() -> Mapping[str, Codec]:
 
 @functools.cache
 def _own_codecs() -> dict[str, Codec]:
+    from aggarray.plugins import own_objects
+
     return _by_name(own_objects(sys.modules[__name__], "CODEC"))
 
 
 @functools.cache
 def _foreign_codecs() -> dict[str, Codec]:
+    from aggarray.plugins import foreign_objects
+
     return _by_name(foreign_objects("aggarray.codecs"))
 
 
@@ -60,8 +63,21 @@ def _by_name(candidates: Iterable[Any]) -> dict[str, Codec]:
 
 def _codec(name: str) -> Codec | None:
     """Return a codec by name, None if it is not installed."""
-    own = own_object(sys.modules[__name__], name, "CODEC")
+    own = _own_codec(name)
     return own if isinstance(own, Codec) else _foreign_codecs().get(name)
+
+
+def _own_codec(name: str) -> Any:
+    """Return the codec of the module of a name, which may be any text."""
+    if not (name.isidentifier() and name.isascii()) or name.startswith("_"):
+        return None
+    module = f"{__name__}.{name}"
+    try:
+        return getattr(importlib.import_module(module), "CODEC", None)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return None
 
 
 def known(filters: Sequence[Filter]) -> bool:
@@ -180,29 +196,26 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     [[1, 2], [3, 4]]
     """
     filters = tuple(filters)
-    count, size = out.shape
-    steps, rows, frame = _steps(filters, size, 0), out, None
-    itemsize = filters[0].parameters[0] if filters and filters[0].name == "shuffle" else 1
-    if isinstance(itemsize, int) and size and not size % itemsize and worthwhile(itemsize, out.size):
-        frame = _frame(itemsize, size, count)
-        steps, rows = _steps(filters[1:], size, 0), frame.rows
+    size, frame = out.shape[1], _frame(filters, out)
+    steps, rows = (_steps(filters, size, 0), out) if frame is None else (_steps(filters[1:], size, 0), frame.rows)
     for part, row in zip(parts, rows, strict=True):
         _run_steps(steps, part, size, row)
     if frame is not None:
         frame.undo(out)
 
 
-def _frame(itemsize: int, size: int, count: int) -> Frame:
-    """Return a frame of ``count`` chunks, reused by a thread if it fits."""
-    key, frame = getattr(_last_frame, "value", (None, None))
-    if frame is None or key != (itemsize, size, count):
-        frame = Frame(itemsize, BYTES, size, count)
-        if size * count <= _MAX_REUSED_FRAME:
-            _last_frame.value = ((itemsize, size, count), frame)
-    return frame
+def _frame(filters: tuple[Filter, ...], out: np.ndarray) -> "Frame | None":
+    """Return a frame that unshuffles the rows of ``out`` together, if it pays."""
+    if not filters or filters[0].name != "shuffle" or not filters[0].parameters:
+        return None
+    from aggarray.codecs.shuffle import worthwhile
 
+    (count, size), itemsize = out.shape, filters[0].parameters[0]
+    if not isinstance(itemsize, int) or not size or size % itemsize or not worthwhile(itemsize, out.size):
+        return None
+    from aggarray.codecs._blosc_frame import reused_frame
 
-_last_frame = threading.local()
+    return reused_frame(itemsize, size, count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,31 +6,15 @@ lock, two to four times as fast as NumPy's strided copies.
 """
 
 import struct
-import sys
+import threading
 
 import numpy as np
 
 #: Header flags: blocks are shuffled by bytes or by bits.
 BYTES, BITS = 0x1, 0x4
-#: Largest element size of Blosc in bytes.
-MAX_ITEM = 255
-
-#: Bytes that NumPy unshuffles in a process before numcodecs is imported, which takes as long.
-_IMPORT = 1 << 24
-
+#: Largest frame, in bytes, that a thread reuses.
+_MAX_REUSED = 1 << 22
 _STORED = 0x10 | 1 << 5  # one stream per block; the compressor is LZ4 and never called
-
-
-_unshuffled = 0
-
-
-def worthwhile(itemsize: int, size: int) -> bool:
-    """Return whether frames unshuffle ``size`` more bytes sooner than NumPy."""
-    global _unshuffled
-    if not 1 < itemsize <= MAX_ITEM:
-        return False
-    _unshuffled += size
-    return _unshuffled >= _IMPORT or "numcodecs.blosc" in sys.modules
 
 
 class Frame:
@@ -55,3 +39,16 @@ class Frame:
         from numcodecs import blosc
 
         blosc.decompress(self._bytes, out)
+
+
+_last = threading.local()
+
+
+def reused_frame(itemsize: int, size: int, count: int) -> Frame:
+    """Return a frame of ``count`` chunks, reused by a thread if it fits."""
+    key, frame = getattr(_last, "frame", (None, None))
+    if frame is None or key != (itemsize, size, count):
+        frame = Frame(itemsize, BYTES, size, count)
+        if size * count <= _MAX_REUSED:
+            _last.frame = ((itemsize, size, count), frame)
+    return frame

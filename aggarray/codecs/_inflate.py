@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs.base import Codec, Parameters
-from aggarray.codecs.streams import decode_streams
 
 #: Codes of the wrappers in zlib.
 _WRAPPERS = {"zlib": 15, "gzip": 31}
@@ -37,6 +36,8 @@ class Inflate(Codec):
                 raise ValueError(f"damaged or longer than {size} bytes") from error
             if self._wrapper == "zlib" or inflated.size == size:
                 return inflated
+        from aggarray.codecs.streams import decode_streams
+
         zlib = _zlib()
         make = functools.partial(zlib.decompressobj, _WRAPPERS[self._wrapper])
         return decode_streams(data, size, make, zlib.error, single=self._wrapper == "zlib")

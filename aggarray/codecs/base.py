@@ -9,6 +9,8 @@ import numpy as np
 Parameters: TypeAlias = tuple[int | str | bool, ...]
 
 
+#: Largest element size of Blosc in bytes.
+MAX_ITEM = 255
 #: Largest ratio of decoded to encoded bytes of HDF5's own filters.
 MOST_INFLATED = 1100
 

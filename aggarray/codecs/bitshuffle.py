@@ -7,9 +7,9 @@ with its stored size (4 bytes). Trailing elements that fill no group of eight ar
 
 import numpy as np
 
-from aggarray.codecs._blosc_frame import BITS, MAX_ITEM, Frame
+from aggarray.codecs._blosc_frame import BITS, Frame
 from aggarray.codecs._lz4_block import lz4_block, number, split_blocks
-from aggarray.codecs.base import Codec, Parameters, output_buffer
+from aggarray.codecs.base import MAX_ITEM, Codec, Parameters, output_buffer
 from aggarray.codecs.zstd import CODEC as ZSTD
 
 _LZ4, _ZSTD = 2, 3

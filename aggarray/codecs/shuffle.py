@@ -4,15 +4,29 @@ The first bytes of all elements are stored first, then the second bytes. Paramet
 fill no element are stored as they are.
 """
 
+import sys
+
 import numpy as np
 
-from aggarray.codecs._blosc_frame import BYTES, Frame, worthwhile
-from aggarray.codecs.base import Codec, Parameters
+from aggarray.codecs.base import MAX_ITEM, Codec, Parameters
 
 #: Bytes that are unshuffled at a time: they stay in the processor's cache between two copies.
 _PIECE = 1 << 20
 #: Below this number of bytes a frame costs more than it saves.
 _SMALL = 1 << 15
+#: Bytes that NumPy unshuffles in a process before numcodecs is imported, which takes as long.
+_IMPORT = 1 << 24
+
+_unshuffled = 0
+
+
+def worthwhile(itemsize: int, size: int) -> bool:
+    """Return whether frames unshuffle ``size`` more bytes sooner than NumPy."""
+    global _unshuffled
+    if not 1 < itemsize <= MAX_ITEM:
+        return False
+    _unshuffled += size
+    return _unshuffled >= _IMPORT or "numcodecs.blosc" in sys.modules
 
 
 def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
@@ -35,6 +49,8 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
         for i in range(itemsize):
             elements[:, i] = source[i]
         return
+    from aggarray.codecs._blosc_frame import BYTES, Frame
+
     step = min(count, max(1, _PIECE // itemsize))
     for start in range(0, count, step):
         width = min(step, count - start)

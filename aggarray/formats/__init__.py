@@ -19,8 +19,7 @@ from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, Partia
 from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported_folder, unsupported_head, unsupported_parent
 from aggarray.plugins import foreign_objects, own_objects
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
-from aggarray.storage.files import absolute, is_folder, missing, stat_file
-from aggarray.storage.paths import given_path, state_path
+from aggarray.storage.files import absolute, given_path, is_folder, missing, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 

@@ -4,7 +4,7 @@ Files of the same layout (shape, chunk shape, dtype, filters) share it. The offs
 on the first request. A chunk index is valid only while its file has the recorded size and time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -12,45 +12,10 @@ import numpy as np
 
 from aggarray.codecs import Filter
 from aggarray.errors import IndexFileError, MissingFileError
-from aggarray.index.columns import plain, unplain
-from aggarray.index.store import Reader, Writer, plain_dtype, stored_generation
+from aggarray.index.decoder import unplain
+from aggarray.index.store import Reader, plain_dtype, stored_generation
 from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.partition.chunk_tables import NO_TABLES, ChunkTables, Layout
-from aggarray.read.chunk_index import CachedChunkIndex
-
-
-def pack_chunk_indexes(
-    indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
-) -> dict[str, Any]:
-    """Encode chunk indexes of numbered files unchanged since their stamp."""
-    layouts: dict[str, int] = {}
-    encoded: list[Any] = []
-    rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
-    for uri, variable, state, table in indexes:
-        code = files.get(uri)
-        stamp = None if code is None else stamps.get(code)
-        if code is None or stamp is None or (stamp[1], stamp[0]) != state[:2] or table.names is not None:
-            continue
-        layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill)]
-        layout.append([[f.name, *map(plain, f.parameters)] for f in table.filters])
-        number = layouts.setdefault(repr(layout), len(encoded))
-        if number == len(encoded):
-            encoded.append(layout)
-        rows[code, variable] = (number, table)
-    column, tables = writer.column, [table for _, table in rows.values()]
-    names = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in rows))}
-    masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
-    joined = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
-    return {
-        "layouts": encoded,
-        "names": list(names),
-        "variable": column(np.array([names[name] for _, name in rows], np.int64)),
-        "file": column(np.array([code for code, _ in rows], np.int64)),
-        "layout": column(np.array([number for number, _ in rows.values()], np.int64)),
-        "count": column(np.array([len(t.offsets) for t in tables], np.int64)),
-        "columns": [column(np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64)) for c in joined],
-    }
-
 
 #: Largest decoded chunk of HDF5 in bytes.
 _LARGEST = (1 << 32) - 1

@@ -8,7 +8,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.errors import IndexFileError
 from aggarray.index import Opening
 from aggarray.index.chunk_tables import StoredChunkIndexes
-from aggarray.index.columns import Decoder
+from aggarray.index.decoder import Decoder
 from aggarray.index.store import SAVE_AGAIN, Reader
 from aggarray.index.uris import Files, check_roots, home_of, real_path
 

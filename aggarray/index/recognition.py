@@ -1,4 +1,4 @@
-"""The convention of an aggregation file, and the indexes of other programs."""
+"""Convention of an aggregation file; indexes of other programs."""
 
 from collections.abc import Sequence
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.index.columns import plain, unplain
+from aggarray.index.decoder import unplain
+from aggarray.index.encoder import plain
 from aggarray.index.store import Reader, Writer, plain_dtype
 
 _NO_VALUES = -1

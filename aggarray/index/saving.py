@@ -12,12 +12,11 @@ from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan, stamp_of
 from aggarray.formats.base import Structure
-from aggarray.index.chunk_tables import pack_chunk_indexes
-from aggarray.index.columns import Encoder
 from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.directory import append_directory
+from aggarray.index.encoder import Encoder, pack_chunk_indexes
 from aggarray.index.hdf5_columns import directory_of
 from aggarray.index.netcdf import created
 from aggarray.index.recognition import find_convention

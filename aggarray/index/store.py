@@ -21,7 +21,6 @@ import numpy as np
 from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
 from aggarray.index.directory import DTYPES, Column, IndexFile
 from aggarray.memory.texts import Texts
-from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
 from aggarray.storage.files import is_file
 
@@ -341,6 +340,8 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
     ``expected``: the generation that is updated, None to overwrite any. Raises IndexFileError if the index has another
     generation by then, or the folder cannot be written to. An error inside the block leaves the old file.
     """
+    from aggarray.storage.atomic import replace_atomically, write_errors
+
     path = os.path.realpath(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         raise IndexFileError("exists and is not a file", path=path, hint="give another name for the index")

@@ -10,14 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote_from_bytes, unquote
 
 import numpy as np
 
 from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.memory.texts import Texts
 from aggarray.storage.access import is_below
-from aggarray.storage.paths import local_path
+from aggarray.storage.files import local_path
 from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
 
 #: Characters of a path that are not percent-encoded in a URI.
@@ -79,6 +78,8 @@ def home_of(path: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    from urllib.parse import quote_from_bytes
+
     return quote_from_bytes(os.fsencode(text), safe=_SAFE)
 
 
@@ -114,6 +115,8 @@ def resolve_uri(reference: str, folder: str) -> str:
     literal = os.path.normpath(literal) if "/." in literal or "//" in literal or reference.startswith(".") else literal
     if "%" not in reference:
         return literal
+    from urllib.parse import unquote
+
     decoded = os.path.normpath(os.path.join(folder, unquote(reference, errors="surrogateescape")))
     if os.path.isabs(reference):
         return decoded if os.path.exists(decoded) and not os.path.exists(literal) else literal
@@ -138,6 +141,8 @@ class PathMap:
         path = reference
         if not _URL.match(reference) or reference.lower().startswith("file:"):
             path = re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE)
+            from urllib.parse import unquote
+
             path = unquote(path, errors="surrogateescape")
         for old, new in self.pairs:
             for form in (reference, path):

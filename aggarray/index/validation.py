@@ -3,15 +3,17 @@
 Damaged or hostile content raises ValueError here, which `Reader.index_errors` converts to IndexFileError.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.row_geometry import Geometry
 from aggarray.cf.encoding import Encoding, unpacked_dtype
 from aggarray.cf.units.temperature import KINDS
 from aggarray.partition.matrix import Matrix, Template, check_matrix
+
+if TYPE_CHECKING:
+    from aggarray.arrays.row_geometry import Geometry
 
 
 def _is_text(*items: Any) -> bool:
@@ -37,7 +39,7 @@ def check_array(array: MasterArray) -> None:
             raise ValueError(f"size of coordinate {name!r} differs from that of its array")
 
 
-def check_geometry(geometry: Geometry) -> None:
+def check_geometry(geometry: "Geometry") -> None:
     """Raise ValueError for invalid rows of a ragged array."""
     for part in geometry.parts:
         cuts = part.cuts

@@ -132,7 +132,7 @@ def _select(part: Any, size: int, name: str | int) -> Selector:
     if isinstance(part, int) and not isinstance(part, bool):
         return _position(int(part), size, name)
     array: Any = None
-    if not (isinstance(part, str | bytes) or np.ma.is_masked(part)):
+    if not (isinstance(part, str | bytes) or (isinstance(part, np.ndarray) and np.ma.is_masked(part))):
         with suppress(ValueError):  # nested lists of uneven lengths
             array = np.asarray(part)
     if array is None or (array.ndim == 0 and array.dtype.kind not in "iu"):

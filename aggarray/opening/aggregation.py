@@ -12,8 +12,8 @@ from aggarray.opening.provenance import Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
-    from aggarray.scan.discovery import Source
     from aggarray.scan.progress import Progress
+    from aggarray.storage.files import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -111,7 +111,7 @@ class Aggregation:
         """
         from aggarray.export.kerchunk import references_of, write
         from aggarray.opening.verification import verified
-        from aggarray.storage.paths import local_path
+        from aggarray.storage.files import local_path
 
         tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
         unresolved = any(template.declared for references in tables for template in references.templates)

@@ -8,10 +8,9 @@ from aggarray.index.uris import NOWHERE, check_roots, near
 from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
 from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.partition.stored_sizes import join_chunk_indexes
-from aggarray.scan.discovery import Source, find_files, listed, named_files
+from aggarray.scan.discovery import find_files
 from aggarray.scan.progress import Progress, checked_progress
-from aggarray.storage.files import stat_file
-from aggarray.storage.paths import given_path, state_path
+from aggarray.storage.files import Source, given_path, listed, named_files, stat_file, state_path
 from aggarray.storage.state import Stamp
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from aggarray.aggregate.report import Problem, Report
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggregationError, IndexFileError
-from aggarray.index.columns import plain
+from aggarray.index.encoder import plain
 from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
 from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.opening.verification import verified
-from aggarray.storage.paths import local_path
+from aggarray.storage.files import local_path
 
 
 def save(path: str | os.PathLike[str], outcome: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:

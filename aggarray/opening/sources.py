@@ -1,5 +1,6 @@
 """Opening of files, folders, patterns and indexes as an aggregation."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -8,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.aggregate.rules import Rules
+from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
-from aggarray.errors import AggregationError, NotFoundError
+from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
 from aggarray.index import Opening
+from aggarray.index.pickling import array_of_index
 from aggarray.index.store import stored_generation
-from aggarray.index.uris import check_roots, checked_roots, near, path_map
+from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import DEFAULT_RULES, Provenance, Selection
-from aggarray.scan.discovery import Source, find_files, listed, named_files
+from aggarray.opening.provenance import DEFAULT_RULES, Outcome, Provenance, Selection
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions
-from aggarray.storage.paths import given_path
+from aggarray.storage.files import Source, given_path, listed, named_files
 
 if TYPE_CHECKING:
     from aggarray.scan.progress import Progress
@@ -77,6 +78,7 @@ def _opened(
     if len(items) == len(named) == 1 and stored_generation(named[0]) is not None:
         return _restored(named[0], how, rules, variables)
     from aggarray.opening.joining import arrays_in, join_arrays, scan_sources
+    from aggarray.scan.discovery import find_files
 
     paths, roots = find_files(items), how.access.roots
     if roots is not None:
@@ -100,8 +102,6 @@ def _opened(
 
 def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
     """Open an index of aggarray; join its arrays again if rules are given."""
-    from aggarray.opening.restoring import restore
-
     outcome, provenance = restore(path, how)
     if rules is not DEFAULT_RULES and rules != provenance.rules:
         from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of
@@ -117,6 +117,39 @@ def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | 
     selection = Selection(tuple(variables))
     kept = tuple(a for a in made.arrays if selection.fits(a))
     return replace(made, arrays=kept, _provenance=provenance.selected(selection))
+
+
+def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
+    """Open an index of aggarray; raise IndexFileError if it is not valid."""
+    from aggarray.index.decoder import unplain
+    from aggarray.index.loading import load
+
+    loaded = load(path, how)
+    details, files = loaded.details, loaded.files
+    try:
+        rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
+        result = Outcome(
+            tuple(a._with_origin(array_of_index, path, loaded.generation, n, how) for n, a in enumerate(loaded.arrays)),
+            tuple(
+                Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
+                for names, where, rule, reason in details["refusals"]
+            ),
+            tuple(Skipped(files[i], variable, reason) for i, variable, reason in details["skipped"]),
+            tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
+        )
+        variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
+        chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
+        selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
+        kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
+        kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # absent in indexes of earlier releases
+    except (*LIBRARY_ERRORS, RecursionError) as error:
+        what = f"a damaged index ({' '.join(repr(error).split()):.200})"
+        raise IndexFileError(what, path=path, hint="save it again from the data files") from error
+    saved = {real_path(path): loaded.generation}
+    # Cached: they cannot be read from an index that was saved over.
+    structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
+    rules_and_selections = rules, variables, selections, how.access
+    return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
 
 
 def _checked(progress: "bool | Progress | None") -> "Progress | None":

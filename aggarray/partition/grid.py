@@ -12,9 +12,7 @@ from math import prod
 import numpy as np
 
 from aggarray.errors import AggregationError
-
-#: Maximum number of cells of a matrix.
-MAX_CELLS = 10_000_000
+from aggarray.partition.matrix import MAX_CELLS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

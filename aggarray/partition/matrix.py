@@ -9,14 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
 from aggarray.errors import AggregationError
-from aggarray.partition.signatures import FileSignature
-from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes, sizes_to_pickle
+
+if TYPE_CHECKING:
+    from aggarray.partition.signatures import FileSignature
+    from aggarray.partition.stored_sizes import ChunkIndexes
+
+#: Maximum number of cells of a matrix.
+MAX_CELLS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Template:
     steps: tuple[Step, ...] = ()
     declared: bool = False
     names: tuple[str, ...] = ()
-    assumed: FileSignature | None = None
+    assumed: "FileSignature | None" = None
     temperature: str | None = None
 
     @property
@@ -103,11 +108,13 @@ class References:
     variable: np.ndarray
     template: np.ndarray
     stamps: np.ndarray | None = None
-    tables: ChunkIndexes | None = None
+    tables: "ChunkIndexes | None" = None
     seen: np.ndarray | None = None
 
     def __getstate__(self) -> list[Any]:
         """Return the pickled columns, with sizes instead of chunk indexes."""
+        from aggarray.partition.stored_sizes import sizes_to_pickle
+
         return [sizes_to_pickle(self) if f.name == "tables" else getattr(self, f.name) for f in fields(self)]
 
     def __len__(self) -> int:
@@ -196,7 +203,10 @@ class ReferenceBuilder:
 
     def extend(self, other: References) -> int:
         """Add all sub-arrays of ``other``; return the row of its first."""
-        self._tables = join_chunk_indexes(self._tables, other.tables)
+        if other.tables is not None:
+            from aggarray.partition.stored_sizes import join_chunk_indexes
+
+            self._tables = join_chunk_indexes(self._tables, other.tables)
         if len(other.template) == 1:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:

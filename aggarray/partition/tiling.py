@@ -11,8 +11,8 @@ from math import prod
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError
-from aggarray.partition.grid import MAX_CELLS, GridCover, refine
-from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References
+from aggarray.partition.grid import GridCover, refine
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, ReferenceBuilder, References
 from aggarray.partition.plan import DimensionPlan
 
 

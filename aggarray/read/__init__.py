@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,17 +28,18 @@ from aggarray.options import get_options
 from aggarray.partition.conform import Masked
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
-from aggarray.read.cache import chunk_tables
 from aggarray.read.chunk_blocks import read_chunk_blocks
-from aggarray.read.chunk_index import LocatedIndex, find_chunk_index
+from aggarray.read.chunk_index import LocatedIndex, chunk_tables, find_chunk_index
 from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
-from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
 from aggarray.read.open_files import OpenFiles, close_files
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
 from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_named, stored_piece
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.read.contiguous import ContiguousRun
 
 #: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
@@ -102,7 +103,7 @@ def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options:
     return values if mask is None else masked_array(values, mask, target.fill_value)
 
 
-def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> np.ma.MaskedArray:
+def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> "np.ma.MaskedArray":
     """Return a masked array, with the fill value where NumPy can hold it."""
     return np.ma.MaskedArray(values, mask=mask, fill_value=fill_value if values.dtype.kind in "iufcbmM" else None)
 
@@ -269,6 +270,8 @@ def chunk_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[R
 
 
 def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[ReadTask]:
+    from aggarray.read.contiguous import SPAN, ContiguousRun, read_contiguous_runs
+
     table = stored.table
     itemsize = table.dtype.itemsize
     last = selection[-1] if selection else slice(0, 1, 1)
@@ -283,7 +286,7 @@ def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iter
 
 
 def read_stored(
-    stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: Sequence[ChunkBlock | ContiguousRun]
+    stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: "Sequence[ChunkBlock | ContiguousRun]"
 ) -> None:
     """Read and place parts of a piece; errors name file and variable."""
     try:

@@ -16,12 +16,14 @@ from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_a
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.read.cache import decoded_chunks
 from aggarray.read.chunk_selection import ChunkBlock, parts_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
 from aggarray.storage.byte_source import read_into, read_pieces, shared_source
+from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.state import Versions
 
+#: Decoded chunks by file, variable and number.
+decoded_chunks = LRUCache(lambda: get_options().cache_bytes, lambda array: array.nbytes)
 #: If less than this fraction of a shuffled chunk is selected, only those bytes are gathered.
 _FEW = 8
 

@@ -11,13 +11,19 @@ from aggarray.codecs import known
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import References
-from aggarray.read.cache import chunk_tables
 from aggarray.read.open_files import file_state, opened
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder, prefetch_states
+from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.state import FileState, Stamp
 from aggarray.storage.urls import is_remote
 
+#: Bytes of cached chunk indexes.
+TABLE_BYTES = 1 << 26
+#: (state of the file, chunk index or None) by file and variable.
+chunk_tables = LRUCache(
+    lambda: TABLE_BYTES, lambda item: 1000 + (item[1].offsets.nbytes + item[1].sizes.nbytes if item[1] else 0)
+)
 #: Chunk index, path, and state of the file (None for a store).
 LocatedIndex = tuple[ChunkIndex, str, FileState | None]
 #: NumPy's limit on dimensions allows this many: an array of chunks has twice as many, and one more.

@@ -3,11 +3,13 @@
 import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aggarray.errors import SelectionError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 #: Bytes that all threads together may need while they run, without the output.
 IN_FLIGHT = 48 << 20
@@ -64,6 +66,8 @@ class BoundedExecutor:
         while self._waiting and (self._bytes + size > IN_FLIGHT or len(self._waiting) > 2 * self.threads):
             self._finish()
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._pool = ThreadPoolExecutor(self.threads)
         self._waiting.append((self._pool.submit(contextvars.copy_context().run, run_all, tasks), size))
         self._bytes += size

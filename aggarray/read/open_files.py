@@ -87,7 +87,7 @@ class OpenFiles:
             status = stat_file(path)
             if status.folder:
                 # The state of a folder does not change with its files.
-                from aggarray.storage.paths import state_path
+                from aggarray.storage.files import state_path
 
                 status = stat_file(state_path(path))
         except FormatError as error:
@@ -131,7 +131,7 @@ class OpenFiles:
         if self._same.get(path) == (state, stamp):
             return
         from aggarray.formats import checksum
-        from aggarray.storage.paths import state_path
+        from aggarray.storage.files import state_path
 
         stamped_path = state_path(path)
         status = stat_file(stamped_path)

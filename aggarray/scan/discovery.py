@@ -2,17 +2,13 @@
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
-from aggarray.errors import AggarrayError, AggregationError, MissingFileError
-from aggarray.storage.files import absolute, is_file
-from aggarray.storage.paths import given_path, is_store
+from aggarray.errors import AggarrayError, MissingFileError
+from aggarray.storage.files import Source, given_path, is_store, listed
 from aggarray.storage.urls import is_remote
-
-Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 
 
 def find_files(source: Source) -> list[str]:
@@ -53,39 +49,6 @@ def _is_included(path: str) -> bool:
     return real not in excluded and not any(
         real.startswith(f"{path_}.part/") for path_ in excluded if f"{os.path.basename(path_)}.part" in real
     )
-
-
-def named_files(items: Sequence[Any]) -> list[str]:
-    """Return absolute paths of the files that a source names individually."""
-    paths = []
-    for path in map(given_path, items):
-        with suppress(AggarrayError):  # the scan raises the error
-            if not (is_remote(path) and _is_remote_pattern(path)) and (is_file(path) or is_store(path)):
-                paths.append(absolute(path))
-    return paths
-
-
-def listed(source: Source) -> list[Any]:
-    """Return the items of a source; AggregationError unless all are paths."""
-    try:
-        single = isinstance(source, str | bytes | os.PathLike)
-        items: Iterator[Any] = iter((source,) if single else source)  # type: ignore[arg-type]
-    except TypeError:
-        # Some objects define ``__iter__`` and raise TypeError.
-        single, items = True, iter((source,))
-    checked = []
-    for item in items:
-        if not isinstance(item, str | bytes | os.PathLike):
-            what = f"{' '.join(repr(item).split()):.60} ({type(item).__name__}{'' if single else ', in a list or the like'})"
-            raise AggregationError(f"source {what} is not a path", hint="give a path, a glob, a folder or a flat list of these")
-        checked.append(item)
-    return checked
-
-
-def _is_remote_pattern(path: str) -> bool:
-    from aggarray.storage.remote.listing import has_magic
-
-    return has_magic(path)
 
 
 def _expand(path: str) -> Iterator[str]:

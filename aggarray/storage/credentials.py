@@ -5,8 +5,6 @@ shown.
 """
 
 import contextvars
-import hashlib
-import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,11 +36,17 @@ class StorageOptions:
             hint = "give a dictionary of options for fsspec, or one of these per protocol"
             raise AggregationError("storage_options=... is not a dictionary with text as keys", hint=hint)
         self._options = dict(options or {})
+        self._key = self._digest() if self._options else b""
+
+    def _digest(self) -> bytes:
+        import hashlib
+        import pickle
+
         try:
-            self._key = hashlib.blake2b(pickle.dumps(self._options), digest_size=16).digest()
+            return hashlib.blake2b(pickle.dumps(self._options), digest_size=16).digest()
         except (pickle.PickleError, TypeError, AttributeError):
             # Options that do not pickle are compared by identity.
-            self._key = str(id(self._options)).encode()
+            return str(id(self._options)).encode()
 
     def of(self, protocol: str) -> dict[str, Any]:
         """Return the options of a protocol: its own, or else those given for all."""

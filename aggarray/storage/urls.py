@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from urllib.parse import quote, unquote
 
 from aggarray.errors import FormatError
 
@@ -104,6 +103,8 @@ def join(folder: str, *names: str) -> str:
     query = ""
     if scheme_of(folder) in WEB:
         folder, mark, query = folder.partition("?")
+        from urllib.parse import quote
+
         query, parts = mark + query, [quote(part, safe=_SAFE) for part in parts]
     return "/".join([folder.rstrip("/"), *parts]) + query
 
@@ -136,7 +137,10 @@ def resolve(reference: str, folder: str) -> str:
     ('https://h/d/b%20c.nc', 's3://b/d/b c.nc', 's3://b/a.nc')
     """
     scheme = scheme_of(folder)
-    reference = reference if scheme in WEB else unquote(reference, errors="surrogateescape")
+    if scheme not in WEB:
+        from urllib.parse import unquote
+
+        reference = unquote(reference, errors="surrogateescape")
     member, archive = split(folder)
     if archive:
         inner = posixpath.normpath(posixpath.join("/", member, reference)).lstrip("/")
@@ -174,6 +178,8 @@ def is_below(uri: str, roots: Sequence[str]) -> bool:
     >>> is_below("s3://b/d/a.nc", ["s3://b/d"]), is_below("s3://b/d2/a.nc", ["s3://b/d"]), is_below("s3://b/d/../a", ["s3://b/d"])
     (True, False, False)
     """
+    from urllib.parse import unquote
+
     if "/../" in f"{unquote(uri)}/".replace("\\", "/"):
         return False
     return any(uri == root or uri.startswith(root.rstrip("/") + "/") for root in roots)

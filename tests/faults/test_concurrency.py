@@ -270,7 +270,7 @@ def test_every_h5py_open_takes_the_lock() -> None:
     "name",
     [
         "aggarray.read.open_files._files._lock",
-        "aggarray.read.cache.decoded_chunks._lock",
+        "aggarray.read.chunk_blocks.decoded_chunks._lock",
         "aggarray.scan.resolution._descriptions._cache._lock",
         "aggarray.storage.byte_source._sources._lock",
         "aggarray.storage.remote.objects._states._lock",

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 import aggarray as aa
 from aggarray import formats
 from aggarray.cli import commands
-from aggarray.read import close_files, open_files
-from aggarray.read.cache import chunk_tables
+from aggarray.read import close_files
+from aggarray.read.chunk_index import chunk_tables
 from tests.support.index_files import changed, document
 from tests.support.netcdf import LAT, NOLEAP, TAS
 
@@ -36,14 +36,14 @@ def forget() -> None:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Return a list that receives the names of data files opened through a library."""
     result: list[str] = []
-    open_file = open_files.open_file
+    open_file = formats.open_file
 
     def noted(path: str) -> Any:
         result.append(os.path.basename(path))
         return open_file(path)
 
     forget()
-    monkeypatch.setattr(open_files, "open_file", noted)
+    monkeypatch.setattr(formats, "open_file", noted)
     monkeypatch.setattr(formats, "open_file", noted)
     yield result
     forget()

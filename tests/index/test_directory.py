@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.index import directory as module
 from aggarray.index import stored_generation
-from aggarray.index.columns import LazyValues
+from aggarray.index.decoder import LazyValues
 from aggarray.index.directory import DTYPES, Column, Directory, IndexFile, encode, end_of_hdf5, parse
 from aggarray.index.store import Reader
 from tests.support.index_files import same

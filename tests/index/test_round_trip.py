@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.index.columns import plain, unplain
+from aggarray.index.decoder import unplain
+from aggarray.index.encoder import plain
 from aggarray.opening.aggregation import Aggregation
 from tests.support.index_files import same, same_array, same_value, same_values, save_and_open
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, cube, field, write

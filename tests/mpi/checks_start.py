@@ -21,7 +21,7 @@ from aggarray.dap import Distribution
 from aggarray.mpi import ProcessGroup
 from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.read import close_files
-from aggarray.read.cache import chunk_tables
+from aggarray.read.chunk_index import chunk_tables
 from tests.mpi.checks import section
 from tests.mpi.checks_files import SHAPE, shared_folder, write_files
 

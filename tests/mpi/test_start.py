@@ -24,7 +24,7 @@ if comm.rank == 0:
     print(json.dumps(modules))
 """
 #: Modules that only the process imports that opens the index.
-OPENING = ("aggarray.index.loading", "aggarray.index.store", "aggarray.index.columns", "aggarray.opening.sources")
+OPENING = ("aggarray.index.loading", "aggarray.index.store", "aggarray.index.decoder", "aggarray.opening.sources")
 #: Packages and modules that a process does not need to read from an opened index.
 UNUSED = ("aggarray.formats", "aggarray.scan", "aggarray.display", "aggarray.export", "aggarray.cli", "aggarray.aggregate.join")
 UNUSED += ("h5py", "netCDF4", "xarray", "dask", "zarr", "cf_units", "cftime", "fsspec", "aiohttp", "multiprocessing")

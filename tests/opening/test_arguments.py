@@ -12,7 +12,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.storage.paths import local_path
+from aggarray.storage.files import local_path
 from tests.support.netcdf import cube, write
 
 PIECE = SubArray.from_array([1.0, 2.0], dimensions=("x",))

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.errors import AggregationError
-from aggarray.partition.grid import MAX_CELLS, GridCover, cut_points, refine
+from aggarray.partition.grid import GridCover, cut_points, refine
+from aggarray.partition.matrix import MAX_CELLS
 from tests.support.tilings import boxes as disjoint
 
 NAMES = ("a", "b", "c", "d")

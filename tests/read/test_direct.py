@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import aggarray as aa
 import aggarray.read as reading
 from aggarray.read import contiguous
-from aggarray.read.cache import chunk_tables, decoded_chunks
+from aggarray.read.chunk_blocks import decoded_chunks
+from aggarray.read.chunk_index import chunk_tables
 from aggarray.read.chunk_selection import runs_along
 
 SHAPE = (7, 10, 6)

@@ -14,9 +14,9 @@ import pytest
 
 import aggarray as aa
 import aggarray.read.open_files as files
-from aggarray import MasterArray, SubArray
+from aggarray import MasterArray, SubArray, formats
 from aggarray.read import OpenFiles, close_files
-from aggarray.read.cache import chunk_tables
+from aggarray.read.chunk_index import chunk_tables
 from aggarray.storage.access import Access
 
 
@@ -44,8 +44,8 @@ class Counted:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened: list[str] = []
         self.closed: list[str] = []
-        self._open = files.open_file
-        monkeypatch.setattr(files, "open_file", self)
+        self._open = formats.open_file
+        monkeypatch.setattr(formats, "open_file", self)
 
     def __call__(self, path: str) -> Any:
         handle, closed = self._open(path), self.closed

@@ -15,7 +15,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.read import close_files
-from aggarray.read.cache import chunk_tables
+from aggarray.read.chunk_index import chunk_tables
 from tests.support.netcdf import NOLEAP, TAS, cube, write
 
 MEGABYTE = 1 << 20

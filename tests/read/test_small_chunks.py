@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 import aggarray.read as reading
 from aggarray.read import close_files, small_chunks
-from aggarray.read.cache import chunk_tables
+from aggarray.read.chunk_index import chunk_tables
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, write
 
 FILES, STEPS, LATS, LONS = 40, 3, 4, 5

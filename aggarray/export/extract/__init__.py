@@ -23,9 +23,8 @@ from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_s
 from aggarray.opening.verification import resolve_array
 from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
-from aggarray.storage.files import stat_file
+from aggarray.storage.files import local_path, stat_file, state_path
 from aggarray.storage.locks import unlock
-from aggarray.storage.paths import local_path, state_path
 from aggarray.storage.urls import is_remote
 
 #: Libraries whose versions may change the bytes.

@@ -27,8 +27,7 @@ from aggarray.index.conventions.foreign import (
     unresolved_template,
 )
 from aggarray.index.uris import NOWHERE, PathMap, is_url
-from aggarray.partition.grid import MAX_CELLS
-from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References, Template
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, ReferenceBuilder, References, Template
 from aggarray.partition.tiling import Cells, tile
 from aggarray.scan.resolution import NUMBER_MARK
 

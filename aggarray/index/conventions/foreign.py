@@ -25,8 +25,7 @@ from aggarray.formats.base import Structure, Variable, unique_dimensions
 from aggarray.formats.templates import text_attribute
 from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
 from aggarray.memory.texts import Texts
-from aggarray.partition.grid import MAX_CELLS
-from aggarray.partition.matrix import Matrix, Step, Template
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
 from aggarray.partition.tiling import relabel
 from aggarray.storage.urls import is_remote, parent
 

@@ -15,8 +15,7 @@ from aggarray.cf.encoding import Encoding, default_fill
 from aggarray.formats.base import Variable
 from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, ordinary, shown, units_of, unresolved_template
 from aggarray.memory.texts import Texts
-from aggarray.partition.grid import MAX_CELLS
-from aggarray.partition.matrix import Matrix, Parts, References, Step, Template
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References, Step, Template
 
 #: Largest size of a dimension.
 MAX_SIZE = 2**62

@@ -1,0 +1,205 @@
+"""Encoding of master arrays as JSON and columns, exact to the bit.
+
+Attributes keep their dtypes. Templates, attributes and arrays that several arrays share are stored once. Only the `Writer`,
+which holds the columns, has state.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.arrays.row_geometry import Geometry
+from aggarray.cf.encoding import Encoding
+from aggarray.index.decoder import ENCODED_DTYPES
+from aggarray.index.store import Writer
+from aggarray.memory.selection import Range
+from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.partition.matrix import Matrix, References, Step, Template
+from aggarray.read.chunk_index import CachedChunkIndex
+
+
+def plain(value: Any) -> Any:
+    """Return a value of an attribute or parameter as JSON, with its type.
+
+    >>> from aggarray.index.decoder import unplain
+    >>> plain("K"), plain(np.float32(0.1)), unplain(plain(np.array([1, 2], "i2"))).dtype
+    ('K', {'<f4': 0.10000000149011612}, dtype('int16'))
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        return {value.dtype.str: value.tolist()}
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "mMcSUf":
+        # JSON has no numbers of these dtypes: stored as bytes.
+        return {"bytes": [value.dtype.str, list(value.shape), np.asarray(value).tobytes().hex()]}
+    if isinstance(value, np.ndarray) and value.dtype.kind == "T":
+        return {"texts": [list(value.shape), [str(v) for v in value.ravel().tolist()]]}
+    if isinstance(value, complex | bytes):
+        return plain(np.asarray(value)[()])
+    if isinstance(value, Mapping):
+        return {"mapping": [[str(k), plain(v)] for k, v in value.items()]}
+    if isinstance(value, tuple | list):
+        return {"tuple" if isinstance(value, tuple) else "list": [plain(v) for v in value]}
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    return "text" if dtype.kind == "T" else dtype.str
+
+
+class Encoder:
+    """Encoder of master arrays that stores shared items once."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.files: dict[str, int] = {}
+        self.stamps: dict[int, Sequence[int]] = {}
+        self.templates: list[Any] = []
+        self.attributes: list[Any] = []
+        self.geometries: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._codes: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def code(self, uri: str) -> int:
+        """Return the number of a file; a new file is added."""
+        return self.files.setdefault(uri, len(self.files))
+
+    def _once(self, key: Any, into: list[Any], make: Callable[[], Any]) -> int:
+        """Return the number of an item in a list; a new item is made and appended."""
+        if key not in self._numbers:
+            into.append(make())
+            self._numbers[key] = len(into) - 1
+        return self._numbers[key]
+
+    def attrs(self, attrs: Mapping[str, Any]) -> int:
+        """Return the number of a mapping of attributes."""
+        pairs = [[name, plain(value)] for name, value in attrs.items()]
+        return self._once(("attributes", repr(pairs)), self.attributes, lambda: pairs)
+
+    def template(self, template: Template) -> int:
+        """Return the number of a template."""
+        return self._once(template, self.templates, lambda: _template(template))
+
+    def file_codes(self, references: References) -> np.ndarray:
+        """Return the number of each URI of a table, and record the stamps."""
+        entry = self._codes.get(id(references.uris))
+        if entry is None:
+            files = self.files
+            codes = np.array([files.setdefault(uri, len(files)) for uri in references.uris], np.int64)
+            entry = self._codes[id(references.uris)] = (references.uris, codes)
+        if references.stamps is not None:
+            rows = np.flatnonzero(references.stamps[:, 0] >= 0)
+            self.stamps.update(zip(entry[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
+        return entry[1]
+
+    def matrix(self, matrix: Matrix) -> dict[str, Any]:
+        """Encode a matrix of partitions, without the sub-arrays that no cell uses."""
+        matrix = matrix.compact()
+        references, column = matrix.references, self.writer.column
+        codes = np.append(self.file_codes(references), -1)[references.uri]
+        # Some templates may be unused: those of signatures that were verified meanwhile.
+        used = set(references.template.tolist())
+        templates = np.array([self.template(t) if n in used else -1 for n, t in enumerate(references.templates)], np.int64)
+        encoded = {
+            "dimensions": list(matrix.dimensions),
+            "directions": list(matrix.directions),
+            "edges": [column(e) for e in matrix.edges],
+            "refs": column(matrix.refs),
+            "file": column(codes),
+            "variable": column(references.variable),
+            "template": column(templates[references.template]),
+            "variables": list(references.variables),
+            "memory": [self.writer.value(m) for m in references.memory],
+            "starts": {a: column(s) for a, s in matrix.parts.starts.items()},
+            "steps": {a: column(s) for a, s in matrix.parts.steps.items()},
+            "picks": [column(p) for p in matrix.parts.picks],
+        }
+        return {k: v for k, v in encoded.items() if v not in ([], {}) or k in ("dimensions", "directions", "edges")}
+
+    def array(self, array: MasterArray) -> dict[str, Any]:
+        """Encode a master array with its coordinates."""
+        encoded = {
+            "name": array.name,
+            "dtype": _dtype_text(array.dtype),
+            "units": array.units,
+            "calendar": array.calendar,
+            "fill": plain(array.fill_value),
+            "attrs": self.attrs(array.attrs),
+            "file_attrs": self.attrs(array.file_attrs),
+            "matrix": self.matrix(array._matrix),
+            "coords": {name: self.array(c) for name, c in array.coords.items()},
+        }
+        if array._known is not None:
+            values, mask = array._known
+            encoded["known"] = [self.writer.value(values), None if mask is None else self.writer.value(np.packbits(mask))]
+        if isinstance(array, RaggedMasterArray):
+            self.writer.newer = True
+            geometry = array._instances  # its coordinates share it
+            encoded["rows"] = self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
+        return encoded
+
+    def _geometry(self, geometry: Geometry) -> dict[str, Any]:
+        chosen, column = geometry.chosen, self.writer.column
+        parts = []
+        for part in geometry.parts:
+            counts, index = (None if array is None else self.array(array) for array in (part.counts, part.index))
+            present = list(map(self.array, part.present))
+            parts.append({"cuts": list(map(column, part.cuts.T)), "counts": counts, "index": index, "present": present})
+        picked = None if chosen is None else column(chosen.indices() if isinstance(chosen, Range) else chosen)
+        return {"dimension": geometry.dimension, "parts": parts, "chosen": picked}
+
+
+def _step(step: Step) -> list[Any]:
+    decoding = None if step.encoding is None else _encoding(step.encoding)
+    # The additional item of temperature differences is an error in earlier versions, which would misread them.
+    temperature = () if step.temperature is None else (step.temperature,)
+    return [step.units, step.calendar, _dtype_text(step.dtype), decoding, *temperature]
+
+
+def _encoding(encoding: Encoding) -> Any:
+    values = {f.name: getattr(encoding, f.name) for f in fields(Encoding)}
+    return plain({**values, **{name: _dtype_text(values[name]) for name in ENCODED_DTYPES}})
+
+
+def _template(template: Template) -> dict[str, Any]:
+    encoded = {f.name: plain(getattr(template, f.name)) for f in fields(Template) if f.name not in ("encoding", "steps")}
+    if template.temperature is None:
+        del encoded["temperature"]
+    return {**encoded, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
+
+
+def pack_chunk_indexes(
+    indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
+) -> dict[str, Any]:
+    """Encode chunk indexes of numbered files unchanged since their stamp."""
+    layouts: dict[str, int] = {}
+    encoded: list[Any] = []
+    rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
+    for uri, variable, state, table in indexes:
+        code = files.get(uri)
+        stamp = None if code is None else stamps.get(code)
+        if code is None or stamp is None or (stamp[1], stamp[0]) != state[:2] or table.names is not None:
+            continue
+        layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill)]
+        layout.append([[f.name, *map(plain, f.parameters)] for f in table.filters])
+        number = layouts.setdefault(repr(layout), len(encoded))
+        if number == len(encoded):
+            encoded.append(layout)
+        rows[code, variable] = (number, table)
+    column, tables = writer.column, [table for _, table in rows.values()]
+    names = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in rows))}
+    masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
+    joined = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
+    return {
+        "layouts": encoded,
+        "names": list(names),
+        "variable": column(np.array([names[name] for _, name in rows], np.int64)),
+        "file": column(np.array([code for code, _ in rows], np.int64)),
+        "layout": column(np.array([number for number, _ in rows.values()], np.int64)),
+        "count": column(np.array([len(t.offsets) for t in tables], np.int64)),
+        "columns": [column(np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64)) for c in joined],
+    }
