@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.index import directory as module
-from aggarray.index import stored_generation
 from aggarray.index.decoder import LazyValues
 from aggarray.index.directory import DTYPES, Column, Directory, IndexFile, encode, end_of_hdf5, parse
-from aggarray.index.store import Reader
+from aggarray.index.store import Reader, stored_generation
 from tests.support.index_files import same
 from tests.support.netcdf import cube, write
 from tests.support.servers import web_server

@@ -10,8 +10,10 @@ import pytest
 import zarr
 
 import aggarray as aa
-from aggarray import index as indexes
+from aggarray.index import Opening
 from aggarray.index.conventions.foreign import convention_of
+from aggarray.index.loading import load
+from aggarray.index.saving import IndexContents, save
 from aggarray.index.uris import path_map
 from aggarray.storage.access import Access
 from tests.support.foreign_indexes import cfdm_library, cfdm_values, foreign, fragment, opened
@@ -367,8 +369,8 @@ def test_a_resolved_foreign_index_is_saved(tmp_path: Path) -> None:
     fragment(tmp_path / "b.nc", stored[2:])
     packing = {"scale_factor": 0.1, "_FillValue": np.int16(-1)}
     tas = opened(index(tmp_path, [["a.nc"], ["b.nc"]], attrs=packing, dtype="i2"))["tas"]
-    indexes.save(str(tmp_path / "ours.nc"), indexes.IndexContents([tas]))
-    (again,) = indexes.load(str(tmp_path / "ours.nc"), indexes.Opening()).arrays
+    save(str(tmp_path / "ours.nc"), IndexContents([tas]))
+    (again,) = load(str(tmp_path / "ours.nc"), Opening()).arrays
     assert again._matrix.references.templates == tas._matrix.references.templates
     np.testing.assert_array_equal(again[...], np.where(stored == -1, np.nan, stored * 0.1))
 
