@@ -18,6 +18,7 @@ import numpy as np
 
 import aggarray as aa
 from aggarray import index
+from aggarray.index import loading
 from aggarray.index.store import GROUP, Reader
 from aggarray.opening import sources
 from aggarray.opening.provenance import DEFAULT_RULES
@@ -127,7 +128,7 @@ def run(data: bytes) -> bool:
         return False
     path = str(_files() / "index.nca")
     how = index.Opening(Access(roots=(os.path.realpath(_files()),)))
-    with mock.patch.object(_Reader, "given", group), mock.patch.object(index, "Reader", _Reader), refusing() as refused:
+    with mock.patch.object(_Reader, "given", group), mock.patch.object(loading, "Reader", _Reader), refusing() as refused:
         result = sources._restored(path, how, DEFAULT_RULES, None)
         repr(result)
         result._repr_html_()
