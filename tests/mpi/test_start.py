@@ -50,4 +50,4 @@ def test_ranks_import_what_reading_needs(index: Path) -> None:
     assert imported(first[0], OPENING)
     for after_opening, after_reading in others:
         assert imported(after_reading, (*OPENING, *UNUSED)) == []
-        assert len(imported(after_opening, ("aggarray",))) <= 110
+        assert len(imported(after_opening, ("aggarray",))) <= 100
