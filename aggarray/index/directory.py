@@ -11,8 +11,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +40,7 @@ _LARGEST = 1 << 26
 _FILTERS = ((), (Filter("deflate"),), (Filter("shuffle", (8,)), Filter("deflate")))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class Column(NamedTuple):
     """Stored column: one-dimensional chunks at absolute offsets in a file.
 
     ``chunk``: elements of a chunk; ``masks``: filter masks of HDF5, None if no filter was skipped.
@@ -56,8 +54,7 @@ class Column:
     masks: np.ndarray | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(NamedTuple):
     """Schema, generation and columns of an index."""
 
     schema: int
