@@ -51,9 +51,8 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
                 # promise: foreign-index-roots
                 how.access.check_named(path, structure.uri)
             # The method is optional in handles of other packages and formats.
-            read_texts = getattr(handle, "texts", None) if variable.dtype.kind == "T" else None
-            texts = None if read_texts is None else read_texts(name, variable.shape)
-            return handle.read(name, full_box(variable.shape)) if texts is None else texts
+            column = getattr(handle, "column", lambda variable: None)(variable)
+            return handle.read(name, full_box(variable.shape)) if column is None else column
         finally:
             handle.close()
 

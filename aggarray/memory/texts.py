@@ -106,9 +106,12 @@ class Texts(Sequence[str]):
             view = _view(self)
             for at in range(0, count, _BLOCK):
                 block = slice(at, at + _BLOCK)
-                found = _fingerprint(view, self.starts[block], self.lengths[block])
+                found = _fingerprint(view, self.starts[block], np.minimum(self.lengths[block], _LONGEST))
                 for column, part in zip(facts, found, strict=True):
                     column[block] = part
+            for row in np.flatnonzero(self.lengths > _LONGEST).tolist():
+                text = self.buffer[self.starts[row] : self.starts[row] + self.lengths[row]].tobytes()
+                facts.unusual[row], facts.colons[row] = not text.isascii() or b"\0" in text, b":" in text
             self._fingerprints = facts
         return self._fingerprints
 
@@ -159,15 +162,19 @@ def _view(texts: Texts) -> np.ndarray:
 
 def _words(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
     """Yield rows and their next eight bytes, 0x01 after the end of a text."""
+    if not (starts & 7).any():  # aligned words are read faster
+        starts, view, step = starts >> 3, view[::8], 1
+    else:
+        step = 8
     complete = int(lengths.min(initial=_LONGEST)) // 8
     for number in range(complete):
-        yield slice(None), view[starts + 8 * number]
-    rows, at = np.flatnonzero(lengths > 8 * complete), 8 * complete
+        yield slice(None), view[starts + step * number]
+    rows, at = np.flatnonzero(lengths > 8 * complete), complete
     while len(rows):
-        left = np.minimum(lengths[rows] - at, 8)
-        yield rows, view[starts[rows] + at] & _KEPT[left] | _FILL[left]
-        at += 8
-        rows = rows[lengths[rows] > at]
+        left = np.minimum(lengths[rows] - 8 * at, 8)
+        yield rows, view[starts[rows] + step * at] & _KEPT[left] | _FILL[left]
+        at += 1
+        rows = rows[lengths[rows] > 8 * at]
 
 
 def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Fingerprints:

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import LIBRARY_LOCK, Box, naming_errors
+from aggarray.formats.base import LIBRARY_LOCK, Box, Variable, naming_errors
 from aggarray.formats.hdf5 import isolated
 from aggarray.formats.hdf5.external import Source, external_files
 from aggarray.formats.hdf5.h5py_files import open_file
 from aggarray.formats.hdf5.library import H5pyFile
-from aggarray.formats.hdf5.metadata.chunk_index import check_chunks, chunk_index_of, contiguous_of, texts_of
+from aggarray.formats.hdf5.metadata.chunk_index import check_chunks, chunk_index_of, contiguous_of, numbers_of, texts_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse, require_supported
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
@@ -119,17 +119,19 @@ class HDF5File:
         values: np.ndarray = self._by_library("values", variable, box)
         return values
 
-    def texts(self, variable: str, shape: tuple[int, ...]) -> Texts | None:
-        """Return all texts of a variable in columns, None if only `read` does."""
+    def column(self, variable: Variable) -> np.ndarray | Texts | None:
+        """Return all values, texts in C order, None if only `read` does."""
         from aggarray.formats.hdf5.metadata.texts import text_column
 
-        if self._metadata is None:
+        file = self._metadata
+        if file is None:
             return None
+        read = text_column if variable.dtype.kind == "T" else numbers_of
         try:
             with self._lock:
-                return text_column(self._metadata, variable, shape) if self._metadata.has(variable) else None
+                return read(file, variable.name, variable.shape) if file.has(variable.name) else None
         except UNREADABLE as error:
-            self._note_error(error, variable)
+            self._note_error(error, variable.name)
             return None
 
     def _from_heap(self, variable: str, box: Box) -> np.ndarray | None:

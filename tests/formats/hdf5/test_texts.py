@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.formats.base import Variable
 from aggarray.formats.hdf5 import handle
 from aggarray.formats.hdf5.handle import HDF5File
 
@@ -26,7 +27,7 @@ def column(path: Path, variable: str, shape: tuple[int, ...]) -> list[str] | Non
     """Return the texts of a variable, read without h5py."""
     file = HDF5File(str(path))
     try:
-        texts = file.texts(variable, shape)
+        texts = file.column(Variable(variable, np.dtypes.StringDType(), shape, (), {}))
         return None if texts is None else list(texts)
     finally:
         file.close()

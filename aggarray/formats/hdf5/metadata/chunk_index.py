@@ -19,7 +19,7 @@ from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, CONTIGUOUS, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import PLAIN, TEXTS, Dataspace
-from aggarray.formats.hdf5.metadata.values import values_of
+from aggarray.formats.hdf5.metadata.values import is_bounded, values_of
 from aggarray.partition.chunk_index import ChunkIndex, grid_of, needs_chunk_index, one_chunk
 
 
@@ -58,6 +58,15 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
         return None
     attrs = shown_attributes(attributes_at(file.data, header), file.data)
     return stored_values(values_of(file.data, header, shape), attrs, False, f"{path}, variable {variable!r}")
+
+
+def numbers_of(file: H5File, variable: str, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return all values of a variable of numbers, None if only HDF5 reads them."""
+    header = file.variable(variable)
+    dtype, space, _ = _plain(header)
+    if space.shape != shape or not is_bounded(file.data, header):
+        return None
+    return values_of(file.data, header, shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def contiguous_of(file: H5File, variable: str) -> tuple[np.dtype[Any], int, tuple[int, ...]] | None:

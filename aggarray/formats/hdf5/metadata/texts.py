@@ -5,24 +5,24 @@ their lengths locate them. Other objects are found in all collections at once: i
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
 from aggarray.cf.text import known_encoding
 from aggarray.formats.hdf5.metadata.attributes import shown_attributes
-from aggarray.formats.hdf5.metadata.chunks import stored_chunks
-from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, require, require_supported
+from aggarray.formats.hdf5.metadata.data import Data, require, require_supported
 from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.metadata.messages import CHUNKED
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, TEXTS
-from aggarray.formats.hdf5.metadata.values import LARGEST, elements_of, stored_of
-from aggarray.formats.limits import is_plausible
+from aggarray.formats.hdf5.metadata.values import elements_of, is_bounded, stored_of
 from aggarray.memory.texts import Texts
 
 #: Largest size of a collection with several objects.
 _LARGEST = 1 << 16
+#: Number of objects that are located at a time, whose columns fit into the cache of a processor.
+_BLOCK = 1 << 14
 #: First word of a collection.
 _SIGNATURE = np.uint64(int.from_bytes(b"GCOL\1\0\0\0", "little"))
 #: Bits of the number of an object, the greatest number, and these bits and the reserved ones, which are zero, in its header.
@@ -32,32 +32,21 @@ _NUMBER, _LAST, _HEAD = 16, (1 << 16) - 1, np.uint64(0xFFFFFFFF0000FFFF)
 def text_column(file: H5File, variable: str, shape: tuple[int, ...]) -> Texts | None:
     """Return all texts in C order, None if `values_of` or HDF5 reads them.
 
-    ``shape``: of the texts. The values of other types, of other encodings than UTF-8 and of large chunks are read otherwise.
-    Raises one of `data.UNREADABLE` as `H5File` does.
+    ``shape``: of the texts. Texts of other encodings than UTF-8 and in large chunks are read otherwise. Raises one of
+    `data.UNREADABLE` as `H5File` does.
     """
     header = file.variable(variable)
     datatype, space, _ = header.dataset
     attrs = shown_attributes(attributes_at(file.data, header), file.data)
     if datatype.category not in (TEXTS, CHARACTERS) or space.empty or known_encoding(attrs.get("_Encoding")) != "utf-8":
         return None
-    if not _is_bounded(file.data, header):
+    if not is_bounded(file.data, header):
         return None
     if datatype.category == TEXTS:
         texts = _heap_texts(file.data, elements_of(file.data, header).ravel()) if space.shape == shape else None
     else:
         texts = _fixed_texts(file.data, header, shape)
     return None if texts is None else _valid(texts, datatype.category == TEXTS)
-
-
-def _is_bounded(data: Data, header: Header) -> bool:
-    """Return whether the stored bytes justify the size of a dataset."""
-    datatype, space, layout = header.dataset
-    stored = 0 if layout.address == UNDEFINED else layout.size
-    if layout.form == CHUNKED:
-        if math.prod(layout.chunk) > LARGEST:
-            return False
-        stored = int(stored_chunks(data, layout, space, bool(header.filters)).sizes.sum())
-    return is_plausible(space.count * datatype.size, stored)
 
 
 def _fixed_texts(data: Data, header: Header, shape: tuple[int, ...]) -> Texts | None:
@@ -85,20 +74,22 @@ def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     """Return the texts of heap references."""
     lengths = elements["count"].astype(np.int64)
     starts = np.zeros(len(elements), np.int64)
-    rows = np.flatnonzero((lengths != 0) | (elements["address"] != 0))
-    if not len(rows):
+    present = (lengths != 0) | (elements["address"] != 0)
+    if not present.any():
         return Texts(np.zeros(0, np.uint8), lengths, starts)
-    elements = elements if len(rows) == len(elements) else elements[rows]
-    addresses, collection = _distinct(elements["address"])
+    rows = slice(None) if present.all() else np.flatnonzero(present)
+    elements, counts = elements[rows], lengths[rows]
+    addresses, collection = _distinct(np.ascontiguousarray(elements["address"]))
     heap = _Heap(data, addresses)
     require(int(elements["number"].max()) >> _NUMBER == 0, "unknown heap object")
     keys = collection << _NUMBER | elements["number"]
-    counts = lengths[rows]
     if (keys[1:] > keys[:-1]).all():
         starts[rows] = heap.objects(keys, counts)
     else:
         order = np.argsort(keys)
-        starts[rows[order]] = heap.objects(keys[order], counts[order])
+        located = np.empty_like(keys)
+        located[order] = heap.objects(keys[order], counts[order])
+        starts[rows] = located
     return Texts(heap.buffer, lengths, starts)
 
 
@@ -137,12 +128,17 @@ class _Heap:
 
     def objects(self, keys: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return where the objects of sorted keys start; check their lengths."""
-        starts, walked = self._consecutive(keys, lengths)
+        starts, walked = np.empty(len(keys), np.int64), np.empty_like(self.begins)
+        first = np.append(np.searchsorted(keys, np.arange(len(walked)) << _NUMBER), len(keys))
+        cuts = np.unique(np.searchsorted(first[:-1], np.arange(0, len(keys), _BLOCK))).tolist()
+        for low, high in pairwise([*cuts, len(walked)]):
+            part = slice(first[low], first[high])
+            columns = keys[part], lengths[part]
+            starts[part], walked[low:high] = self._consecutive(slice(low, high), first[low : high + 1] - first[low], *columns)
         others, other_starts, other_lengths = self._walk(walked)
         found = np.minimum(np.searchsorted(keys, others), len(keys) - 1)
-        is_known = starts >= 0
-        require(not (is_known[found] & (keys[found] == others)).any(), "malformed heap collection")
-        rows = np.flatnonzero(~is_known)
+        require(not ((starts[found] >= 0) & (keys[found] == others)).any(), "malformed heap collection")
+        rows = np.flatnonzero(starts < 0)
         if len(rows):
             found = np.minimum(np.searchsorted(others, keys[rows]), max(len(others) - 1, 0))
             require(len(others) > 0 and bool((others[found] == keys[rows]).all()), "unknown heap object")
@@ -150,24 +146,25 @@ class _Heap:
             starts[rows] = other_starts[found]
         return starts
 
-    def _consecutive(self, keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _consecutive(
+        self, collections: slice, first: np.ndarray, keys: np.ndarray, lengths: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return starts of objects of collections that begin with exactly these.
 
-        Other objects have -1. The second result is where the objects after them begin, per collection.
+        Other objects have -1. The second result is where the objects after them begin, per collection. ``first``: the first
+        key of each collection.
         """
-        collection = keys >> _NUMBER
-        first = np.searchsorted(collection, np.arange(len(self.begins)))
-        stops = np.cumsum(16 + (lengths + 7 & -8))
-        before = np.concatenate([[0], stops])[first]
-        starts = stops - (lengths + 7 & -8) + (self.begins + 16 - before)[collection]
-        inside = starts + lengths <= self.ends[collection]
+        begins, counts = self.begins[collections] + 16, np.diff(first)
+        sizes = lengths + 7 & -8
+        stops = np.cumsum(sizes + 16)
+        starts = stops - sizes + np.repeat(begins - np.concatenate([[0], stops])[first[:-1]], counts)
+        inside = starts + lengths <= np.repeat(self.ends[collections], counts)
         at = np.where(inside, starts - 16, 0)
-        expected = (keys & _LAST).astype(np.uint64)
-        same = inside & (self._words[at] & _HEAD == expected) & (self._words[at + 8] == lengths.astype(np.uint64))
-        exact = np.logical_and.reduceat(same, first)
-        after = np.append(first[1:], len(keys)) - 1
-        walked = np.where(exact, starts[after] + (lengths[after] + 7 & -8), self.begins + 16)
-        return np.where(exact[collection], starts, -1), walked
+        same = inside & (self._words[at] & _HEAD == (keys & _LAST).view(np.uint64))
+        same &= self._words[at + 8] == lengths.view(np.uint64)
+        exact = np.logical_and.reduceat(same, first[:-1])
+        last = first[1:] - 1
+        return np.where(np.repeat(exact, counts), starts, -1), np.where(exact, starts[last] + sizes[last], begins)
 
     def _walk(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return key, start and length of the objects from a place on, sorted."""

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs import decode
-from aggarray.formats.hdf5.metadata.chunks import chunks_of
+from aggarray.formats.hdf5.metadata.chunks import chunks_of, stored_chunks
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
 from aggarray.formats.hdf5.metadata.heaps import text_at
 from aggarray.formats.hdf5.metadata.messages import CHUNKED, COMPACT, DataLayout, FillValue
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, ELEMENT, PLAIN, TEXTS
+from aggarray.formats.limits import is_plausible
 
 #: Largest size of chunks that are decoded here, and of datasets without stored values.
 LARGEST = 1 << 26
@@ -104,6 +105,17 @@ def _chunked(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
         inside = out[outer]
         inside[...] = values.reshape(chunk)[tuple([slice(n) for n in inside.shape])]
     return out
+
+
+def is_bounded(data: Data, header: Header) -> bool:
+    """Return whether the stored bytes justify the size of a dataset."""
+    datatype, space, layout = header.dataset
+    stored = 0 if layout.address == UNDEFINED else layout.size
+    if layout.form == CHUNKED:
+        if math.prod(layout.chunk) > LARGEST:
+            return False
+        stored = int(stored_chunks(data, layout, space, bool(header.filters)).sizes.sum())
+    return is_plausible(space.count * datatype.size, stored)
 
 
 def check_storage(data: Data, layout: DataLayout, size: int) -> None:
