@@ -61,7 +61,7 @@ def texts_of(file: H5File, variable: str, path: str) -> np.ndarray | None:
 
 
 def numbers_of(file: H5File, variable: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return all values of a variable of numbers, None if only HDF5 reads them."""
+    """Return all numbers of a variable, None if only HDF5 reads them."""
     header = file.variable(variable)
     dtype, space, _ = _plain(header)
     if space.shape != shape or not is_bounded(file.data, header):
