@@ -121,6 +121,10 @@ def _disturb(asked: dict[str, Any]) -> _Countdown:
     elif how in ("line", "lines"):
         sys.settrace(count.trace)
     elif how in ("limit", "fatal"):
+        # Libraries that write temporary files when they are imported.
+        import cf_units  # noqa: F401
+        import numcodecs.blosc  # noqa: F401
+
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN if how == "limit" else signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (asked["at"], resource.RLIM_INFINITY))
