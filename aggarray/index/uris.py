@@ -215,6 +215,8 @@ class Files(Sequence[str]):
 def rows_named(references: Texts, name: str) -> np.ndarray:
     """Return the rows of references that may lead to a file of this name.
 
+    No reference is empty.
+
     >>> rows_named(Texts.of(["a.nc", "b.nc", "%61.nc", "c/../a.nc", "a.nc/."]), "a.nc").tolist()
     [0, 2, 3, 4]
     """
@@ -222,11 +224,12 @@ def rows_named(references: Texts, name: str) -> np.ndarray:
     possible = [np.zeros(0, np.int64)]
     for first in range(0, len(references), _BLOCK):
         starts, lengths = references.starts[first : first + _BLOCK], references.lengths[first : first + _BLOCK]
-        rows, ends = np.flatnonzero(lengths), starts + lengths
-        last = buffer[ends[rows] - 1]
+        ends = starts + lengths
+        last, third = buffer[ends - 1], buffer[np.maximum(ends - 3, starts)]
         is_folder = (last == ord("/")) | (last == ord("."))
-        possible.append(first + rows[is_folder])
-        rows = rows[~is_folder]
+        rows = np.flatnonzero(is_folder | (last == suffix[0]) | (third == ord("%")))
+        possible.append(first + rows[is_folder[rows]])
+        rows = rows[~is_folder[rows]]
         for back, byte in enumerate(suffix, 1):
             rows = rows[lengths[rows] >= back]
             at = ends[rows] - back

@@ -9,7 +9,7 @@ from aggarray.memory import texts as module
 from aggarray.memory.texts import Texts
 
 TEXT = st.text(st.sampled_from("ab:%/.\0é€") | st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
-    ["", "file:///a", "x" * 5000]
+    ["", "file:///a", "x" * 5000, "x" * 4095 + "é:"]
 )
 LISTS = st.lists(TEXT, max_size=12).flatmap(lambda few: st.lists(st.sampled_from(few or [""]), max_size=40))
 

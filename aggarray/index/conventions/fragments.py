@@ -240,31 +240,33 @@ def _references(
     first, uri = uris.distinct()
     files, is_own = source.resolve_texts(layout.variable, uris.take(first))
     if len(names) == 1:
-        first, name = np.zeros(1, np.int64), np.zeros(len(rows), np.int64)
+        first, name = np.zeros(1, np.int64), np.zeros(len(rows), np.int32)
     else:
         names = names.take(rows)
         first, name = names.distinct()
     variables = [n.removeprefix("/") for n in names.take(first)]
     source.check_own(layout.variable, [variables[i] for i in np.unique(name[is_own[uri]]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
-    codes = [column.astype(np.int32) for column in (uri, name, template)]
+    codes = [column.astype(np.int32, copy=False) for column in (uri, name, template)]
     return References(files, tuple(variables), templates, (), codes[0], codes[1], codes[2])
 
 
 def _templates(layout: _FragmentLayout, rows: np.ndarray) -> tuple[tuple[Template, ...], np.ndarray]:
     """Return a template per shape of fragments, and its number for each row."""
+    if len(rows) and all((sizes == sizes[0]).all() for sizes in layout.sizes):
+        shape = tuple(int(sizes[0]) for sizes in layout.sizes)
+        template = unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps)
+        return (template,), np.zeros(len(rows), np.int32)
     code = np.zeros(1, np.int64)
     lengths = []
     for sizes in layout.sizes:
-        equal = bool((sizes == sizes[0]).all())
-        distinct, number = (sizes[:1], np.zeros(len(sizes), np.int64)) if equal else np.unique(sizes, return_inverse=True)
+        distinct, number = np.unique(sizes, return_inverse=True)
         lengths.append(distinct)
         code = (code[:, np.newaxis] * len(distinct) + number).ravel()
-    code = code[rows]
-    used, template = np.unique(code, return_inverse=True) if code.any() or not len(code) else (code[:1], code)
+    used, number = np.unique(code[rows], return_inverse=True)
     picked = np.unravel_index(used, [len(k) for k in lengths]) if lengths else ()
     shapes = zip(*(k[p].tolist() for k, p in zip(lengths, picked, strict=True)), strict=True) if lengths else [()] * len(used)
-    return tuple(unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), template
+    return tuple(unresolved_template(shape, layout.dimensions, layout.decoding, layout.steps) for shape in shapes), number
 
 
 def _unique_values(source: ForeignFile, layout: _FragmentLayout, term: Variable) -> Matrix:

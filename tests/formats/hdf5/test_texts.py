@@ -71,7 +71,13 @@ def test_variable_length_texts(
 
 @pytest.mark.parametrize("storage", [{}, {"zlib": True, "chunksizes": (700,)}, {"chunksizes": (1000,), "shuffle": True}])
 @pytest.mark.parametrize("longest", [3, 60, 3000])
-def test_many_collections(tmp_path: Path, storage: dict[str, Any], longest: int) -> None:
+@pytest.mark.parametrize("few", [0, 1 << 14])
+def test_many_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any], longest: int, few: int
+) -> None:
+    """Objects are found one by one, or in all collections at once, some blocks of collections at a time."""
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._BLOCK", few or 1000)
     texts = [f"{i}_" + "é" * (i * 7 % longest) for i in range(5000)]
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 5000)
@@ -153,11 +159,13 @@ def damaged(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_damaged_collections_raise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("few", [0, 16])
+def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
     """Each changed byte gives an error, or the values that are read one by one."""
     path = tmp_path / "a.h5"
     data = damaged(path)
     at = data.index(b"GCOL")
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
     for place in [*range(at, at + 120), data.index(b"text 39") - 16, data.index(b"text 39") + 8]:
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
         texts = column(path, "v", (40,))

@@ -20,7 +20,7 @@ from aggarray.formats.hdf5.metadata.data import (
 )
 
 #: Header of an object in a collection: number, reference count, reserved, length.
-_OBJECT = struct.Struct("<HHIQ")
+OBJECT = struct.Struct("<HHIQ")
 #: Record type of unfiltered huge objects in a B-tree of version 2: address, length, number.
 _HUGE_TREE = 1
 _HUGE = struct.Struct("<QQQ")
@@ -235,7 +235,7 @@ def collection_size(head: bytes | memoryview) -> int:
 def objects_of(block: _Bytes) -> dict[int, _Bytes]:
     """Return the objects of a collection by number."""
     objects: dict[int, _Bytes] = {}
-    at, size, unpack = 16, len(block), _OBJECT.unpack_from
+    at, size, unpack = 16, len(block), OBJECT.unpack_from
     while at + 16 <= size:
         number, _, reserved, length = unpack(block, at)
         if number == 0:

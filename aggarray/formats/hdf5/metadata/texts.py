@@ -5,6 +5,7 @@ their lengths locate them. Other objects are found in all collections at once: i
 """
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from aggarray.formats.hdf5.metadata.attributes import shown_attributes
 from aggarray.formats.hdf5.metadata.data import Data, require, require_supported
 from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.heaps import OBJECT
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, TEXTS
 from aggarray.formats.hdf5.metadata.values import elements_of, is_bounded, stored_of
@@ -23,6 +25,8 @@ from aggarray.memory.texts import Texts
 _LARGEST = 1 << 16
 #: Number of objects that are located at a time, whose columns fit into the cache of a processor.
 _BLOCK = 1 << 14
+#: Number of collections whose objects are found one by one, which is faster.
+_FEW = 16
 #: First word of a collection.
 _SIGNATURE = np.uint64(int.from_bytes(b"GCOL\1\0\0\0", "little"))
 #: Bits of the number of an object, the greatest number, and these bits and the reserved ones, which are zero, in its header.
@@ -169,7 +173,7 @@ class _Heap:
     def _walk(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return key, start and length of the objects from a place on, sorted."""
         collection, columns = np.arange(len(at)), []
-        while len(at):
+        while len(at) > _FEW:
             inside = at + 16 <= self.ends[collection]
             collection, at = collection[inside], at[inside]
             heads, lengths = self._words[at], self._words[at + 8]
@@ -183,10 +187,26 @@ class _Heap:
             sizes = lengths.astype(np.int64)
             columns.append((collection << _NUMBER | (heads & np.uint64(_LAST)).astype(np.int64), at, sizes))
             at = at + (sizes + 7 & -8)
+        few = [
+            item for number, start in zip(collection.tolist(), at.tolist(), strict=True) for item in self._each(number, start)
+        ]
+        columns.append((*np.array(few, np.int64).reshape(-1, 3).T,))
         keys, starts, sizes = (np.concatenate(column) for column in zip(*columns, strict=True))
         order = np.argsort(keys)
         require(bool((np.diff(keys[order]) > 0).all()), "malformed heap collection")
         return keys[order], starts[order], sizes[order]
+
+    def _each(self, collection: int, at: int) -> Iterator[tuple[int, int, int]]:
+        """Yield key, start and length of the objects of one collection."""
+        end = int(self.ends[collection])
+        while at + 16 <= end:
+            number, _, reserved, length = OBJECT.unpack_from(self.buffer.data, at)
+            if number == 0:
+                require(length == end - at, "malformed heap collection")
+                return
+            require(reserved == 0 and length <= end - at - 16, "malformed heap collection")
+            yield collection << _NUMBER | number, at + 16, length
+            at += 16 + (length + 7 & -8)
 
 
 def _valid(texts: Texts, cut: bool) -> Texts | None:
