@@ -291,7 +291,7 @@ class Reader:
 
 
 def _narrowed(column: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return a column of int64 as other integers; raise ValueError out of range."""
+    """Return int64 as other integers; ValueError if one is out of range."""
     if dtype is np.int64 or not len(column):
         return column.astype(dtype, copy=False)
     limits = np.iinfo(dtype)
