@@ -13,15 +13,18 @@ _BLOCK = 1 << 14
 #: Longest text that is compared in columns: the longest path of Linux.
 _LONGEST = 1 << 12
 
-_ONES, _HIGH, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in (0x01, 0x80, ord(":")))
+_ONES, _HIGH, _BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
-#: By the number of bytes left in a word: those bytes, and 0x01 in the others.
+#: By the number of bytes left in a word: those bytes, and blanks in the others.
 _KEPT = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-_FILL = ~_KEPT & _ONES
+_FILL = ~_KEPT & _BLANKS
 
 
 class Fingerprints(NamedTuple):
-    """Facts per text: a hash, whether not ASCII or with a NUL, with a colon."""
+    """Facts per text: a hash, whether it has control or non-ASCII characters.
+
+    ``colons``: whether it has a colon.
+    """
 
     hashes: np.ndarray
     unusual: np.ndarray
@@ -98,6 +101,28 @@ class Texts(Sequence[str]):
         """Return which texts equal a text."""
         return np.asarray(self.start_with(text) & (self.lengths == len(text.encode("utf-8", "surrogateescape"))))
 
+    def contain(self, character: str) -> np.ndarray:
+        """Return which texts contain an ASCII character other than a blank.
+
+        >>> Texts.of(["a", "ba", "b"]).contain("b").tolist()
+        [False, True, True]
+        """
+        pattern = np.uint64(int.from_bytes(character.encode() * 8, "little"))
+        view, containing = _view(self), np.zeros(len(self), np.uint64)
+        for at in range(0, len(self), _BLOCK):
+            block = slice(at, at + _BLOCK)
+            for rows, words in _words(view, self.starts[block], np.minimum(self.lengths[block], _LONGEST)):
+                others = words ^ pattern
+                containing[block][rows] |= (others - _ONES) & ~others
+        contains = np.asarray(containing & _HIGH != 0)
+        for row, text in self._long_texts():
+            contains[row] = character.encode() in text
+        return contains
+
+    def _long_texts(self) -> Iterator[tuple[int, bytes]]:
+        for row in np.flatnonzero(self.lengths > _LONGEST).tolist():
+            yield row, self.buffer[self.starts[row] : self.starts[row] + self.lengths[row]].tobytes()
+
     def fingerprints(self) -> Fingerprints:
         """Return facts about each text, computed once."""
         if self._fingerprints is None:
@@ -109,9 +134,9 @@ class Texts(Sequence[str]):
                 found = _fingerprint(view, self.starts[block], np.minimum(self.lengths[block], _LONGEST))
                 for column, part in zip(facts, found, strict=True):
                     column[block] = part
-            for row in np.flatnonzero(self.lengths > _LONGEST).tolist():
-                text = self.buffer[self.starts[row] : self.starts[row] + self.lengths[row]].tobytes()
-                facts.unusual[row], facts.colons[row] = not text.isascii() or b"\0" in text, b":" in text
+            for row, text in self._long_texts():
+                facts.unusual[row] = not text.isascii() or min(text) < ord(" ")
+                facts.colons[row] = b":" in text
             self._fingerprints = facts
         return self._fingerprints
 
@@ -161,7 +186,7 @@ def _view(texts: Texts) -> np.ndarray:
 
 
 def _words(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yield rows and their next eight bytes, 0x01 after the end of a text."""
+    """Yield rows and their next eight bytes, blanks after the end of a text."""
     if not (starts & 7).any():  # aligned words are read faster
         starts, view, step = starts >> 3, view[::8], 1
     else:
@@ -184,7 +209,7 @@ def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> F
         mixed = (hashes[rows] ^ words) * _FACTOR
         hashes[rows] = mixed ^ mixed >> _SHIFT
         # A word has none of these bytes if its high bits are zero.
-        unusual[rows] |= (words - _ONES) | words
+        unusual[rows] |= (words - _BLANKS) | words
         others = words ^ _COLONS
         colons[rows] |= (others - _ONES) & ~others
     return Fingerprints(hashes, unusual & _HIGH != 0, colons & _HIGH != 0)

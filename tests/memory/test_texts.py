@@ -35,8 +35,10 @@ def test_columns_are_lists(texts: list[str]) -> None:
 def test_facts_of_texts(texts: list[str]) -> None:
     for column in (Texts.of(texts), scattered(texts)):
         facts = column.fingerprints()
-        assert facts.unusual.tolist() == [not t.isascii() or "\0" in t for t in texts]
+        assert facts.unusual.tolist() == [not t.isascii() or any(c < " " for c in t) for t in texts]
         assert facts.colons.tolist() == [":" in t for t in texts]
+        for character in ":\0a":
+            assert column.contain(character).tolist() == [character in t for t in texts]
 
 
 @pytest.mark.parametrize("block", [3, 1 << 14])

@@ -146,11 +146,12 @@ class ForeignFile:
             paths = tuple(next(resolved) if length else own for length in written.lengths.tolist())
             return paths, np.array([p == own for p in paths], bool)
         facts = written.fingerprints()
-        rows = np.flatnonzero(facts.unusual | facts.colons)
-        suspect = written.take(rows)
-        is_valid = suspect.start_with("file:///") & ~facts.unusual[rows]
+        unusual, urls = np.flatnonzero(facts.unusual), np.flatnonzero(facts.colons)
+        suspect = np.zeros(len(written), bool)
+        suspect[unusual] = written.take(unusual).contain("\0")
+        suspect[urls] |= facts.unusual[urls] | ~_plain_urls(written.take(urls))
         # promise: foreign-index-names
-        self.resolve_all(variable, list(suspect.take(np.flatnonzero(~is_valid))))
+        self.resolve_all(variable, list(written.take(np.flatnonzero(suspect))))
         files = Files(Texts(written.buffer, written.lengths, written.starts), self._folder, self._path_map)
         is_own = np.zeros(len(written), bool)
         for row in rows_named(written, basename(own)).tolist():
@@ -260,6 +261,12 @@ class ForeignFile:
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
         return replace(self.structure, variables=tuple(kept), sizes=sizes)
+
+
+def _plain_urls(references: Texts) -> np.ndarray:
+    """Return which references are valid URLs, if all characters are printable."""
+    remote = np.logical_or.reduce([references.start_with(f"{scheme}://") for scheme in ("https", "http", "s3", "gs")])
+    return np.asarray(references.start_with("file:///") | (remote & ~references.contain("@")))
 
 
 def units_of(variable: Variable) -> tuple[str | None, str | None]:

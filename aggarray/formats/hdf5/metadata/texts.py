@@ -213,13 +213,12 @@ def _valid(texts: Texts, cut: bool) -> Texts | None:
     """Return texts, None if one is not UTF-8; ``cut``: a NUL ends a text."""
     lengths = texts.lengths.copy()
     rows = np.flatnonzero(texts.fingerprints().unusual)
+    view = texts.buffer.data
     for row, start, length in zip(rows.tolist(), texts.starts[rows].tolist(), lengths[rows].tolist(), strict=True):
-        text = texts.buffer[start : start + length].tobytes()
-        if cut:
-            text = text.partition(b"\0")[0]
-            lengths[row] = len(text)
         try:
-            text.decode("utf-8")
+            text = str(view[start : start + length], "utf-8")
         except UnicodeDecodeError:
             return None
+        if cut and "\0" in text:
+            lengths[row] = len(text.partition("\0")[0].encode())
     return texts if np.array_equal(lengths, texts.lengths) else Texts(texts.buffer, lengths, texts.starts)
