@@ -17,7 +17,6 @@ from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units.compatibility import canonical_units, comparable_units, conversion
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
 from aggarray.formats.templates import is_decreasing, naming, text_attribute
@@ -39,7 +38,12 @@ MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code")
 #: Attributes that change the meaning of values (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
-_quantity = lru_cache(maxsize=4096)(comparable_units)
+
+@lru_cache(maxsize=4096)
+def _quantity(units: str | None, calendar: str | None, temperature: str | None) -> str:
+    from aggarray.cf.units.compatibility import comparable_units
+
+    return comparable_units(units, calendar, temperature)
 
 
 def identity_of(array: MasterArray) -> str:
@@ -98,6 +102,8 @@ class AxisCoordinate:
         values = np.atleast_1d(values)
         if (self.coordinate.units, self.coordinate.calendar) != (units, calendar):
             own = self.coordinate._step
+            from aggarray.cf.units.compatibility import conversion
+
             converter = conversion(own.units, own.calendar, units, calendar, own.temperature)
             values = values if converter.identity else converter(values, None if mask is None else np.atleast_1d(mask))
         return values[::-1] if self.flipped else values
@@ -316,6 +322,8 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
 
 def describe_units(*arrays: MasterArray) -> str:
     """Describe units that do not convert: calendars, temperatures (CF 3.1.2)."""
+    from aggarray.cf.units.compatibility import canonical_units
+
     if len({canonical_units(a.units, a.calendar) for a in arrays}) == 1:
         kinds = " and ".join(f"{a.units!r} ({temperature_difference(a.units, a.attrs)})" for a in arrays)
         return f"{kinds}, which do not convert (CF 3.1.2); state units_metadata in both"

@@ -5,27 +5,17 @@ master arrays gives master arrays, so that opening files and joining aggregation
 """
 
 import gc
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, identity_of, uri_of
-from aggarray.aggregate.data_versions import by_version
-from aggarray.aggregate.differences import refusal, refusals_between
-from aggarray.aggregate.group import Joinable, split
-from aggarray.aggregate.join import join
-from aggarray.aggregate.new_dimension import check_names, with_dimension
-from aggarray.aggregate.ragged import by_ragged_signature, describe_ragged, join_ragged, without_duplicates
+from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.errors import AggarrayError, UnitsError, printable
 
 __all__ = ["Joined", "aggregate"]
 
 _DEFAULT = Rules()
-#: An array with its sort key: its first file and its position in the input.
-Result = tuple[tuple[str, int], MasterArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,160 +32,61 @@ def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     enabled = gc.isenabled()
     gc.disable()  # joining creates many objects but no reference cycles
     try:
-        if rules.new_dimension is not None:
-            arrays = with_dimension(arrays, rules.new_dimension)
-        if rules != _DEFAULT:
-            check_names(arrays, rules)
-        ranked = [(a, 0) for a in arrays] if rules.versions is None else by_version(arrays, rules.versions)
-        outcome = _JoinResult(rules)
         by_identity: dict[str, list[Candidate]] = defaultdict(list)
-        for number, (array, rank) in enumerate(ranked):
+        for number, (array, rank) in enumerate(_ranked(arrays, rules)):
             by_identity[identity_of(array)].append(Candidate(array, uri_of(array), number, rank=rank))
-        for identity, members in by_identity.items():
-            by_identity[identity] = outcome.join_identity(members)
-        if len(by_identity) > 1:
-            outcome.refusals += _name_refusals(by_identity)
-        outcome.results.sort(key=lambda r: r[0])
-        return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
+        if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
+            single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
+            return Joined([member.array for member in single], _name_refusals(by_identity), [])
+        return _joined(by_identity, rules)
     finally:
         if enabled:
             gc.enable()
 
 
-def _without_idle_axes(group: list[Candidate]) -> Iterator[Candidate]:
-    """Drop the dimensions without information that some members lack."""
-    common = set(group[0].axes).intersection(*(member.axes for member in group))
-    for member in group:
-        dropped = (member.axes.keys() - common) & _idle_axes(member)
-        if not dropped:
-            yield member
-            continue
-        array = member.array._chosen({member.axes[key].name: 0 for key in dropped})
-        selected = {id(c): array.coords[name] for name, c in member.array.coords.items()}
-        kept = {key: axis for key, axis in member.axes.items() if key not in dropped}
-        axes = {k: p if p.coordinate is None else replace(p, coordinate=selected[id(p.coordinate)]) for k, p in kept.items()}
-        yield replace(member, array=array, axes=axes)
+def _ranked(arrays: Sequence[MasterArray], rules: Rules) -> Sequence[tuple[MasterArray, int]]:
+    """Return the arrays and the rank of each, once the rules are applied."""
+    if rules != _DEFAULT:
+        from aggarray.aggregate.new_dimension import check_names, with_dimension
 
+        if rules.new_dimension is not None:
+            arrays = with_dimension(arrays, rules.new_dimension)
+        check_names(arrays, rules)
+    if rules.versions is None:
+        return [(array, 0) for array in arrays]
+    from aggarray.aggregate.data_versions import by_version
 
-def _idle_axes(candidate: Candidate) -> set[str]:
-    """Return dimensions of size 1 without a coordinate: arrays may lack them."""
-    return {key for key, p in candidate.axes.items() if p.size == 1 and p.coordinate is None and not p.scalar}
-
-
-class _JoinResult:
-    """Collects joined arrays, refusals and duplicates."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules, self._cache = rules, CandidateCache()
-        self.results: list[Result] = []
-        self.refusals: list[Refusal] = []
-        self.duplicates: list[Duplicate] = []
-
-    def join_identity(self, members: list[Candidate]) -> list[Candidate]:
-        """Join the arrays of one identity; return those that can be examined."""
-        if len(members) == 1 and _stays_as_is(members[0].array, self.rules):
-            self.results.append((members[0].order, members[0].array))
-            return members
-        facets, others, rows = self.rules.facets, list[Candidate](), list[Candidate]()
-        for member in members:
-            try:
-                if isinstance(member.array, RaggedMasterArray):
-                    describe_ragged(member, facets)
-                    rows.append(member)
-                else:
-                    describe(member, facets, self._cache)
-                    others.append(member)
-            except AggarrayError as error:  # an unreadable coordinate concerns one array only
-                self.results.append((member.order, member.array))
-                files = (member.uri,) if member.uri else ()
-                self.refusals.append(Refusal((member.array.name or "",), files, "unreadable", str(error)))
-        for groups, join_members in (
-            (_by_signature(others), self.join_group),
-            (by_ragged_signature(rows, self.rules), self.join_rows),
-        ):
-            self.refusals += refusals_between(groups)
-            for group in groups:
-                join_members(group)
-        if rows and others:
-            (along,), spans = rows[0].array.dimensions, ", ".join(others[0].array.dimensions) or "no dimension"
-            reason = f"ragged along {along} and not ragged along {spans}: only ragged arrays join ragged arrays"
-            self.refuse(rows[0], others[0], "ragged", reason)
-        return [*others, *rows]
-
-    def refuse(self, separate: Candidate, relative: Candidate, rule: str, reason: str, hint: str | None = None) -> None:
-        self.refusals.append(refusal(separate, relative, rule, reason, hint))
-
-    def repeated(self, duplicate: Candidate, kept: Candidate) -> None:
-        self.duplicates.append(Duplicate(duplicate.array.name or "", duplicate.uri, kept.uri))
-
-    def join_group(self, group: list[Candidate]) -> None:
-        """Join the arrays of one signature; those that fail stay separate."""
-        for joinable in split(list(_without_idle_axes(group)), self.rules, self.refuse, self.repeated):
-            first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
-            try:
-                try:
-                    self.results.append((sort_key, _joined(joinable, self.rules)))
-                except UnitsError as error:  # requested units that do not convert do not prevent the join
-                    self.results.append((sort_key, _joined(joinable, replace(self.rules, units={}))))
-                    self.refuse(first, first, "units", printable(error.located), error.hint)
-            except AggarrayError as error:
-                separate = list({c.number: c.cut_from or c for c in joinable.candidates}.values())
-                self.results += [(candidate.order, candidate.array) for candidate in separate]
-                for candidate in separate[1:] or [first]:
-                    self.refuse(candidate, first, "join", printable(error.located), error.hint)
-
-    def join_rows(self, group: list[Candidate]) -> None:
-        """Join ragged arrays of one signature; those that fail stay separate."""
-        try:
-            kept, duplicates = without_duplicates(group)
-            self.results.append((min(candidate.order for candidate in kept), join_ragged(kept, self.rules)))
-            for duplicate, first in duplicates:
-                self.repeated(duplicate, first)
-        except AggarrayError as error:
-            self.results += [(candidate.order, candidate.array) for candidate in group]
-            for candidate in group[1:] or group:
-                self.refuse(candidate, group[0], "join", printable(error.located), error.hint)
+    return by_version(arrays, rules.versions)
 
 
 def _stays_as_is(array: MasterArray, rules: Rules) -> bool:
     """Return whether an only array needs no conversion and no coordinate read."""
-    if rules.units or rules.directions or rules.new_dimension is not None or isinstance(array, RaggedMasterArray):
+    if rules.units or rules.directions or rules.new_dimension is not None or type(array) is not MasterArray:
         return False
     return all(c._known is not None or len(c._matrix.dimensions) > 1 for c in array.coords.values())
 
 
-def _joined(joinable: Joinable, rules: Rules) -> MasterArray:
-    if len(joinable.candidates) == 1 and not joinable.frame.sizes and not rules.units and not rules.directions:
-        return joinable.candidates[0].array
-    return join(joinable.candidates, joinable.frame, replace(rules, overlap=joinable.overlap))
+def _joined(by_identity: dict[str, list[Candidate]], rules: Rules) -> Joined:
+    from aggarray.aggregate.groups import JoinResult
 
-
-def _by_signature(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Group arrays by signature, and by name where a file repeats one."""
-    groups = _grouped(members)
-    counts = Counter((member.uri, number) for number, group in enumerate(groups) for member in group)
-    if max(counts.values(), default=0) > 1:
-        for member in members:
-            member.signature["name"] = member.array.name or ""
-        groups = _grouped(members)
-    return groups
-
-
-def _grouped(members: Sequence[Candidate]) -> list[list[Candidate]]:
-    idle = set().union(*map(_idle_axes, members))
-    idle -= {key for member in members for key in idle & (member.axes.keys() - _idle_axes(member))} if idle else idle
-    groups: dict[frozenset[tuple[str, object]], list[Candidate]] = defaultdict(list)
-    for member in members:
-        signature = member.signature
-        if idle:
-            signature = {**signature, "dimensions": tuple(d for d in signature["dimensions"] if d not in idle)}
-        groups[frozenset(signature.items())].append(member)
-    return list(groups.values())
+    outcome = JoinResult(rules)
+    for identity, members in by_identity.items():
+        if len(members) == 1 and _stays_as_is(members[0].array, rules):
+            outcome.results.append((members[0].order, members[0].array))
+        else:
+            by_identity[identity] = outcome.join_identity(members)
+    outcome.refusals += _name_refusals(by_identity)
+    outcome.results.sort(key=lambda r: r[0])
+    return Joined([array for _, array in outcome.results], outcome.refusals, outcome.duplicates)
 
 
 def _name_refusals(by_identity: dict[str, list[Candidate]]) -> list[Refusal]:
     """Explain why arrays of one name but different identities are separate."""
     named = [(member, identity) for identity, members in by_identity.items() for member in members]
+    if len({member.array.name for member, _ in named}) == len(named):
+        return []
+    from aggarray.aggregate.differences import refusal
+
     firsts: dict[str, dict[str, Candidate]] = defaultdict(dict)
     refusals: list[Refusal] = []
     for member, identity in sorted(named, key=lambda item: item[0].order):

@@ -12,22 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggarray.aggregate.sampling import with_rows
 from aggarray.arrays.lazy import with_step
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.values import KnownValues
 from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
-from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.flattened import flat_name
-from aggarray.formats.templates import is_decreasing, template_of, text_attribute
+from aggarray.formats.templates import are_pairs_decreasing, is_decreasing, template_of, text_attribute
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
-from aggarray.scan.comparison import are_pairs_decreasing, own_number
 from aggarray.scan.roles import Roles, VariableNames, roles_of, samplings_of
 from aggarray.storage.access import ANYWHERE, Access
 
@@ -71,6 +68,8 @@ def arrays_of(
 
     samplings = samplings_of(structure) if rows else ()
     if samplings:
+        from aggarray.aggregate.sampling import with_rows
+
         arrays = with_rows(structure, samplings, arrays, usable)
     return arrays, list(dict.fromkeys(skipped))
 
@@ -139,7 +138,11 @@ class _FileVariables:
         # The scanned state of the file, by which reads detect changes.
         self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
         assumed = structure.assumed
-        self._seen = None if assumed is None else np.array([own_number(structure, assumed)], np.int64)
+        self._seen: np.ndarray | None = None
+        if assumed is not None:
+            from aggarray.scan.comparison import own_number
+
+            self._seen = np.array([own_number(structure, assumed)], np.int64)
         self._arrays: dict[str, MasterArray] = {}
 
     def array(self, name: str) -> MasterArray:
@@ -215,6 +218,8 @@ def _in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArra
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds
     step = replace(own, units=coordinate.units, calendar=coordinate.calendar)
+    from aggarray.cf.units.compatibility import conversion_between
+
     try:
         conversion = conversion_between(own, replace(step, temperature=coordinate.temperature))
     except UnitsError as error:

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from aggarray.cf.encoding import encoding
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
@@ -71,3 +73,10 @@ def is_decreasing(values: Any) -> bool:
     if values is None or values.ndim != 1 or len(values) < 2 or values.dtype.kind in "OT":
         return False
     return bool((values[1:] < values[:-1]).all())
+
+
+def are_pairs_decreasing(values: np.ndarray | None) -> bool:
+    """Return whether every pair of bounds is decreasing."""
+    if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
+        return False
+    return bool((values[:, 1] < values[:, 0]).all())

@@ -1,17 +1,19 @@
 """Convention of an aggregation file; indexes of other programs."""
 
 from collections.abc import Sequence
-
-import numpy as np
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from aggarray.errors import IndexFileError
-from aggarray.formats import open_file
-from aggarray.formats.base import Structure, full_box
-from aggarray.index import Opening
-from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values, convention_of
+from aggarray.formats.base import Structure
 from aggarray.index.store import GROUP
-from aggarray.index.uris import NOWHERE, PathMap, check_roots
-from aggarray.memory.texts import Texts
+from aggarray.index.uris import NOWHERE, PathMap
+
+if TYPE_CHECKING:
+    from aggarray.index.conventions.foreign import Convention, ForeignArrays, Values
+
+#: Beginnings of the names of attributes that mark an aggregation file in any convention.
+MARKS = ("aggregated_", "cfa_", "nca_", "cf_role")
 
 
 class _Ours:
@@ -23,7 +25,7 @@ class _Ours:
     def recognises(self, structure: Structure) -> bool:
         return find_convention(structure) is self
 
-    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
+    def read(self, structure: Structure, values: "Values", path_map: PathMap = NOWHERE) -> "ForeignArrays":
         """Raise IndexFileError: `load` reads such a file."""
         raise IndexFileError("is an index of aggarray", path=structure.uri, hint="open it on its own")
 
@@ -31,33 +33,17 @@ class _Ours:
 OURS = _Ours()
 
 
-def find_convention(structure: Structure) -> Convention | None:
+def find_convention(structure: Structure) -> "Convention | None":
     """Return the convention of an index, None for plain data."""
-    return OURS if "schema" in structure.groups.get(GROUP, {}) else convention_of(structure)
+    if "schema" in structure.groups.get(GROUP, {}):
+        return OURS
+    if not any(_is_marked(tuple(variable.attrs)) for variable in structure.variables):
+        return None  # without importing the conventions
+    from aggarray.index.conventions.foreign import convention_of
+
+    return convention_of(structure)
 
 
-def read_foreign(structure: Structure, convention: Convention, how: Opening) -> ForeignArrays:
-    """Read an index of another program, without opening its fragments.
-
-    Raises IndexFileError with the variable and the invalid value, and for files outside the roots.
-    """
-
-    def values(name: str) -> np.ndarray | Texts:
-        variable = next(v for v in structure.variables if v.name == name)
-        handle = open_file(structure.uri)
-        try:
-            # Values of the index may be stored in other files, to which the roots apply too.
-            for path in getattr(handle, "external_files", lambda name: ())(name):
-                # promise: foreign-index-roots
-                how.access.check_named(path, structure.uri)
-            # The method is optional in handles of other packages and formats.
-            column = getattr(handle, "column", lambda variable: None)(variable)
-            return handle.read(name, full_box(variable.shape)) if column is None else column
-        finally:
-            handle.close()
-
-    arrays = convention.read(structure, values, how.path_map)
-    if how.access.roots is not None:
-        for matrix in arrays.matrices.values():
-            check_roots(matrix.references.uris, how.access.roots, structure.uri)
-    return arrays
+@lru_cache(maxsize=4096)
+def _is_marked(names: tuple[str, ...]) -> bool:
+    return any(name.startswith(MARKS) for name in names)

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from aggarray.aggregate.rules import Duplicate, Rules, Skipped
 from aggarray.aggregate.stages import aggregate
@@ -11,18 +12,16 @@ from aggarray.arrays.master import MasterArray
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
-from aggarray.index.conventions.foreign import Convention, array_of_matrix
-from aggarray.index.loading import load
-from aggarray.index.recognition import OURS, find_convention, read_foreign
+from aggarray.index.recognition import OURS, find_convention
 from aggarray.index.uris import real_path
 from aggarray.opening.provenance import Outcome, Provenance
-from aggarray.partition.stored_sizes import ChunkIndexes, join_chunk_indexes
-from aggarray.read.open_files import with_external_coordinates
-from aggarray.scan.discovery import skipped_file
-from aggarray.scan.file_groups import scan_trusting
-from aggarray.scan.progress import Progress
-from aggarray.scan.workers import scan_files
+from aggarray.scan.files import scan_files
 from aggarray.storage.access import Access
+
+if TYPE_CHECKING:
+    from aggarray.index.conventions.foreign import Convention
+    from aggarray.partition.stored_sizes import ChunkIndexes
+    from aggarray.scan.progress import Progress
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
@@ -38,12 +37,12 @@ class Sources:
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
-    tables: ChunkIndexes | None = None
+    tables: "ChunkIndexes | None" = None
     errors: list[AggarrayError] = field(default_factory=list)
 
 
 def scan_sources(
-    paths: Sequence[str], named: Iterable[str], rules: Rules, how: Opening, scan: tuple[int | None, Progress | None]
+    paths: Sequence[str], named: Iterable[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]"
 ) -> Sources:
     """Scan files; separate data files, indexes and unusable files.
 
@@ -53,11 +52,15 @@ def scan_sources(
     if rules.trust == "verify":
         scanned = scan_files(paths, *scan)
     else:
+        from aggarray.scan.file_groups import scan_trusting
+
         scanned = scan_trusting(paths, rules.identifying, lambda structure: find_convention(structure) is None, *scan)
     sources, named, indexed = Sources(), set(named), list[Structure]()
     for path, result in scanned:
         structure = _with_external_coordinates(result, how.access)
         if isinstance(structure, AggarrayError):
+            from aggarray.scan.discovery import skipped_file
+
             sources.errors.append(structure)
             sources.skipped.append(Skipped(path, None, skipped_file(path, structure)))
             continue
@@ -67,6 +70,9 @@ def scan_sources(
         elif path not in named:
             sources.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is OURS:
+            from aggarray.index.loading import load
+            from aggarray.partition.stored_sizes import join_chunk_indexes
+
             loaded = load(path, how)
             sources.saved[real_path(path)] = loaded.generation
             sources.tables = join_chunk_indexes(sources.tables, tables_of(loaded.arrays))
@@ -88,14 +94,19 @@ def _with_external_coordinates(result: Structure | AggarrayError, access: Access
     """Add coordinates of other files; return the error of an unusable one."""
     if isinstance(result, AggarrayError) or not (result.has_external_coordinates or result.external_files):
         return result
+    from aggarray.read.open_files import with_external_coordinates
+
     try:
         return with_external_coordinates(result, access)
     except AggarrayError as error:
         return error
 
 
-def foreign_arrays(structure: Structure, kind: Convention, how: Opening) -> list[MasterArray]:
+def foreign_arrays(structure: Structure, kind: "Convention", how: Opening) -> list[MasterArray]:
     """Return the arrays of a foreign index, or raise IndexFileError."""
+    from aggarray.index.conventions.foreign import array_of_matrix
+    from aggarray.index.foreign import read_foreign
+
     foreign = read_foreign(structure, kind, how)
     arrays, _ = arrays_of(foreign.structure, how.access, rows=False)
 
@@ -124,8 +135,10 @@ def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = (
     return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
-def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
+def tables_of(arrays: Iterable[MasterArray]) -> "ChunkIndexes | None":
     """Return the joined chunk indexes of arrays, None if they carry none."""
+    from aggarray.partition.stored_sizes import join_chunk_indexes
+
     return functools.reduce(join_chunk_indexes, (a._matrix.references.tables for a in arrays), None)
 
 

@@ -13,8 +13,8 @@ from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of
 from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.partition.matrix import used_rows
 from aggarray.scan.comparison import Mismatch, difference, other_variables
+from aggarray.scan.files import scan_files
 from aggarray.scan.resolution import resolve_references
-from aggarray.scan.workers import scan_files
 
 
 def verified(outcome: Outcome, before: Provenance) -> tuple[Outcome, Provenance]:

@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.cf.encoding import items_of
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
-from aggarray.formats.templates import naming
+from aggarray.formats.templates import are_pairs_decreasing, naming
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.roles import VariableNames, roles_of
 
@@ -86,13 +86,6 @@ def _digest(values: np.ndarray | None) -> bytes | None:
     plain = values.dtype.kind in "biufcmM"
     data = np.ascontiguousarray(values).tobytes() if plain else repr(values.tolist()).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=16).digest()
-
-
-def are_pairs_decreasing(values: np.ndarray | None) -> bool:
-    """Return whether every pair of bounds is decreasing."""
-    if values is None or values.shape[1:] != (2,) or values.dtype.kind not in "iuf" or not len(values):
-        return False
-    return bool((values[:, 1] < values[:, 0]).all())
 
 
 def identity_of(attrs: Attributes, names: Sequence[str]) -> dict[str, str]:

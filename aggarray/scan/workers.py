@@ -20,13 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from aggarray.errors import LIBRARY_ERRORS, AggarrayError
-from aggarray.formats import locate, scan, scan_partially
+from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.base import Structure
-from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.options import get_options
+from aggarray.scan.files import Result, Task, scan_one
 from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
-from aggarray.scan.progress import Progress, step
 from aggarray.storage.credentials import in_threads
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
@@ -42,35 +40,9 @@ WORKER_SECONDS = 1.5
 #: Seconds without a result after which workers time out and this process scans the remaining files.
 TIMEOUT = 10.0
 
-#: A file and what is requested of it; None: everything.
-Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
-Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
-#: A file and its structure or error.
-Scanned = tuple[str, Structure | AggarrayError]
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 #: Errors of unpickling a broken or foreign stream.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
-
-
-def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan every file, in the order given; an unreadable one yields its error."""
-    if len(paths) == 1 and progress is None:
-        results = [scan_one((paths[0], None))]
-    else:
-        with WorkerPool(processes) as pool:
-            results = pool.run([(path, None) for path in paths], step(progress, len(paths)))
-    return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
-
-
-def scan_one(task: Task) -> Result:
-    """Return the requested part of a file, or its error, never raised."""
-    path, request = task
-    try:
-        if isinstance(request, ChunkIndexRequest):
-            return locate(path, request)
-        return scan(path) if request is None else scan_partially(path, request)
-    except AggarrayError as error:
-        return error
 
 
 def usual_processes(files: int) -> int:

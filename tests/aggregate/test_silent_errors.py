@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.scan.workers import scan_files
+from aggarray.scan.files import scan_files
 from tests.support.netcdf import TAS, TIME, check, cube, field, one_array, write
 
 DAYS = {"standard_name": "time", "units": "days since 2000-01-01"}

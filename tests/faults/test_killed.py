@@ -23,7 +23,7 @@ from aggarray.display.report import write as write_page
 from aggarray.formats.base import Structure
 from aggarray.mpi.zarr_store import _run_in_thread
 from aggarray.scan import workers
-from aggarray.scan.workers import scan_files
+from aggarray.scan.files import scan_files
 from aggarray.storage.atomic import put_in_place
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps

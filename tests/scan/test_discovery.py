@@ -15,7 +15,8 @@ from aggarray.formats.base import Structure
 from aggarray.formats.partial_scan import PartialScanRequest
 from aggarray.formats.templates import is_decreasing, text_attribute
 from aggarray.scan.discovery import find_files, skipped_file
-from aggarray.scan.workers import WorkerPool, scan_files
+from aggarray.scan.files import scan_files
+from aggarray.scan.workers import WorkerPool
 from tests.support.netcdf import cube, write
 
 

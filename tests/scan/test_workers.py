@@ -14,7 +14,8 @@ import pytest
 from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
-from aggarray.scan.workers import BATCH, Result, Task, WorkerPool, _TaskQueue, scan_files
+from aggarray.scan.files import Result, Task, scan_files
+from aggarray.scan.workers import BATCH, WorkerPool, _TaskQueue
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
