@@ -52,19 +52,12 @@ def _is_included(path: str) -> bool:
 
 
 def _expand(path: str) -> Iterator[str]:
-    import glob
-
     if is_remote(path):
         from aggarray.storage.remote.listing import expand
 
         yield from expand(path)
-    elif not os.path.lexists(path) and glob.has_magic(path):
-        inside = functools.cache(_inside_store)
-        matches = [m for m in glob.iglob(_literal_start(path), recursive=True) if not inside(os.path.dirname(m))]
-        names = [m for m in matches if os.path.isfile(m) or is_store(m)]
-        if not names:
-            raise MissingFileError("no file matches", path=path, hint="check the pattern")
-        yield from sorted(map(os.path.abspath, names))
+    elif not os.path.lexists(path) and any(mark in path for mark in "*?["):
+        yield from _matching(path)
     elif os.path.isdir(path) and not is_store(path):
         names = list(_walk(path))
         if not names:
@@ -72,6 +65,17 @@ def _expand(path: str) -> Iterator[str]:
         yield from sorted(map(os.path.abspath, names))
     else:
         yield os.path.abspath(path)
+
+
+def _matching(pattern: str) -> list[str]:
+    import glob
+
+    inside = functools.cache(_inside_store)
+    matches = [m for m in glob.iglob(_literal_start(pattern), recursive=True) if not inside(os.path.dirname(m))]
+    names = [m for m in matches if os.path.isfile(m) or is_store(m)]
+    if not names:
+        raise MissingFileError("no file matches", path=pattern, hint="check the pattern")
+    return sorted(map(os.path.abspath, names))
 
 
 def _literal_start(pattern: str) -> str:

@@ -207,7 +207,7 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
     path = tmp_path / name
     with_attributes(path, name)
     if by_library and name.endswith((".h5", "four.nc", "strings.nc")):
-        from aggarray.formats.hdf5.format import scan_by_library
+        from aggarray.formats.hdf5.library import scan_by_library
 
         result = scan_by_library(str(path))
     else:

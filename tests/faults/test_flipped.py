@@ -19,8 +19,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats.hdf5 import FORMAT, isolated
-from aggarray.formats.hdf5 import format as hdf5_format
+from aggarray.formats.hdf5 import FORMAT, isolated, library
 from aggarray.formats.hdf5.metadata.data import InvalidError
 from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.index.directory import end_of_hdf5
@@ -135,7 +134,7 @@ def test_inconsistent_files_are_read_in_isolation(tmp_path: Path, monkeypatch: p
         isolated.call_isolated(str(path), "dataset", "tas")  # a value that does not pickle ends the isolated process
     path.write_bytes(path.read_bytes().replace(b"kelvin", b"kelvim"))
 
-    monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
+    monkeypatch.setattr(library, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.nc"):
         aa.open(path)
 
@@ -224,7 +223,7 @@ def test_validation_before_a_library_scan(tmp_path: Path, monkeypatch: pytest.Mo
     data = path.read_bytes()
     path.write_bytes(data.replace(b"GCOL", b"GCOW"))
 
-    monkeypatch.setattr(hdf5_format, "scan_by_library", _here)
+    monkeypatch.setattr(library, "scan_by_library", _here)
     with pytest.raises(aa.FormatError, match=r"a\.h5"):
         aa.open(path)
 
@@ -239,7 +238,7 @@ def test_validation_before_a_library_read(tmp_path: Path, monkeypatch: pytest.Mo
     # The first object claims more than the whole collection.
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])
 
-    monkeypatch.setattr("aggarray.formats.hdf5.handle.open_file", _here)
+    monkeypatch.setattr("aggarray.formats.hdf5.h5py_files.open_file", _here)
     file = FORMAT.open(str(path))
     for ask in (lambda: file.chunks("name"), lambda: file.read("name", (slice(0, 3, 1),)), lambda: file.mapped("name")):
         with suppress(aa.FormatError):

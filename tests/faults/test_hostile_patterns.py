@@ -32,8 +32,8 @@ cfa04.parse_part("[[" + "1, " * n + "x]]")
 cfa04.parse_part("(1)" * n)
 templates.render("{{" * n, {}, {})
 templates.render("{{'" + "%" * 100 + "' % 1}}", {}, {})
-kerchunk_format._KEYS.search(b'"refs"' + b" " * n)
-kerchunk_format._KEYS.search(b'"refs" ' * n)
+kerchunk._KEYS.search(b'"refs"' + b" " * n)
+kerchunk._KEYS.search(b'"refs" ' * n)
 web._LINK.findall("<a " * n)
 web._LINK.findall("<a" + " " * n)
 web._LINK.findall("<a href " * n)
@@ -62,7 +62,8 @@ from aggarray.aggregate import rules
 from aggarray.cf.labels import interpretation
 from aggarray.cf.units import calendars, recognition, udunits
 from aggarray.formats import flattened
-from aggarray.formats.kerchunk import format as kerchunk_format, references, templates
+from aggarray.formats import kerchunk
+from aggarray.formats.kerchunk import references, templates
 from aggarray.index import uris
 from aggarray.index.conventions import cfa04
 from aggarray.memory import types

@@ -13,7 +13,7 @@ import netCDF4
 import numpy as np
 
 from aggarray.formats.base import Structure
-from aggarray.formats.hdf5.format import scan_by_library
+from aggarray.formats.hdf5.library import scan_by_library
 from aggarray.formats.hdf5.metadata import scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest

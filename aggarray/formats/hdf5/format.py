@@ -9,10 +9,8 @@ from contextlib import ExitStack, closing, suppress
 
 import numpy as np
 
-from aggarray.formats.base import Handle, Structure, Variable, full_box
-from aggarray.formats.hdf5 import isolated
-from aggarray.formats.hdf5.handle import HDF5File
-from aggarray.formats.hdf5.library import scan_by_library
+from aggarray.formats.base import Structure, Variable, full_box
+from aggarray.formats.hdf5 import FORMAT, SIGNATURE
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
@@ -20,53 +18,37 @@ from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.urls import is_remote
 
-__all__ = ["FORMAT", "metadata_of"]
 
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+def scan(path: str) -> Structure:
+    """Return structure, attributes and coordinates; open the file once."""
+
+    def by_library(variable: Variable) -> np.ndarray:
+        from aggarray.formats.hdf5.handle import HDF5File
+
+        with closing(HDF5File(path)) as handle:
+            return handle.read(variable.name, full_box(variable.shape))
+
+    try:
+        return metadata_scan.scan(path, by_library)
+    except UNREADABLE as error:
+        refuse(error, path)
+    from aggarray.formats.hdf5 import isolated
+
+    # promise: hdf5-isolated-scan
+    if is_remote(path) or not isolated.can_isolate():
+        from aggarray.formats.hdf5.library import scan_by_library
+
+        return scan_by_library(path)
+    structure: Structure = isolated.call_isolated(path, "scan")
+    return structure
 
 
-class _HDF5:
-    """netCDF-4 and plain HDF5."""
-
-    name = "HDF5"
-
-    def recognises(self, path: str, head: bytes) -> bool:
-        if head.startswith(_SIGNATURE):
-            return True
-        # A folder, or netCDF-3: a user block does not begin like it, so the file is not read again.
-        if not head or head.startswith(b"CDF"):
-            return False
-        with open_source(path) as source:
-            at = 512
-            while at + len(_SIGNATURE) <= source.size:
-                if source.pread(len(_SIGNATURE), at) == _SIGNATURE:
-                    return True
-                at *= 2
-        return False
-
-    def scan(self, path: str) -> Structure:
-        def by_library(variable: Variable) -> np.ndarray:
-            with closing(HDF5File(path)) as handle:
-                return handle.read(variable.name, full_box(variable.shape))
-
-        try:
-            return metadata_scan.scan(path, by_library)
-        except UNREADABLE as error:
-            refuse(error, path)
-        # promise: hdf5-isolated-scan
-        if is_remote(path) or not isolated.can_isolate():
-            return scan_by_library(path)
-        structure: Structure = isolated.call_isolated(path, "scan")
-        return structure
-
-    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        try:
-            return metadata_scan.scan_partially(path, request)
-        except UNREADABLE:
-            return None
-
-    def open(self, path: str) -> Handle:
-        return HDF5File(path)
+def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
+    """Return the requested part of a file, None if it needs a full scan."""
+    try:
+        return metadata_scan.scan_partially(path, request)
+    except UNREADABLE:
+        return None
 
 
 def metadata_of(path: str, group: str) -> H5File | None:
@@ -76,7 +58,7 @@ def metadata_of(path: str, group: str) -> H5File | None:
     """
     with open_source(path) as source:
         # A device has no size and may have no end: reading it could block.
-        if not source.size or not FORMAT.recognises(path, source.pread(len(_SIGNATURE), 0)):
+        if not source.size or not FORMAT.recognises(path, source.pread(len(SIGNATURE), 0)):
             return None
         with suppress(*UNREADABLE), ExitStack() as stack:
             file = stack.enter_context(closing(H5File(path)))
@@ -84,6 +66,3 @@ def metadata_of(path: str, group: str) -> H5File | None:
                 stack.pop_all()
                 return file
     return None
-
-
-FORMAT = _HDF5()

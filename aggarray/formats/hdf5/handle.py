@@ -8,26 +8,24 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from aggarray.errors import FormatError
 from aggarray.formats.base import LIBRARY_LOCK, Box, Variable, naming_errors
-from aggarray.formats.hdf5 import isolated
-from aggarray.formats.hdf5.external import Source, external_files
-from aggarray.formats.hdf5.h5py_files import open_file
-from aggarray.formats.hdf5.library import H5pyFile
 from aggarray.formats.hdf5.metadata.chunk_index import check_chunks, chunk_index_of, contiguous_of, numbers_of, texts_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse, require_supported
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
-from aggarray.formats.hdf5.metadata.validation import is_damaged
 from aggarray.formats.hdf5.rows import rows_of, select_sizes
-from aggarray.memory.creation import mapped
 from aggarray.memory.texts import Texts
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.formats.hdf5.external import Source
+    from aggarray.formats.hdf5.library import H5pyFile
 
 _T = TypeVar("_T")
 
@@ -58,6 +56,8 @@ class HDF5File:
         except UNREADABLE as error:
             self._note_error(error)
             if self._must_isolate():
+                from aggarray.formats.hdf5 import isolated
+
                 # Raises an error if it is not an HDF5 file.
                 isolated.call_isolated(path, "open")
                 return
@@ -67,18 +67,29 @@ class HDF5File:
     def _note_error(self, error: BaseException, variable: str | None = None) -> None:
         """Note damage that may crash the library, or raise FormatError."""
         refuse(error, self._path, variable)
-        self._damaged = self._damaged or (is_invalid(error) and not is_remote(self._path) and isolated.can_isolate())
+        self._damaged = self._damaged or (is_invalid(error) and self._may_isolate())
+
+    def _may_isolate(self) -> bool:
+        """Return whether the library can read this file in another process."""
+        from aggarray.formats.hdf5.isolated import can_isolate
+
+        return not is_remote(self._path) and can_isolate()
 
     def _must_isolate(self) -> bool:
         """Return whether to isolate the library; the file is validated first."""
-        if self._opened is None and not self._damaged and not is_remote(self._path) and isolated.can_isolate():
+        if self._opened is None and not self._damaged and self._may_isolate():
+            from aggarray.formats.hdf5.metadata.validation import is_damaged
+
             # promise: hdf5-validated-before-read
             self._damaged = is_damaged(self._path)
         return self._damaged
 
-    def _library(self) -> H5pyFile:
+    def _library(self) -> "H5pyFile":
         """Return the file opened by h5py; the library's lock must be held."""
         if self._opened is None:
+            from aggarray.formats.hdf5.h5py_files import open_file
+            from aggarray.formats.hdf5.library import H5pyFile
+
             self._opened = H5pyFile(self._path, open_file(self._path))
         return self._opened
 
@@ -96,6 +107,8 @@ class HDF5File:
     def _by_library(self, method: str, variable: str, *arguments: Any) -> Any:
         """Call a method of `H5pyFile`, isolated if the file is damaged."""
         if self._must_isolate():
+            from aggarray.formats.hdf5 import isolated
+
             return isolated.call_isolated(self._path, method, variable, *arguments)
         with naming_errors(self._path, variable), LIBRARY_LOCK:
             return getattr(self._library(), method)(variable, *arguments)
@@ -170,6 +183,8 @@ class HDF5File:
         with naming_errors(self._path, variable):
             if offset + dtype.itemsize * math.prod(shape) > os.path.getsize(self._path):
                 return None
+            from aggarray.memory.creation import mapped
+
             return mapped(self._path, offset, dtype, shape).numpy()
 
     def chunks(self, variable: str) -> ChunkIndex | None:
@@ -178,8 +193,9 @@ class HDF5File:
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the other files that hold values, each before it is opened."""
+        from aggarray.formats.hdf5.external import external_files
 
-        def no_sources(file: H5File) -> list[Source]:
+        def no_sources(file: H5File) -> "list[Source]":
             header = file.variable(variable)
             require_supported(not header.external and header.virtual is None, "values in other files")
             self._internal.add(variable)

@@ -15,7 +15,6 @@ import numpy as np
 
 from aggarray.cf.attributes import basename
 from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, h5py_file
-from aggarray.formats.hdf5.h5py_files import is_external
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.rows import refused_rows, stored_rows
@@ -28,6 +27,8 @@ _BLOCK = 1 << 12
 def samples_dtype(dataset: Any) -> np.dtype[Any] | None:
     """Return the dtype of a 1-d variable-length dataset of numbers, or None."""
     import h5py
+
+    from aggarray.formats.hdf5.h5py_files import is_external
 
     try:
         inner = h5py.check_vlen_dtype(dataset.dtype)

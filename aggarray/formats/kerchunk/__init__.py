@@ -1,5 +1,48 @@
-"""Format of kerchunk references."""
+"""References that kerchunk, VirtualiZarr and aggarray write."""
 
-from aggarray.formats.kerchunk.format import FORMAT
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-__all__ = ["FORMAT"]
+if TYPE_CHECKING:
+    from aggarray.formats.base import Handle, Structure
+
+#: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.
+_KEYS = re.compile(rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"')
+_HEAD = 1 << 20
+
+
+class _Kerchunk:
+    name = "Kerchunk"
+
+    def recognises(self, path: str, head: bytes) -> bool:
+        if not head:
+            marks = (os.path.join(path, mark) for mark in (".zgroup", ".zarray", "zarr.json"))
+            if os.path.isfile(os.path.join(path, ".zmetadata")) and not any(map(os.path.isfile, marks)):
+                import json
+
+                with suppress(OSError, ValueError, RecursionError), open(os.path.join(path, ".zmetadata"), "rb") as file:
+                    metadata = json.load(file)
+                    return isinstance(metadata, dict) and "record_size" in metadata
+            return False
+        if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+            return False
+        if _KEYS.search(head):
+            return True
+        with suppress(OSError), open(path, "rb") as file:
+            return _KEYS.search(file.read(_HEAD)) is not None
+        return False
+
+    def scan(self, path: str) -> "Structure":
+        from aggarray.formats.kerchunk.format import scan
+
+        return scan(path)
+
+    def open(self, path: str) -> "Handle":
+        from aggarray.formats.kerchunk.format import ReferencedFile
+
+        return ReferencedFile(path)
+
+
+FORMAT = _Kerchunk()

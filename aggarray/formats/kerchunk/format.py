@@ -5,12 +5,9 @@ JSON (version 0 or 1) or a folder of Parquet tables. Chunks are read directly fr
 codec has no decoder in `aggarray.codecs`. A scan opens no other files: it reads only coordinates that are stored inline.
 """
 
-import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import FormatError
-from aggarray.formats.base import Handle, Structure, naming_errors, scan_values, with_values
+from aggarray.formats.base import Structure, naming_errors, scan_values, with_values
 from aggarray.formats.kerchunk.json_references import JSONReferences
 from aggarray.formats.kerchunk.parquet_references import ParquetReferences
 from aggarray.formats.kerchunk.references import References, ReferenceTable
@@ -29,9 +26,6 @@ from aggarray.formats.zarr.nodes import Node
 from aggarray.partition.chunk_index import ChunkIndex, needs_chunk_index
 from aggarray.storage.byte_source import shared_source
 
-#: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.
-_KEYS = re.compile(rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"')
-_HEAD = 1 << 20
 #: Largest decoded size of an encoded chunk in bytes.
 _LARGEST = (1 << 32) - 1
 #: A chunk larger than ``_FREE`` bytes has at most ``_TIMES`` times the bytes of its array.
@@ -53,7 +47,7 @@ class _Names:
         return self.paths[int(self.files[number])]
 
 
-class _Referenced(ZarrHandle):
+class ReferencedFile(ZarrHandle):
     """Open references."""
 
     #: Values are in other files.
@@ -78,6 +72,7 @@ class _Referenced(ZarrHandle):
         return ("", nodes[""]) if single else (variable, nodes.get(variable))
 
     def table(self, variable: str) -> tuple[Numbering, ReferenceTable]:
+        """Return the chunk numbering and the references of a variable."""
         cached = self._tables.get(variable)
         if cached is None:
             within, _, layout = self._layout(variable)
@@ -110,6 +105,7 @@ class _Referenced(ZarrHandle):
         return ReferenceStore(node, *self.table(within or PurePath(self._path).stem))
 
     def chunks(self, variable: str) -> ChunkIndex | None:
+        """Return the chunk index, None if only `read` returns the values."""
         if variable not in self._indexes:
             with naming_errors(self._path, variable):
                 self._indexes[variable] = self._index(variable)
@@ -132,46 +128,21 @@ class _Referenced(ZarrHandle):
         return replace(chunks, offsets=offsets, sizes=np.maximum(sizes, 0), names=names, inline=table.inline or None)
 
     def external_files(self, variable: str) -> Sequence[str]:
+        """Return the files that hold values of a variable."""
         with naming_errors(self._path, variable):
             return self.table(variable)[1].paths
 
 
-class _Kerchunk:
-    """Format of references that kerchunk, VirtualiZarr and aggarray write."""
-
-    name = "Kerchunk"
-
-    def recognises(self, path: str, head: bytes) -> bool:
-        if not head:
-            marks = (os.path.join(path, mark) for mark in (".zgroup", ".zarray", "zarr.json"))
-            if os.path.isfile(os.path.join(path, ".zmetadata")) and not any(map(os.path.isfile, marks)):
-                with suppress(OSError, ValueError, RecursionError), open(os.path.join(path, ".zmetadata"), "rb") as file:
-                    metadata = json.load(file)
-                    return isinstance(metadata, dict) and "record_size" in metadata
-            return False
-        if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-            return False
-        if _KEYS.search(head):
-            return True
-        with suppress(OSError), open(path, "rb") as file:
-            return _KEYS.search(file.read(_HEAD)) is not None
-        return False
-
-    def scan(self, path: str) -> Structure:
-        store = _Referenced(path)
-        structure = structure_of(path, self.name, store.references.nodes)
-        for variable in structure.variables:
-            if max(variable.shape, default=0) > _LONG:
-                numbers, table = store.table(variable.name)
-                if not needs_chunk_index([max(numbers.grid)], len(table.numbers)):
-                    what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
-                    raise store.references.error(f"{variable.name}/.zarray", what)
-        inline = {name for name in scan_values(structure.variables) if not store.external_files(name)}
-        variables = with_values(structure.variables, store.all_values, inline)
-        return replace(structure, variables=variables, has_external_coordinates=True)
-
-    def open(self, path: str) -> Handle:
-        return _Referenced(path)
-
-
-FORMAT = _Kerchunk()
+def scan(path: str) -> Structure:
+    """Return the structure and the coordinates that are stored inline."""
+    store = ReferencedFile(path)
+    structure = structure_of(path, "Kerchunk", store.references.nodes)
+    for variable in structure.variables:
+        if max(variable.shape, default=0) > _LONG:
+            numbers, table = store.table(variable.name)
+            if not needs_chunk_index([max(numbers.grid)], len(table.numbers)):
+                what = f"shape {variable.shape}, of which {len(table.numbers)} chunks are stored"
+                raise store.references.error(f"{variable.name}/.zarray", what)
+    inline = {name for name in scan_values(structure.variables) if not store.external_files(name)}
+    variables = with_values(structure.variables, store.all_values, inline)
+    return replace(structure, variables=variables, has_external_coordinates=True)

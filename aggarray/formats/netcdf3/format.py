@@ -12,11 +12,10 @@ from contextlib import closing
 import numpy as np
 
 from aggarray.errors import NotFoundError
-from aggarray.formats.base import Box, Handle, Structure, Variable, counts, full_box, naming_errors, stored_values, with_values
+from aggarray.formats.base import Box, Structure, Variable, counts, full_box, naming_errors, stored_values, with_values
 from aggarray.formats.limits import is_scannable
 from aggarray.formats.netcdf3.header import VariableLocation, header_of, span_of
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
-from aggarray.memory.creation import mapped
 from aggarray.partition.chunk_index import ChunkIndex, needs_chunk_index, one_chunk
 from aggarray.storage.byte_source import ByteSource, open_source
 
@@ -53,7 +52,7 @@ def _read_box(file: ByteSource, location: VariableLocation, box: Box, out: np.nd
     out[...] = np.ndarray(out.shape, location.stored, data, strides=strides)
 
 
-class _NetCDF3File:
+class NetCDF3File:
     """An open netCDF-3 file."""
 
     lasting = True
@@ -88,22 +87,28 @@ class _NetCDF3File:
         return stored_values(out, location.variable.attrs, bool(text), f"{self._path}, variable {variable!r}")
 
     def all_values(self, variable: Variable) -> np.ndarray | None:
+        """Return the values of a variable, None if it is too large for a scan."""
         location = self._location(variable.name)
         scannable = is_scannable(location.shape, location.stored.itemsize)
         return self.values(variable.name, full_box(variable.shape)) if scannable else None
 
     def read(self, variable: str, box: Box) -> np.ndarray:
+        """Return the stored values of a box."""
         with naming_errors(self._path, variable):
             return self.values(variable, box)
 
     def external_files(self, variable: str) -> Sequence[str]:
+        """Return nothing: all values lie in the file."""
         return ()
 
     def mapped(self, variable: str) -> np.ndarray | None:
+        """Return a read-only view of the mapped file, None if not contiguous."""
         location = self._location(variable)
         if location.stored.kind == "S" or 0 in location.shape or self._file.distant:
             return None
         with naming_errors(self._path, variable):
+            from aggarray.memory.creation import mapped
+
             return mapped(self._path, location.begin, location.stored, location.shape, location.strides).numpy()
 
     def chunks(self, variable: str) -> ChunkIndex | None:
@@ -123,29 +128,19 @@ class _NetCDF3File:
         return ChunkIndex(shape, (1, *shape[1:]), dtype, (), fill, offsets, np.full(shape[0], size, np.int64))
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
-class _NetCDF3:
-    """Format netCDF-3 in its three versions."""
-
-    name = "netCDF3"
-
-    def recognises(self, path: str, head: bytes) -> bool:
-        return head[:3] == b"CDF" and head[3:4] in (b"\x01", b"\x02", b"\x05")
-
-    def scan(self, path: str) -> Structure:
-        with closing(_NetCDF3File(path)) as file:
-            variables = with_values([location.variable for location in file.header.locations], file.all_values)
-            return Structure(path, self.name, file.header.attrs, variables, {}, sizes=file.header.sizes)
-
-    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        with closing(_NetCDF3File(path)) as file:
-            variables = [location.variable for location in file.header.locations]
-            return select_partial(path, file.header.attrs, variables, request, file.all_values)
-
-    def open(self, path: str) -> Handle:
-        return _NetCDF3File(path)
+def scan(path: str) -> Structure:
+    """Return structure, attributes and coordinates; open the file once."""
+    with closing(NetCDF3File(path)) as file:
+        variables = with_values([location.variable for location in file.header.locations], file.all_values)
+        return Structure(path, "netCDF3", file.header.attrs, variables, {}, sizes=file.header.sizes)
 
 
-FORMAT = _NetCDF3()
+def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
+    """Return the requested part of a file."""
+    with closing(NetCDF3File(path)) as file:
+        variables = [location.variable for location in file.header.locations]
+        return select_partial(path, file.header.attrs, variables, request, file.all_values)

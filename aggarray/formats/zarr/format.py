@@ -21,7 +21,6 @@ from aggarray.cf.encoding import decode_text, plain_text
 from aggarray.errors import LIBRARY_ERRORS, FormatError, NotFoundError
 from aggarray.formats.base import (
     Box,
-    Handle,
     Structure,
     Variable,
     full_box,
@@ -38,13 +37,11 @@ from aggarray.formats.zarr.chunk_index import chunk_index_of
 from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load_all, lost_arrays, nodes_of
 from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.storage.files import store_mark
 from aggarray.storage.state import one_version
 from aggarray.storage.urls import carrier, is_remote, join
 
 #: Largest number of dimensions in NumPy, and largest depth of nested attributes that are kept.
 _MOST_AXES, _DEEPEST = 64, 16
-_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 #: Attributes of other software with dimensions and bookkeeping.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -339,37 +336,25 @@ def structure_of(path: str, format_name: str, nodes: Mapping[str, Node]) -> Stru
     return Structure(path, format_name, attrs, tuple(variables), groups, tuple(skipped))
 
 
-class _Zarr:
-    """Format of Zarr stores of version 2 and 3 in folders, local or remote."""
-
-    name = "Zarr"
-
-    def recognises(self, path: str, head: bytes) -> bool:
-        return not head and bool(store_mark(path, _MARKS))
-
-    def scan(self, path: str) -> Structure:
-        """Read metadata and coordinates; a single array is named by its folder."""
-        nodes = nodes_of(path)
-        version = next(iter(nodes.values()), NO_NODE).version
-        structure = structure_of(path, f"{self.name}{version}", nodes)
-        variables = with_values(structure.variables, ZarrHandle(path, nodes).all_values)
-        reason = "chunks without metadata (.zarray, zarr.json); restore the metadata"
-        lost = [(name, reason) for name in lost_arrays(path, nodes)]
-        return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
-
-    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
-        nodes, variables = nodes_of(path, list(request.coordinates)), []
-        root = nodes.get("", NO_NODE)
-        for name in request.coordinates if root.meta is None else ():
-            node = nodes.get(name, NO_NODE)
-            stored = dtype_of(node) if node.meta is not None else ""
-            if not isinstance(stored, str):
-                with naming_errors(path, name):
-                    variables.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
-        return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).all_values)
-
-    def open(self, path: str) -> Handle:
-        return ZarrHandle(path)
+def scan(path: str) -> Structure:
+    """Read metadata and coordinates; a single array is named by its folder."""
+    nodes = nodes_of(path)
+    version = next(iter(nodes.values()), NO_NODE).version
+    structure = structure_of(path, f"Zarr{version}", nodes)
+    variables = with_values(structure.variables, ZarrHandle(path, nodes).all_values)
+    reason = "chunks without metadata (.zarray, zarr.json); restore the metadata"
+    lost = [(name, reason) for name in lost_arrays(path, nodes)]
+    return replace(structure, variables=variables, skipped=(*structure.skipped, *lost))
 
 
-FORMAT = _Zarr()
+def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
+    """Return the requested part of a store."""
+    nodes, variables = nodes_of(path, list(request.coordinates)), []
+    root = nodes.get("", NO_NODE)
+    for name in request.coordinates if root.meta is None else ():
+        node = nodes.get(name, NO_NODE)
+        stored = dtype_of(node) if node.meta is not None else ""
+        if not isinstance(stored, str):
+            with naming_errors(path, name):
+                variables.append(_variable(name, node, stored, {name: _dimensions(node, len(shape_of(node)))}))
+    return select_partial(path, _attributes(root.attrs), variables, request, ZarrHandle(path, nodes).all_values)

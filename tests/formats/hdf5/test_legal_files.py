@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
-from aggarray.formats.hdf5 import format as hdf5_format
-from aggarray.formats.hdf5 import isolated
+from aggarray.formats.hdf5 import isolated, library
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from tests.support.paths import ROOT
 from tests.support.scans import check_against_h5py, direct
@@ -35,7 +34,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the library is asked")
 
     monkeypatch.setattr(isolated, "call_isolated", fail)
-    monkeypatch.setattr(hdf5_format, "scan_by_library", fail)
+    monkeypatch.setattr(library, "scan_by_library", fail)
 
 
 def test_netcdf_c_is_never_loaded(tmp_path: Path) -> None:
@@ -423,7 +422,7 @@ def test_unsupported_files_are_scanned_in_an_isolated_process(tmp_path: Path, mo
     def here(path: str) -> None:
         raise AssertionError("in this process")
 
-    monkeypatch.setattr(hdf5_format, "scan_by_library", here)
+    monkeypatch.setattr(library, "scan_by_library", here)
     assert [v.name for v in formats.scan(path).variables] == ["v"]
     with pytest.raises(Exception, match=r"superblock|addresses of another size"):
         direct(path)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggarray.formats.hdf5 import handle
+from aggarray.formats.hdf5 import h5py_files
 from aggarray.formats.hdf5.handle import HDF5File
 
 STORAGES: list[dict[str, Any]] = [
@@ -26,7 +26,7 @@ def refused(path: str) -> Any:
 
 @pytest.fixture
 def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handle, "open_file", refused)
+    monkeypatch.setattr(h5py_files, "open_file", refused)
 
 
 def written(path: Path, rows: list[np.ndarray], dtype: str, libver: str, storage: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def test_rows_of_any_length(
         storage = {**storage, "chunks": (min(storage["chunks"][0], max(len(rows), 1)),), "maxshape": (None,)}
     written(path, rows, dtype, libver, storage)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(handle, "open_file", refused)
+        patched.setattr(h5py_files, "open_file", refused)
         check(path, rows, dtype, cut)
 
 

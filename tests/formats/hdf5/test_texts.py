@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.formats.base import Variable
-from aggarray.formats.hdf5 import handle
+from aggarray.formats.hdf5 import h5py_files
 from aggarray.formats.hdf5.handle import HDF5File
 
 STORAGES: list[dict[str, Any]] = [
@@ -62,7 +62,7 @@ def test_variable_length_texts(
             other[row] = "between" * row
             made.attrs[f"a{row}"] = "x" * row
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(handle, "open_file", None)
+        patched.setattr(h5py_files, "open_file", None)
         assert column(path, "g/v", (6, 5)) == expected.ravel().tolist()
         assert column(path, "w", (6,)) == ["between" * row for row in range(6)]
     with h5py.File(path) as file:

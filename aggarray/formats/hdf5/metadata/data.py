@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggarray.errors import LIBRARY_ERRORS, FormatError
+from aggarray.formats.hdf5.metadata.checksum import lookup3
 from aggarray.storage.byte_source import GAP, SPAN, ByteSource
 from aggarray.storage.ranges import Range, merge_ranges
 
@@ -142,10 +143,8 @@ class Data:
 
 def verify(block: bytes) -> None:
     """Raise InvalidError if the lookup3 checksum of a block does not match."""
-    from numcodecs.jenkins import jenkins_lookup3
-
     # promise: hdf5-metadata-checksum
-    if len(block) < 4 or jenkins_lookup3(block[:-4]) != int.from_bytes(block[-4:], "little"):
+    if len(block) < 4 or lookup3(block[:-4]) != int.from_bytes(block[-4:], "little"):
         raise InvalidError("checksum mismatch")
 
 
