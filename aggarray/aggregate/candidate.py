@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.rules import facet
+from aggarray.aggregate.rules import facets_in
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename
@@ -275,12 +275,6 @@ def describe_values(array: MasterArray, prefix: str = "") -> Signature:
         f"{prefix}units": quantity_of(array),
         **{f"{prefix}attribute {k}": plain_attribute(array.attrs[k]) for k in FLAGS if k in array.attrs},
     }
-
-
-def facets_in(array: MasterArray, separate_by: Sequence[str]) -> Signature:
-    """Return the facets of an array, from its file's attributes or its own."""
-    own, file = array.attrs, array.file_attrs
-    return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
 
 
 def quantity_of(array: MasterArray) -> str:

@@ -9,12 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, describe_difference, facets_in
-from aggarray.aggregate.rules import FACETS, Refusal
+from aggarray.aggregate.rules import FACETS, Refusal, facets_in
 from aggarray.arrays.master import MasterArray
+
+if TYPE_CHECKING:
+    from aggarray.aggregate.candidate import Candidate
 
 #: Of more groups than this, only neighbours in the order of their signatures are compared.
 MANY_GROUPS = 1000
@@ -29,7 +32,7 @@ UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "dat
 MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
 
 
-def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str, hint: str | None = None) -> Refusal:
+def refusal(separate: "Candidate", relative: "Candidate", rule: str, reason: str, hint: str | None = None) -> Refusal:
     """Return the refusal of a candidate; both files follow the reason."""
     both = (relative,) if separate is relative else (relative, separate)
     files = tuple(dict.fromkeys(candidate.uri for candidate in both if candidate.uri))
@@ -128,8 +131,10 @@ def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
     return [[f"from {os.path.basename(uris[0].rstrip('/'))}"] if uris else [] for uris in files]
 
 
-def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
+def refusals_between(groups: "Sequence[list[Candidate]]") -> list[Refusal]:
     """Return the refusals of groups of one identity, by nearest relative."""
+    from aggarray.aggregate.candidate import describe_difference
+
     firsts = sorted((min(g, key=attrgetter("order")) for g in groups), key=attrgetter("order"))
     if len(firsts) > MANY_GROUPS:
         firsts.sort(key=lambda one: [repr(v) for v in one.signature.values()])
@@ -139,7 +144,7 @@ def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
     return [refusal(firsts[b], firsts[a], *describe_difference(firsts[a], firsts[b])) for a, b in pairs]
 
 
-def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+def _spanning_tree(firsts: "Sequence[Candidate]") -> Iterator[tuple[int, int]]:
     """Yield edges (known, new) of a minimum spanning tree of signatures."""
     if len(firsts) < 2:
         return

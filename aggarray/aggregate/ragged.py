@@ -17,13 +17,12 @@ from aggarray.aggregate.candidate import (
     Signature,
     describe_difference,
     describe_values,
-    facets_in,
     identity_of,
     plain_attribute,
     uri_of,
 )
 from aggarray.aggregate.join import assemble, same_values
-from aggarray.aggregate.rules import Rules
+from aggarray.aggregate.rules import Rules, facets_in
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, ragged
 from aggarray.arrays.row_geometry import Geometry, Part

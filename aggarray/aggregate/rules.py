@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
 from aggarray.errors import AggregationError
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 #: Attributes that distinguish datasets: CMIP6, CMIP5, CORDEX.
 FACETS = (
@@ -210,3 +213,9 @@ def facet(attrs: Mapping[str, Any], name: str) -> str | None:
         table = re.match(r"Table\s+(\w+)", text)
         return table.group(1) if table else text
     return text
+
+
+def facets_in(array: "MasterArray", separate_by: Sequence[str]) -> dict[str, Any]:
+    """Return the facets of an array, from its file's attributes or its own."""
+    own, file = array.attrs, array.file_attrs
+    return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}

@@ -6,20 +6,21 @@ or trajectories.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.ragged_local import LocalRagged
 from aggarray.arrays.row_geometry import Geometry
 from aggarray.errors import AggregationError, SelectionError, printable
-from aggarray.maps import Distribution
-from aggarray.memory import Array
-from aggarray.memory.ragged import Ragged
 from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise
-from aggarray.memory.types import VAR, Type
+
+if TYPE_CHECKING:
+    from aggarray.maps.distribution import Distribution
+    from aggarray.memory.arrays import Array
+    from aggarray.memory.ragged import Ragged
+    from aggarray.memory.types import Type
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -100,10 +101,12 @@ class RaggedMasterArray(MasterArray):
         """Number of samples."""
         return int(self._matrix.edges[0][-1]) if self._instances.stored else int(self._rows.counts.sum())
 
-    def __datashape__(self) -> Type:
+    def __datashape__(self) -> "Type":
+        from aggarray.memory.types import VAR, Type
+
         return Type((*self.shape, VAR), self.dtype, self._matrix.may_miss)
 
-    def __memory__(self) -> Array | str:
+    def __memory__(self) -> "Array | str":
         return "rows of different lengths; .flat returns the samples"
 
     # Reading
@@ -124,7 +127,7 @@ class RaggedMasterArray(MasterArray):
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
         values = _read(self._samples({}), rows.positions(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
-        return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
+        return values if isinstance(chosen, int) else _rows_of(values, rows.offsets)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         hint = "read a[i], a[:].flat, or a[:].to_awkward()"
@@ -144,18 +147,20 @@ class RaggedMasterArray(MasterArray):
         (chosen,) = normalise(key, self.shape, self.dimensions)
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
         values = self._samples({}).datetimes(rows.positions())
-        return values if isinstance(chosen, int) else Ragged(values, rows.offsets)
+        return values if isinstance(chosen, int) else _rows_of(values, rows.offsets)
 
     def to_awkward(self) -> Any:
         """Read all rows as an Awkward array (the extra ``ragged``)."""
         return self.read().to_awkward()
 
-    def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> Any:
+    def local(self, distribution: "Distribution", rank: int, copy: bool | None = True) -> Any:
         """Return the rows of one process as a `LocalRagged`, read lazily.
 
         It exports samples and counts. ``distribution``: of the instances, in blocks; `Distribution.from_partitions` balances
         them by samples.
         """
+        from aggarray.arrays.ragged_local import LocalRagged
+
         return LocalRagged(self, distribution, rank, copy)
 
     # Lazy operations
@@ -211,6 +216,12 @@ class RaggedMasterArray(MasterArray):
         lines = MasterArray.__repr__(self).split("\n  ")
         samples = printable(self._matrix.dimensions[0])
         return "\n  ".join([*lines[:1], f"ragged: {self.size} samples along {samples}", *lines[1:]])
+
+
+def _rows_of(values: np.ndarray, offsets: np.ndarray) -> "Ragged":
+    from aggarray.memory.ragged import Ragged
+
+    return Ragged(values, offsets)
 
 
 def _read(flat: MasterArray, positions: slice | np.ndarray, options: dict[str, Any]) -> np.ndarray:

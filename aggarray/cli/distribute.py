@@ -29,7 +29,8 @@ def command(processes: int | None, protocol: str, as_json: bool, **arguments: An
     The output is the dim_data of every rank (Distributed Array Protocol). Dimensions that --dist or --grid do not mention
     are not divided. Ragged arrays are divided into blocks with about equal numbers of samples.
     """
-    from aggarray.display import facts
+    from aggarray.display import distributions
+    from aggarray.display.facts import table
 
     grid = _grid(arguments["grid"], processes)
     dist, block_size, partitions = arguments["dist"], arguments["block_size"], arguments["partitions"]
@@ -41,8 +42,8 @@ def command(processes: int | None, protocol: str, as_json: bool, **arguments: An
     if prod(grid[array.ndim :]) > 1:
         raise click.UsageError(f"--grid has {len(grid)} numbers for {array.ndim} dimensions: {' '.join(array.dimensions)}")
     try:
-        distribution = facts.make_distribution(array, grid, dist, block_size, partitions)
-        sections = facts.distribution_facts(array, distribution, protocol)
+        distribution = distributions.make_distribution(array, grid, dist, block_size, partitions)
+        sections = distributions.distribution_facts(array, distribution, protocol)
     except ProtocolError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
@@ -50,7 +51,7 @@ def command(processes: int | None, protocol: str, as_json: bool, **arguments: An
         return
     samples = ["samples"] * ("samples" in sections["ranks"][0])
     head = ["rank", *sections["dimensions"], "local shape", *samples]
-    click.echo(facts.table(facts.section_rows(sections), head))
+    click.echo(table(distributions.section_rows(sections), head))
 
 
 def _grid(text: str | None, processes: int | None) -> tuple[int, ...]:

@@ -6,24 +6,21 @@ reading converts.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.aggregate.differences import facets_of, labels
-from aggarray.aggregate.report import Report, date
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.ragged import RaggedMasterArray, flat_of
-from aggarray.arrays.ragged_local import sample_distribution
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
-from aggarray.errors import AggarrayError, ProtocolError
+from aggarray.errors import AggarrayError
 from aggarray.formats.templates import text_attribute
-from aggarray.maps import Distribution
-from aggarray.memory import type_string
 from aggarray.opening.aggregation import Aggregation
 from aggarray.partition.matrix import Template
+
+if TYPE_CHECKING:
+    from aggarray.aggregate.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,8 @@ class Conformance:
 
 def conformed(array: MasterArray) -> list[Conformance]:
     """Return differences of sub-arrays from an array, most frequent first."""
+    from aggarray.arrays.ragged import flat_of
+
     array = flat_of(array)
     references = array._matrix.references
     used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
@@ -105,6 +104,8 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
                 times = coordinate.datetimes().ravel()
             except AggarrayError:
                 return None
+            from aggarray.aggregate.report import date
+
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
             return (date(min(valid)), date(max(valid))) if valid else None
     return None
@@ -112,6 +113,8 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
 
 def array_facts(array: MasterArray) -> dict[str, Any]:
     """Return the data of `aggarray info` for an array, for JSON."""
+    from aggarray.aggregate.differences import facets_of
+
     paths = files_of(array)
     return {
         "name": array.name,
@@ -119,7 +122,7 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
         "dimensions": list(array.dimensions),
         "shape": list(array.shape),
         "dtype": str(array.dtype),
-        "type": type_string(array),
+        "type": str(array.__datashape__()),
         "units": array.units,
         "calendar": array.calendar,
         "partitions": {
@@ -137,6 +140,8 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
 
 def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
     """Return the facts of every array; ``which`` distinguishes equal names."""
+    from aggarray.aggregate.differences import labels
+
     return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
@@ -152,7 +157,7 @@ def explanation(agg: Aggregation) -> dict[str, Any]:
     }
 
 
-def problem_facts(report: Report) -> list[dict[str, Any]]:
+def problem_facts(report: "Report") -> list[dict[str, Any]]:
     """Return the problems of a report, for JSON."""
     return _rows(report.problems, ("kind", "file", "message"))
 
@@ -163,85 +168,11 @@ def file_count(agg: Aggregation) -> int:
 
 
 def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [{f: _listed(getattr(item, f)) for f in fields} for item in items]
+    return [{f: listed(getattr(item, f)) for f in fields} for item in items]
 
 
-def make_distribution(
-    array: MasterArray, grid: tuple[int, ...], dist: str | None, block_size: int | None, partitions: str | None
-) -> Distribution:
-    """Return a distribution of an array; ProtocolError if it does not fit.
-
-    ``dist``: 'b' or 'c' for each dimension, None: blocks; ``partitions``: how to distribute whole partitions instead.
-    Dimensions that ``grid`` and ``dist`` do not mention are not divided.
-    """
-    types = (dist or "").replace(",", "").replace(" ", "")
-    if len(types) > array.ndim:
-        what = f"dist {dist!r} has {len(types)} letters for {array.ndim} dimensions"
-        raise ProtocolError(what, hint="give at most one letter per dimension")
-    grid = (*grid, *[1] * array.ndim)[: array.ndim]
-    # By default, rows of different lengths are balanced by samples.
-    if partitions is not None or (isinstance(array, RaggedMasterArray) and dist is None and block_size is None):
-        return Distribution.from_partitions(array, grid, balance=partitions or "contiguous")
-    types = types.ljust(array.ndim, "b")
-    cyclic = [d for d, letter in enumerate(types) if letter == "c"]
-    if block_size and not cyclic:
-        what = f"block_size {block_size} without a cyclic dimension"
-        raise ProtocolError(what, hint="leave it out, or give a 'c' in dist")
-    return Distribution.regular(array.shape, types, grid, dict.fromkeys(cyclic, block_size or 1))
-
-
-def distribution_facts(array: MasterArray, distribution: Distribution, version: str) -> dict[str, Any]:
-    """Return the data of `aggarray distribute` for a protocol version.
-
-    ``samples``: the dim_data of the samples of a ragged array, which every rank exports.
-    """
-    samples = sample_distribution(distribution, array.offsets) if isinstance(array, RaggedMasterArray) else None
-    ranks = [
-        {
-            "rank": rank,
-            "coords": list(distribution.coords(rank)),
-            "local_shape": list(distribution.local_shape(rank)),
-            "dim_data": _dim_data(distribution, rank, version),
-            **({} if samples is None else {"samples": _dim_data(samples, rank, version)}),
-        }
-        for rank in range(distribution.nprocs)
-    ]
-    head = {"name": array.name, "dimensions": list(array.dimensions), "shape": list(array.shape)}
-    return {**head, "grid": list(distribution.grid), "version": version, "ranks": ranks}
-
-
-def section_rows(facts: dict[str, Any]) -> list[list[str]]:
-    """Return the section of each rank of `distribution_facts` as slices."""
-    rows = []
-    for rank in facts["ranks"]:
-        entries = zip(rank["dim_data"], rank["local_shape"], strict=True)
-        shape = " x ".join(map(str, rank["local_shape"])) or "scalar"
-        samples = [_section(e, e.get("stop", e["size"]) - e.get("start", 0)) for e in rank.get("samples", ())]
-        rows.append([str(rank["rank"]), *(_section(e, n) for e, n in entries), shape, *samples])
-    return rows
-
-
-def _dim_data(distribution: Distribution, rank: int, version: str) -> list[dict[str, Any]]:
-    return [{k: _listed(v) for k, v in entry.items()} for entry in distribution.dim_data(rank, version)]
-
-
-def _section(entry: dict[str, Any], extent: int) -> str:
-    """Return a dimension dictionary in the notation of slices."""
-    dist_type = entry["dist_type"]
-    if not extent:
-        return f"{dist_type} nothing"
-    if dist_type == "u":
-        first = ", ".join(map(str, entry["indices"][:4]))
-        return f"u {first}{', ...' if extent > 4 else ''}"
-    if dist_type == "n":
-        return f"n 0:{entry['size']}"
-    if dist_type == "c":
-        block = entry.get("block_size", 1)
-        return f"c {entry['start']}::{entry['proc_grid_size'] * block}" + (f" in blocks of {block}" if block > 1 else "")
-    return f"b {entry['start']}:{entry['stop']}"
-
-
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """Return an array or tuple as a list, for JSON."""
     return value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
 
 
