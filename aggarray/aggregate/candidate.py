@@ -15,11 +15,11 @@ import numpy as np
 from aggarray.aggregate.rules import facets_in
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
-from aggarray.cf.attributes import basename
+from aggarray.cf.attributes import basename, naming, text_attribute
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
-from aggarray.formats.templates import is_decreasing, naming, text_attribute
+from aggarray.formats.templates import is_decreasing
 
 Signature = dict[str, Any]
 #: (flipped, monotonic, largest) of coordinate values, as in an `AxisCoordinate`, by their id.

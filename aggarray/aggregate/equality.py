@@ -13,9 +13,9 @@ from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, AxisCoordinate, C
 from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.compatibility import conversion, conversion_between
 from aggarray.errors import AggarrayError
-from aggarray.formats.templates import text_attribute
 
 Units = tuple[str | None, str | None]
 

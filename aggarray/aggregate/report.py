@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,11 @@ from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.rules import Duplicate, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
+from aggarray.cf.attributes import text_attribute
+from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file
-from aggarray.formats.templates import text_attribute
 from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
@@ -161,12 +161,6 @@ def file_at(array: MasterArray, axis: int, position: int) -> str | None:
     refs = matrix.refs.reshape(matrix.cells).take(cell, axis=axis).ravel()
     present = refs[refs >= 0]
     return matrix.references.uri_of(int(present[0])) if present.size else None
-
-
-def date(time: Any) -> str:
-    """Return a time as ISO text, without the time of day at midnight."""
-    text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
-    return text.removesuffix("T00:00:00")
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:

@@ -9,9 +9,8 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import ragged
 from aggarray.arrays.row_geometry import Geometry, Part
-from aggarray.cf.attributes import basename, words
+from aggarray.cf.attributes import basename, text_attribute, words
 from aggarray.formats.base import SIZES, Structure, Variable
-from aggarray.formats.templates import text_attribute
 from aggarray.scan.roles import Sampling
 
 #: Limit of the number of instances that a damaged file declares, until its rows are checked.

@@ -15,14 +15,14 @@ import numpy as np
 from aggarray.arrays.lazy import with_step
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.values import KnownValues
-from aggarray.cf.attributes import words
+from aggarray.cf.attributes import text_attribute, words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.flattened import flat_name
-from aggarray.formats.templates import are_pairs_decreasing, is_decreasing, template_of, text_attribute
+from aggarray.formats.templates import are_pairs_decreasing, is_decreasing, template_of
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Step, Template, single
 from aggarray.scan.roles import Roles, VariableNames, roles_of, samplings_of

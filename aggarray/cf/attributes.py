@@ -1,5 +1,6 @@
-"""Texts in attributes: names of variables and lists of words."""
+"""Texts in attributes: names, lists of words, numbers as text."""
 
+from functools import lru_cache
 from typing import Any
 
 
@@ -11,3 +12,25 @@ def basename(name: str) -> str:
 def words(attribute: Any) -> list[str]:
     """Return the words of a blank-separated text, none of another type."""
     return attribute.split() if isinstance(attribute, str) else []
+
+
+def text_attribute(value: Any) -> str | None:
+    """Return an attribute as text, also of a number; None if absent."""
+    if value is None or isinstance(value, str):
+        return value.strip() if value else value
+    return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
+
+
+#: Values of name attributes that stand for "no name".
+_NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
+
+
+@lru_cache(maxsize=4096)
+def naming(text: str) -> str | None:
+    """Return a name with normalised blanks, None if it means no name.
+
+    >>> naming("air  temperature"), naming("unknown")
+    ('air temperature', None)
+    """
+    text = " ".join(text.split())
+    return None if text.lower() in _NO_NAMES else text

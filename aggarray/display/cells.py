@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError
-from aggarray.formats.templates import text_attribute
 from aggarray.partition.matrix import Matrix
 
 #: In `Cells.files`: values in memory, and no sub-array.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
-from aggarray.formats.templates import text_attribute
 from aggarray.opening.aggregation import Aggregation
 from aggarray.partition.matrix import Template
 
@@ -104,7 +104,7 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
                 times = coordinate.datetimes().ravel()
             except AggarrayError:
                 return None
-            from aggarray.aggregate.report import date
+            from aggarray.cf.units.calendars import date
 
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
             return (date(min(valid)), date(max(valid))) if valid else None

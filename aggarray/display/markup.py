@@ -1,6 +1,5 @@
 """Escaping of text from files for HTML and terminals."""
 
-import html
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +12,8 @@ def escaped(text: Any) -> str:
     >>> escaped("<b>'\\n")
     '&lt;b&gt;&#x27;\\\\n'
     """
+    import html
+
     return html.escape(printable(text))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.attributes import text_attribute
 from aggarray.cf.encoding import encoding
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
@@ -44,28 +45,6 @@ def template_of(variable: Variable, structure: Structure, directions: Sequence[b
 @functools.lru_cache(maxsize=1024)
 def _shared(template: Template) -> Template:
     return template
-
-
-def text_attribute(value: Any) -> str | None:
-    """Return an attribute as text, also of a number; None if absent."""
-    if value is None or isinstance(value, str):
-        return value.strip() if value else value
-    return str(value.item()) if getattr(value, "size", 2) == 1 else str(value)
-
-
-#: Values of name attributes that stand for "no name".
-_NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no standard name", "not specified")
-
-
-@functools.lru_cache(maxsize=4096)
-def naming(text: str) -> str | None:
-    """Return a name with normalised blanks, None if it means no name.
-
-    >>> naming("air  temperature"), naming("unknown")
-    ('air temperature', None)
-    """
-    text = " ".join(text.split())
-    return None if text.lower() in _NO_NAMES else text
 
 
 def is_decreasing(values: Any) -> bool:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.cf.attributes import naming
 from aggarray.cf.encoding import items_of
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
-from aggarray.formats.templates import are_pairs_decreasing, naming
+from aggarray.formats.templates import are_pairs_decreasing
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.roles import VariableNames, roles_of
 

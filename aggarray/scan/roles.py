@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from aggarray.cf.attributes import basename, words
+from aggarray.cf.attributes import basename, text_attribute, words
 from aggarray.formats.base import Structure, Variable
-from aggarray.formats.templates import text_attribute
 
 #: Values of ``featureType`` whose features have their own samples (CF section 9.1).
 _FEATURES = frozenset(("timeseries", "trajectory", "profile"))

@@ -10,10 +10,11 @@ import netCDF4
 import numpy as np
 import pytest
 
+from aggarray.cf.attributes import text_attribute
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Structure
 from aggarray.formats.partial_scan import PartialScanRequest
-from aggarray.formats.templates import is_decreasing, text_attribute
+from aggarray.formats.templates import is_decreasing
 from aggarray.scan.discovery import find_files, skipped_file
 from aggarray.scan.files import scan_files
 from aggarray.scan.workers import WorkerPool

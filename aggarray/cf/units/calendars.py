@@ -234,6 +234,12 @@ def _exact(value: Any) -> Fraction:
     return Fraction(int(value)) if isinstance(value, int | np.integer) else Fraction(float(value))
 
 
+def date(time: Any) -> str:
+    """Return a time as ISO text, without the time of day at midnight."""
+    text = str(time.astype("M8[s]")) if isinstance(time, np.datetime64) else str(time.isoformat())
+    return text.removesuffix("T00:00:00")
+
+
 def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
     """Return a date as a number of reference time units, rounded once.
 

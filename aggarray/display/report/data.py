@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.differences import common_folder
-from aggarray.aggregate.report import date, gaps
+from aggarray.aggregate.report import gaps
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
+from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import conformed, differences

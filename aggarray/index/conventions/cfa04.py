@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
-from aggarray.formats.templates import text_attribute
 from aggarray.index.conventions.foreign import (
     ForeignArrays,
     ForeignFile,

@@ -17,12 +17,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.cf.attributes import basename, words
+from aggarray.cf.attributes import basename, text_attribute, words
 from aggarray.cf.encoding import Encoding, encoding
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions
-from aggarray.formats.templates import text_attribute
 from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
