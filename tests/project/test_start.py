@@ -1,0 +1,90 @@
+"""Modules that a fresh process imports up to its first value.
+
+``start_modules.json`` lists those of aggarray, by what the process does. A change that adds one fails here. If it is needed,
+write the list again with ``python -m tests.project.test_start``.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+import aggarray as aa
+from tests.bench.archives import paths_in, write_archive
+from tests.support.starting import modules_of, ours
+
+LIST = Path(__file__).with_name("start_modules.json")
+
+_VALUES = "import sys, aggarray as aa; print(aa.open(sys.argv[1])['tas'][:, 1, 2].sum())"
+_COMMAND = "import sys; sys.argv[:] = ['aggarray', %r, sys.argv[1]]; from aggarray.cli import main; main()"
+#: The script of each path, and the file that it opens.
+PATHS = {
+    "index": (_VALUES, "index.nca"),
+    "file": (_VALUES, "tas_day_00000.nc"),
+    "zarr": (_VALUES, "store.zarr"),
+    "info": (_COMMAND % "info", "index.nca"),
+    "check": (_COMMAND % "check", "index.nca"),
+}
+#: Packages of others that a path may import besides numpy.
+OTHERS = {
+    "index": {"deflate"},
+    "file": {"deflate"},
+    "zarr": {"numcodecs", "google_crc32c", "msgpack", "typing_extensions"},
+    "info": {"deflate", "click", "cftime"},
+    "check": {"deflate", "click", "cftime"},
+}
+#: Most modules of aggarray, and most in all.
+MOST = {"index": (60, 220)}
+
+
+def make(folder: Path) -> None:
+    """Write the files that the paths open."""
+    import zarr
+
+    write_archive(folder, {"files": 3, "steps": 10, "lat": 6, "lon": 9}, deflated=True)
+    aa.open(paths_in(folder)).save(folder / "index.nca")
+    store = zarr.open_group(folder / "store.zarr", mode="w", zarr_format=2)
+    array = store.create_array("tas", shape=(4, 3, 5), chunks=(2, 3, 5), dtype="f4")
+    array[:] = np.ones((4, 3, 5), "f4")
+    array.attrs["_ARRAY_DIMENSIONS"] = ["time", "lat", "lon"]
+
+
+def others(modules: set[str]) -> set[str]:
+    """Return the packages that are neither aggarray nor of the standard library."""
+    known = {*sys.stdlib_module_names, "aggarray", "numpy", "cython_runtime"}
+    return {name for name in (m.partition(".")[0] for m in modules) if name not in known and not name.startswith("_")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("start")
+    make(path)
+    return path
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_module_is_added(path: str, folder: Path) -> None:
+    script, source = PATHS[path]
+    modules = modules_of(script, str(folder / source))
+    added = ours(modules) - set(json.loads(LIST.read_text(encoding="utf-8"))[path])
+    assert not added, f"imported now, too: {', '.join(sorted(added))}"
+    assert others(modules) <= OTHERS[path]
+    most_ours, most = MOST.get(path, (10**9, 10**9))
+    assert len(ours(modules)) <= most_ours and len(modules) <= most
+
+
+def write_list(show: Callable[[str], None]) -> None:
+    """Write the lists of the present modules."""
+    with TemporaryDirectory() as name:
+        make(Path(name))
+        found = {path: sorted(ours(modules_of(script, f"{name}/{source}"))) for path, (script, source) in PATHS.items()}
+    LIST.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    show(", ".join(f"{path} {len(modules)}" for path, modules in found.items()))
+
+
+if __name__ == "__main__":
+    write_list(print)
