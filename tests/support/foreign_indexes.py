@@ -14,7 +14,7 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import scan
 from aggarray.index import Opening
 from aggarray.index.conventions.foreign import ForeignArrays, array_of_matrix, convention_of
-from aggarray.index.recognition import read_foreign
+from aggarray.index.foreign import read_foreign
 from aggarray.index.uris import NOWHERE, PathMap
 from tests.support.netcdf import write
 
