@@ -70,14 +70,7 @@ def scan_sources(
         elif path not in named:
             sources.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is OURS:
-            from aggarray.index.loading import load
-            from aggarray.partition.stored_sizes import join_chunk_indexes
-
-            loaded = load(path, how)
-            sources.saved[real_path(path)] = loaded.generation
-            sources.tables = join_chunk_indexes(sources.tables, tables_of(loaded.arrays))
-            indexed += loaded.structures()
-            sources.others += loaded.others()
+            indexed += _add_index(path, how, sources)
         else:
             sources.others += foreign_arrays(structure, kind, how)
     doubles = {s.uri for s in sources.structures if s.has_external_coordinates and s.uri not in named}
@@ -88,6 +81,18 @@ def scan_sources(
     # A file known from several places counts once: as just scanned, otherwise as in the last index.
     sources.structures = list({s.uri: s for s in [*indexed, *sources.structures]}.values())
     return sources
+
+
+def _add_index(path: str, how: Opening, sources: Sources) -> list[Structure]:
+    """Add what an index of aggarray holds; return the structures of its files."""
+    from aggarray.index.loading import load
+    from aggarray.partition.stored_sizes import join_chunk_indexes
+
+    loaded = load(path, how)
+    sources.saved[real_path(path)] = loaded.generation
+    sources.tables = join_chunk_indexes(sources.tables, tables_of(loaded.arrays))
+    sources.others += loaded.others()
+    return loaded.structures()
 
 
 def _with_external_coordinates(result: Structure | AggarrayError, access: Access) -> Structure | AggarrayError:

@@ -16,9 +16,10 @@ from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
-from aggarray.scan.files import Result, Scanned
+from aggarray.scan.files import Scanned
 from aggarray.scan.progress import Progress, step
 from aggarray.scan.roles import samplings_of
+from aggarray.scan.tasks import Result
 from aggarray.scan.workers import WorkerPool
 
 #: Groups with fewer files are scanned completely.

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggarray.errors import AggarrayError
-from aggarray.formats import locate, scan, scan_partially
 from aggarray.formats.base import Structure
-from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
+from aggarray.scan.tasks import scan_one
 
 if TYPE_CHECKING:
     from aggarray.scan.progress import Progress
 
-#: A file and what is requested of it; None: everything.
-Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
-Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
 #: A file and its structure or error.
 Scanned = tuple[str, Structure | AggarrayError]
 
@@ -29,14 +25,3 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Pr
         with WorkerPool(processes) as pool:
             results = pool.run([(path, None) for path in paths], step(progress, len(paths)))
     return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
-
-
-def scan_one(task: Task) -> Result:
-    """Return the requested part of a file, or its error, never raised."""
-    path, request = task
-    try:
-        if isinstance(request, ChunkIndexRequest):
-            return locate(path, request)
-        return scan(path) if request is None else scan_partially(path, request)
-    except AggarrayError as error:
-        return error

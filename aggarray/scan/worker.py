@@ -10,8 +10,8 @@ import sys
 
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.options import set_options
-from aggarray.scan.files import scan_one
 from aggarray.scan.pickling import MARK, Receiver, Sender
+from aggarray.scan.tasks import scan_one
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ import pytest
 from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
-from aggarray.scan.files import Result, Task, scan_files
+from aggarray.scan.files import scan_files
+from aggarray.scan.tasks import Result, Task
 from aggarray.scan.workers import BATCH, WorkerPool, _TaskQueue
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
@@ -242,7 +243,7 @@ def test_an_interrupt_ends_everything(tmp_path: Path, paths: list[str]) -> None:
     script = f"""
     import sys, time
     from aggarray.scan import workers
-    from aggarray.scan.workers import scan_files
+    from aggarray.scan.files import scan_files
     look = workers.scan_one
     def slowly(task):
         print("working", flush=True)
@@ -279,7 +280,7 @@ def running(session: int) -> str:
 
 def test_killed_parent_leaves_no_workers(tmp_path: Path, paths: list[str]) -> None:
     (tmp_path / "script.py").write_text(
-        f"from aggarray.scan.workers import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
+        f"from aggarray.scan.files import scan_files\nprint('on', flush=True)\nscan_files({paths * 50!r}, 3)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -303,4 +304,5 @@ def test_workers_import_only_what_scanning_needs() -> None:
     )
     folders = {name.split(".")[1] for name in done.stdout.split()}
     assert folders <= {"cf", "codecs", "errors", "formats", "options", "partition", "plugins", "scan", "storage"}
-    assert {name for name in done.stdout.split() if name.startswith("aggarray.partition.")} == {"aggarray.partition.signatures"}
+    partition = {name for name in done.stdout.split() if name.startswith("aggarray.partition.")}
+    assert partition == {"aggarray.partition.chunk_index", "aggarray.partition.signatures"}

@@ -10,10 +10,10 @@ from contextlib import ExitStack, closing, suppress
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, full_box
-from aggarray.formats.hdf5 import FORMAT, SIGNATURE
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.hdf5.metadata.lookup import H5File
+from aggarray.formats.hdf5.signature import SIGNATURE, has_signature
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.urls import is_remote
@@ -58,7 +58,7 @@ def metadata_of(path: str, group: str) -> H5File | None:
     """
     with open_source(path) as source:
         # A device has no size and may have no end: reading it could block.
-        if not source.size or not FORMAT.recognises(path, source.pread(len(SIGNATURE), 0)):
+        if not source.size or not has_signature(path, source.pread(len(SIGNATURE), 0)):
             return None
         with suppress(*UNREADABLE), ExitStack() as stack:
             file = stack.enter_context(closing(H5File(path)))

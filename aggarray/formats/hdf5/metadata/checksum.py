@@ -1,4 +1,4 @@
-"""Checksum of HDF5's metadata: lookup3 of Bob Jenkins (public domain, 2006).
+"""Checksum of HDF5's metadata: lookup3 of Bob Jenkins (public domain).
 
 numcodecs computes it quickly but takes longer to import than the metadata of a few files takes in Python.
 """
