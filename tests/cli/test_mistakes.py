@@ -145,9 +145,9 @@ def test_a_closed_pipe_is_no_drama(ready: Path) -> None:
 def test_ctrl_c_ends_with_130_and_no_traceback(ready: Path, line: str) -> None:
     # It comes when the source is opened: a line of its own tells when that is.
     script = (
-        "import sys, time, aggarray.opening\nfrom aggarray.cli import main\n"
+        "import sys, time, aggarray.opening.sources\nfrom aggarray.cli import main\n"
         "def open(*a, **k): print('now', flush=True); time.sleep(60)\n"
-        "aggarray.opening.open = open\nmain(sys.argv[1:])"
+        "aggarray.opening.sources.open = open\nmain(sys.argv[1:])"
     )
     command = [sys.executable, "-c", script, *line.split()]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
