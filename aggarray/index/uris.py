@@ -201,12 +201,20 @@ class Files(Sequence[str]):
         return resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder)
 
     def __iter__(self) -> Iterator[str]:
-        text = self.references.text() if isinstance(self.references, Texts) else "".join(self.references)
-        if self._path_map.pairs or "%" in text or ":" in text:
+        if not self._are_plain():
             return map(self._resolved, self.references)
-        # All names are plain: each folder is resolved once.
+        # Each folder is resolved once.
         folder = functools.cache(lambda head: resolve_uri(f"{head}-", self._folder)[:-1])
         return (folder(head + slash) + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
+
+    def _are_plain(self) -> bool:
+        """Return whether the last component of each reference is kept as it is."""
+        if isinstance(self.references, Texts):
+            text, are_files = self.references.text(), not self.references.end_with_one_of("/.")
+        else:
+            text = "\n".join(["", *self.references, ""])
+            are_files = "\n\n" not in text and "/\n" not in text and ".\n" not in text
+        return are_files and not self._path_map.pairs and "%" not in text and ":" not in text
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)

@@ -101,6 +101,17 @@ class Texts(Sequence[str]):
         """Return which texts equal a text."""
         return np.asarray(self.start_with(text) & (self.lengths == len(text.encode("utf-8", "surrogateescape"))))
 
+    def end_with_one_of(self, characters: str) -> bool:
+        """Return whether a text is empty or ends with one of some ASCII characters.
+
+        >>> Texts.of(["a", "b."]).end_with_one_of("./"), Texts.of(["a.", "b/c"]).end_with_one_of("/")
+        (True, False)
+        """
+        if not self.lengths.all():
+            return True
+        last = self.buffer[self.starts + self.lengths - 1]
+        return any(bool((last == byte).any()) for byte in characters.encode())
+
     def contain(self, character: str) -> np.ndarray:
         """Return which texts contain an ASCII character other than a blank.
 
