@@ -417,6 +417,17 @@ def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
     assert np.array_equal(decoded.view("<f8").reshape(values.shape), values)
 
 
+@every
+def test_modules_are_named_like_their_codec(name: str) -> None:
+    """A filter of a file imports the module of its name only."""
+    assert importlib.import_module(f"aggarray.codecs.{name}").CODEC.name == name
+
+
+@pytest.mark.parametrize("name", ["base", "_inflate", "streams", "../errors", "os", "", "CODEC", "deflate.x", "ü"])
+def test_other_names_are_no_codecs(name: str) -> None:
+    assert not codecs.known((codecs.Filter(name),))
+
+
 def forget_codecs() -> None:
     codecs._foreign_codecs.cache_clear()
     codecs._steps.cache_clear()
