@@ -6,6 +6,7 @@ how many modules each process imports and how many files it opens.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,9 @@ def _words(folder: Path, _size: Size, words: tuple[str, ...]) -> SimpleNamespace
 
 
 def _run(given: SimpleNamespace) -> str:
-    return subprocess.run(given.command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    # Compiled modules are kept, as those of an installed package: the round that is not timed writes them.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(given.command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def _number(_given: SimpleNamespace, printed: str) -> dict[str, np.ndarray]:
