@@ -12,7 +12,7 @@ import sys
 from dataclasses import replace
 from typing import Any, cast
 
-from aggarray.errors import ChangedFileError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
@@ -23,6 +23,9 @@ from aggarray.storage.files import absolute, given_path, is_folder, missing, sta
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
+#: A file and what is requested of it; None: everything.
+Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
+Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
@@ -138,6 +141,17 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
             return ScannedChunkIndexes(path, status, tables)
     finally:
         handle.close()
+
+
+def scan_one(task: Task) -> Result:
+    """Return the requested part of a file, or its error, never raised."""
+    path, request = task
+    try:
+        if isinstance(request, ChunkIndexRequest):
+            return locate(path, request)
+        return scan(path) if request is None else scan_partially(path, request)
+    except AggarrayError as error:
+        return error
 
 
 def stamp_of(path: str) -> Stamp:

@@ -4,18 +4,19 @@ Indexes that an earlier version saved, or that another program modified, have no
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from aggarray.errors import IndexFileError
-from aggarray.formats.hdf5.format import metadata_of
+from aggarray.formats.hdf5 import FORMAT, SIGNATURE
 from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError, UnsupportedError
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.library_errors import error_text
 from aggarray.index.directory import DTYPES, Column, Directory, check_length
+from aggarray.storage.byte_source import open_source
 
 
 class HDF5Columns:
@@ -62,7 +63,7 @@ def directory_of(path: str, group: str) -> Directory:
 def generation_of(path: str, group: str) -> int | None:
     """Return the generation of an index of aggarray, None for other files."""
     try:
-        file = metadata_of(path, group)
+        file = _metadata_of(path, group)
         if file is None:
             return None
         with closing(file):
@@ -74,6 +75,23 @@ def generation_of(path: str, group: str) -> int | None:
         raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
     except UNREADABLE:
         return None
+
+
+def _metadata_of(path: str, group: str) -> H5File | None:
+    """Return metadata of a file with ``group`` at its root, else None.
+
+    Only a few bytes of a file that is not HDF5 are read.
+    """
+    with open_source(path) as source:
+        # A device has no size and may have no end: reading it could block.
+        if not source.size or not FORMAT.recognises(path, source.pread(len(SIGNATURE), 0)):
+            return None
+        with suppress(*UNREADABLE), ExitStack() as stack:
+            file = stack.enter_context(closing(H5File(path)))
+            if group.encode() in [link.name for link in file.links_at(file.address, file.root)]:
+                stack.pop_all()
+                return file
+    return None
 
 
 @contextmanager

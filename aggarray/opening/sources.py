@@ -18,7 +18,7 @@ from aggarray.index.store import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import DEFAULT_RULES, Outcome, Provenance, Selection
-from aggarray.storage.access import Access
+from aggarray.storage.access import NO_OPTIONS, Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions
 from aggarray.storage.files import Source, given_path, listed, named_files
@@ -57,7 +57,8 @@ def open(
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, missing)
     items, moved = listed(source), path_map(relocate)
-    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), StorageOptions(storage_options))
+    storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
+    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
     scan = processes, _checked(progress)
     with access.reach():
         named = named_files(items)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from aggarray.cf.frozen import frozen
 from aggarray.errors import AggarrayError
+from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
@@ -19,7 +20,6 @@ from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_
 from aggarray.scan.files import Scanned
 from aggarray.scan.progress import Progress, step
 from aggarray.scan.roles import samplings_of
-from aggarray.scan.tasks import Result
 from aggarray.scan.workers import WorkerPool
 
 #: Groups with fewer files are scanned completely.

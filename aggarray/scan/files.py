@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggarray.errors import AggarrayError
+from aggarray.formats import scan_one
 from aggarray.formats.base import Structure
-from aggarray.scan.tasks import scan_one
 
 if TYPE_CHECKING:
     from aggarray.scan.progress import Progress

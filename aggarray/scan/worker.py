@@ -9,9 +9,9 @@ import signal
 import sys
 
 from aggarray.errors import LIBRARY_ERRORS
+from aggarray.formats import scan_one
 from aggarray.options import set_options
 from aggarray.scan.pickling import MARK, Receiver, Sender
-from aggarray.scan.tasks import scan_one
 
 
 def main() -> None:

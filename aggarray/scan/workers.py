@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any
 
 from aggarray.errors import LIBRARY_ERRORS
+from aggarray.formats import Result, Task, scan_one
 from aggarray.formats.base import Structure
 from aggarray.options import get_options
 from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
-from aggarray.scan.tasks import Result, Task, scan_one
 from aggarray.storage.credentials import in_threads
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote

@@ -11,7 +11,7 @@ from aggarray.storage.credentials import RemoteAccess, StorageOptions, access_in
 from aggarray.storage.urls import carrier
 
 #: Access without options for remote files.
-_PLAIN = StorageOptions()
+NO_OPTIONS = StorageOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Access:
     missing: str = "raise"
     roots: tuple[str, ...] | None = None
     near: tuple[str, ...] | None = None
-    storage: StorageOptions = _PLAIN
+    storage: StorageOptions = NO_OPTIONS
 
     def check(self, uri: str) -> None:
         """Raise ForbiddenPathError for a file outside the roots or ``near``."""

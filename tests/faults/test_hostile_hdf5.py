@@ -256,7 +256,8 @@ def test_external_links_are_not_opened(place: Path) -> None:
     assert agg.names == ("v",) and {s.variable for s in agg.skipped} == {"e", "q"}
     # A process that waits for the pipe times out.
     line = (
-        "import sys; from aggarray.formats import partial_scan, hdf5; hdf5.format.scan_by_library(sys.argv[1]); "
+        "import sys; from aggarray.formats import partial_scan, hdf5; from aggarray.formats.hdf5 import library; "
+        "library.scan_by_library(sys.argv[1]); "
         "assert hdf5.FORMAT.scan_partially(sys.argv[1], partial_scan.PartialScanRequest({'q': 1})) is None"
     )
     subprocess.run([sys.executable, "-c", line, str(path)], cwd=ROOT, timeout=60, check=True)

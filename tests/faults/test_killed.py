@@ -178,7 +178,7 @@ SCAN = """
 import sys
 from aggarray.scan import workers
 workers.ESTIMATE_SECONDS, workers.WORKER_SECONDS = 0.0, 0.0
-from aggarray.scan.workers import scan_files
+from aggarray.scan.files import scan_files
 from aggarray.formats.base import Structure
 look = workers.scan_one
 def slowly(task):

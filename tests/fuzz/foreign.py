@@ -16,7 +16,7 @@ import numpy as np
 import aggarray as aa
 from aggarray import index
 from aggarray.formats.base import Structure, Variable
-from aggarray.index import recognition
+from aggarray.index import foreign as foreign_index
 from aggarray.index.conventions.cfa04 import parse_part
 from aggarray.index.conventions.foreign import convention_of
 from aggarray.index.validation import check_partitions
@@ -147,7 +147,7 @@ def run(data: bytes) -> bool:
     if kind is None:
         return False
     how = index.Opening(Access(roots=(str(_folder().resolve()),)))
-    with mock.patch.object(recognition, "open_file", lambda path: _Handle(values)), refusing() as refused, how.access.reach():
+    with mock.patch.object(foreign_index, "open_file", lambda path: _Handle(values)), refusing() as refused, how.access.reach():
         for matrix in kind.read(structure, lambda name: np.array(values[name])).matrices.values():
             try:
                 check_partitions(matrix)

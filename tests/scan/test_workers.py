@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from aggarray.formats import Result, Task
 from aggarray.formats.base import Structure
 from aggarray.options import set_options
 from aggarray.scan import workers
 from aggarray.scan.files import scan_files
-from aggarray.scan.tasks import Result, Task
 from aggarray.scan.workers import BATCH, WorkerPool, _TaskQueue
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT

@@ -5,17 +5,14 @@ an isolated process (`isolated`), where a crash is an error. Chunk indexes come 
 of datasets without a chunk index (`handle`). Every call into the library holds `LIBRARY_LOCK`.
 """
 
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing
 
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, full_box
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
-from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.signature import SIGNATURE, has_signature
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
-from aggarray.storage.byte_source import open_source
 from aggarray.storage.urls import is_remote
 
 
@@ -49,20 +46,3 @@ def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None
         return metadata_scan.scan_partially(path, request)
     except UNREADABLE:
         return None
-
-
-def metadata_of(path: str, group: str) -> H5File | None:
-    """Return metadata of a file with ``group`` at its root, else None.
-
-    Only a few bytes of a file that is not HDF5 are read.
-    """
-    with open_source(path) as source:
-        # A device has no size and may have no end: reading it could block.
-        if not source.size or not has_signature(path, source.pread(len(SIGNATURE), 0)):
-            return None
-        with suppress(*UNREADABLE), ExitStack() as stack:
-            file = stack.enter_context(closing(H5File(path)))
-            if group.encode() in [link.name for link in file.links_at(file.address, file.root)]:
-                stack.pop_all()
-                return file
-    return None
