@@ -35,3 +35,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'aggarray.dap' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -25,7 +25,10 @@ _MODULES = {
     "aggarray.assumed": "aggarray.partition.signatures",
     "aggarray.encoding": "aggarray.cf.encoding",
     "aggarray.frozen": "aggarray.cf.frozen",
+    "aggarray.index.columns": "aggarray.index.decoder",
     "aggarray.indexes": "aggarray.index",
+    "aggarray.indexes.known": "aggarray.index.decoder",
+    "aggarray.indexes.store": "aggarray.index.store",
     "aggarray.indexes.uris": "aggarray.index.uris",
     "aggarray.local": "aggarray.arrays.local",
     "aggarray.master.array": "aggarray.arrays.master",
@@ -53,10 +56,12 @@ _RENAMED = {
     ("aggarray.adapters.xarray_store", "Values"): "LazyValues",
     ("aggarray.assumed", "Assumed"): "FileSignature",
     ("aggarray.assumed", "Fact"): "VariableSignature",
+    ("aggarray.indexes.known", "StoredValues"): "LazyValues",
     ("aggarray.indexes.uris", "Moves"): "PathMap",
     ("aggarray.master.origin", "found_again"): "restore_array",
     ("aggarray.mpi.about", "About"): "ArrayMetadata",
     ("aggarray.mpi.about", "Result"): "ReducedArray",
+    ("aggarray.remote.reach", "Reach"): "RemoteAccess",
     ("aggarray.remote.reach", "Storage"): "StorageOptions",
 }
 

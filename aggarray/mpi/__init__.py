@@ -49,3 +49,7 @@ def __getattr__(name: str) -> Any:
             value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
             return value
     raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -31,6 +31,13 @@ def names() -> Iterator[str]:
     yield from ("aggarray.exchange.halo_widths", "aggarray.exchange.broadcast_groups")
 
 
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_public_names_of_a_module_are_listed_before_their_import(module: str) -> None:
+    script = "import importlib, sys; print(*dir(importlib.import_module(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", script, module], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(importlib.import_module(module).__all__) <= set(done.stdout.split())
+
+
 def build(source: Path, target: Path) -> "subprocess.CompletedProcess[str]":
     """Build pages as ``make docs`` does."""
     pytest.importorskip("furo", reason="no Sphinx: the extra 'docs'")

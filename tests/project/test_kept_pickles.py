@@ -20,7 +20,7 @@ import aggarray as aa
 from aggarray import dap, memory
 from sample_data.stations import expected_profiles
 from tests.support.kerchunk import values as year
-from tests.support.netcdf import check
+from tests.support.netcdf import check, write
 from tests.support.pickles import FOLDER, KEPT, MARK, ROOT, names_in, relocate, same
 
 SAMPLES = ROOT / "sample_data"
@@ -479,6 +479,18 @@ for path in sys.stdin.read().splitlines():
         np.asarray(found)
 print("all", end="")
 """
+
+
+@pytest.mark.parametrize("former", ["aggarray.index.columns\nLazyValues", "aggarray.indexes.known\nStoredValues"])
+def test_large_coordinates_of_an_index_load_from_former_modules(former: str, tmp_path: Path) -> None:
+    """They are pickled as the place of their values in the index."""
+    x = np.arange(20_000.0)
+    write(tmp_path / "a.nc", {"v": (("x",), x + 1), "x": (("x",), x)})
+    aa.open(tmp_path / "a.nc").save(tmp_path / "a.nca")
+    pickled = pickle.dumps(aa.open(tmp_path / "a.nca")["v"].coords["x"], 2)
+    changed = pickled.replace(b"aggarray.index.decoder\nLazyValues", former.encode())
+    assert changed != pickled
+    check(pickle.loads(changed), x)
 
 
 def test_pickles_load_without_imports(tmp_path: Path) -> None:
