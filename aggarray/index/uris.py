@@ -24,6 +24,8 @@ _SAFE = "/!$&'()*+,;=:@~-._"
 _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
 #: Number of references that are compared at a time.
 _BLOCK = 1 << 14
+#: Words of eight equal bytes, to find percent signs.
+_PERCENTS, _ONES, _HIGH = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"%\x01\x80")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
@@ -228,6 +230,8 @@ def rows_named(references: Texts, name: str) -> np.ndarray:
     >>> rows_named(Texts.of(["a.nc", "b.nc", "%61.nc", "c/../a.nc", "a.nc/."]), "a.nc").tolist()
     [0, 2, 3, 4]
     """
+    candidates = _ending_like(references, os.fsencode(name))
+    references = references.take(candidates)
     buffer, suffix = references.buffer, os.fsencode(name)[::-1]
     possible = [np.zeros(0, np.int64)]
     for first in range(0, len(references), _BLOCK):
@@ -246,7 +250,28 @@ def rows_named(references: Texts, name: str) -> np.ndarray:
             possible.append(first + rows[is_encoded])
             rows = rows[~is_encoded & (buffer[at] == byte)]
         possible.append(first + rows)
-    return np.sort(np.concatenate(possible))
+    return np.asarray(candidates[np.sort(np.concatenate(possible))])
+
+
+def _ending_like(references: Texts, name: bytes) -> np.ndarray:
+    """Return the rows of references whose last characters permit a name.
+
+    They are the name's, or one is percent-encoded, or the last is a slash or a dot.
+    """
+    tails = references.tails()
+    if tails is None:
+        return np.arange(len(references))
+    # A percent-encoded character among the last six has its percent sign among the last eight.
+    ending = name[-6:]
+    suffix, unused = np.uint64(int.from_bytes(ending, "little")), np.uint64(64 - 8 * len(ending))
+    rows = [np.zeros(0, np.int64)]
+    for first in range(0, len(references), _BLOCK):
+        word = tails[first : first + _BLOCK, 1]
+        last, others = word >> np.uint64(56), word ^ _PERCENTS
+        possible = (word >> unused == suffix) | (last == ord("/")) | (last == ord("."))
+        possible |= (others - _ONES) & ~others & _HIGH != 0
+        rows.append(first + np.flatnonzero(possible))
+    return np.concatenate(rows)
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = None) -> None:

@@ -12,12 +12,14 @@ import numpy as np
 _BLOCK = 1 << 14
 #: Longest text that is compared in columns: the longest path of Linux.
 _LONGEST = 1 << 12
+#: Number of bytes that are searched at a time, and the last character of ASCII.
+_PART, _LAST_ASCII = 1 << 18, 127
 
-_ONES, _HIGH, _BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
+_ONES, _HIGH, BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 #: By the number of bytes left in a word: those bytes, and blanks in the others.
 _KEPT = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-_FILL = ~_KEPT & _BLANKS
+_FILL = ~_KEPT & BLANKS
 
 
 class Fingerprints(NamedTuple):
@@ -40,13 +42,14 @@ class Texts(Sequence[str]):
     'bc'
     """
 
-    __slots__ = ("_fingerprints", "_is_joined", "buffer", "lengths", "starts")
+    __slots__ = ("_fingerprints", "_is_joined", "_tails", "buffer", "lengths", "starts")
 
     def __init__(self, buffer: np.ndarray, lengths: np.ndarray, starts: np.ndarray | None = None) -> None:
         self.buffer, self.lengths = buffer, lengths
         self._is_joined = starts is None
         self.starts = np.cumsum(lengths) - lengths if starts is None else starts
         self._fingerprints: Fingerprints | None = None
+        self._tails: np.ndarray | None = None
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Texts":
@@ -130,6 +133,30 @@ class Texts(Sequence[str]):
             contains[row] = character.encode() in text
         return contains
 
+    def is_printable(self) -> bool:
+        """Return whether the buffer is printable ASCII, between the texts too.
+
+        The buffer is not searched if the texts are a small part of it.
+        """
+        dense = 4 * int(self.lengths.sum()) >= len(self.buffer)
+        return dense and int(self.buffer.view(np.int8).min(initial=_LAST_ASCII)) >= ord(" ")
+
+    def buffer_has(self, character: str) -> bool:
+        """Return whether an ASCII character is in the buffer."""
+        blocks = (self.buffer[at : at + _PART] for at in range(0, len(self.buffer), _PART))
+        return any(bool((block == ord(character)).any()) for block in blocks)
+
+    def tails(self) -> np.ndarray | None:
+        """Return the last sixteen bytes of each text as two words.
+
+        The result is None if a text is shorter.
+        """
+        if self._tails is None and int(self.lengths.min(initial=_LONGEST)) >= 16:
+            buffer = np.ascontiguousarray(self.buffer)
+            view = np.ndarray((max(len(buffer) - 15, 0),), "V16", buffer, strides=(1,))
+            self._tails = view[self.starts + (self.lengths - 16)].view("<u8").reshape(-1, 2)
+        return self._tails
+
     def _long_texts(self) -> Iterator[tuple[int, bytes]]:
         for row in np.flatnonzero(self.lengths > _LONGEST).tolist():
             yield row, self.buffer[self.starts[row] : self.starts[row] + self.lengths[row]].tobytes()
@@ -160,9 +187,11 @@ class Texts(Sequence[str]):
         count = len(self)
         if not count or self.lengths.max() > _LONGEST:
             return _distinct(self)
+        tails = self.tails()
+        if tails is not None and _are_distinct(_mixed(tails[:, 0] * _FACTOR, tails[:, 1])):
+            return np.arange(count), np.arange(count)
         hashes = self.fingerprints().hashes
-        ordered = np.sort(hashes)
-        if (ordered[1:] != ordered[:-1]).all():
+        if _are_distinct(hashes):
             return np.arange(count), np.arange(count)
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
@@ -208,22 +237,37 @@ def _words(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Iterato
     rows, at = np.flatnonzero(lengths > 8 * complete), complete
     while len(rows):
         left = np.minimum(lengths[rows] - 8 * at, 8)
-        yield rows, view[starts[rows] + step * at] & _KEPT[left] | _FILL[left]
+        yield rows, padded(view[starts[rows] + step * at], left)
         at += 1
         rows = rows[lengths[rows] > 8 * at]
+
+
+def padded(words: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Return words with blanks after the first ``left`` bytes of each."""
+    return np.asarray(words & _KEPT[left] | _FILL[left])
 
 
 def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Fingerprints:
     hashes = lengths.astype(np.uint64)
     unusual, colons = np.zeros((2, len(lengths)), np.uint64)
     for rows, words in _words(view, starts, lengths):
-        mixed = (hashes[rows] ^ words) * _FACTOR
-        hashes[rows] = mixed ^ mixed >> _SHIFT
+        hashes[rows] = _mixed(hashes[rows], words)
         # A word has none of these bytes if its high bits are zero.
-        unusual[rows] |= (words - _BLANKS) | words
+        unusual[rows] |= (words - BLANKS) | words
         others = words ^ _COLONS
         colons[rows] |= (others - _ONES) & ~others
     return Fingerprints(hashes, unusual & _HIGH != 0, colons & _HIGH != 0)
+
+
+def _mixed(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Return hashes of the hashed and of the next words."""
+    mixed = (hashes ^ words) * _FACTOR
+    return np.asarray(mixed ^ mixed >> _SHIFT)
+
+
+def _are_distinct(hashes: np.ndarray) -> bool:
+    ordered = np.sort(hashes)
+    return bool((ordered[1:] != ordered[:-1]).all())
 
 
 def _distinct(texts: Texts) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from aggarray.memory import texts as module
 from aggarray.memory.texts import Texts
 
 TEXT = st.text(st.sampled_from("ab:%/.\0é€") | st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
-    ["", "file:///a", "x" * 5000, "x" * 4095 + "é:"]
+    ["", "file:///a", "x" * 5000, "x" * 4095 + "é:", "a" * 20, "b" + "a" * 20, "ab" * 10, "c/" + "ab" * 10, "b" * 16]
 )
 LISTS = st.lists(TEXT, max_size=12).flatmap(lambda few: st.lists(st.sampled_from(few or [""]), max_size=40))
 
@@ -39,6 +39,11 @@ def test_facts_of_texts(texts: list[str]) -> None:
         assert facts.colons.tolist() == [":" in t for t in texts]
         for character in ":\0a":
             assert column.contain(character).tolist() == [character in t for t in texts]
+    joined = "".join(texts)
+    assert Texts.of(texts).is_printable() == (joined.isascii() and min(joined, default=" ") >= " ")
+    assert Texts.of(texts).buffer_has(":") == (":" in joined)
+    assert not texts or not scattered(texts).is_printable()
+    assert Texts.of(texts).end_with_one_of("/:") == any(not t or t[-1] in "/:" for t in texts)
 
 
 @pytest.mark.parametrize("block", [3, 1 << 14])

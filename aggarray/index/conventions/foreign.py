@@ -144,13 +144,8 @@ class ForeignFile:
             resolved = iter(self.resolve_all(variable, [w for w in written if w]))
             paths = tuple(next(resolved) if length else own for length in written.lengths.tolist())
             return paths, np.array([p == own for p in paths], bool)
-        facts = written.fingerprints()
-        unusual, urls = np.flatnonzero(facts.unusual), np.flatnonzero(facts.colons)
-        suspect = np.zeros(len(written), bool)
-        suspect[unusual] = written.take(unusual).contain("\0")
-        suspect[urls] |= facts.unusual[urls] | ~_plain_urls(written.take(urls))
         # promise: foreign-index-names
-        self.resolve_all(variable, list(written.take(np.flatnonzero(suspect))))
+        self.resolve_all(variable, _unsafe(written))
         files = Files(Texts(written.buffer, written.lengths, written.starts), self._folder, self._path_map)
         is_own = np.zeros(len(written), bool)
         for row in rows_named(written, basename(own)).tolist():
@@ -260,6 +255,18 @@ class ForeignFile:
         names = {d for v in kept for d in v.dimensions}
         sizes = self.structure.sizes and {d: n for d, n in self.structure.sizes.items() if basename(d) in names}
         return replace(self.structure, variables=tuple(kept), sizes=sizes)
+
+
+def _unsafe(references: Texts) -> list[str]:
+    """Return the references that may be invalid, which are URLs or have NULs."""
+    if references.is_printable() and not references.buffer_has(":"):
+        return []
+    facts = references.fingerprints()
+    unusual, urls = np.flatnonzero(facts.unusual), np.flatnonzero(facts.colons)
+    unsafe = np.zeros(len(references), bool)
+    unsafe[unusual] = references.take(unusual).contain("\0")
+    unsafe[urls] |= facts.unusual[urls] | ~_plain_urls(references.take(urls))
+    return list(references.take(np.flatnonzero(unsafe)))
 
 
 def _plain_urls(references: Texts) -> np.ndarray:

@@ -19,7 +19,7 @@ from aggarray.formats.hdf5.metadata.heaps import OBJECT
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, TEXTS
 from aggarray.formats.hdf5.metadata.values import elements_of, is_bounded, stored_of
-from aggarray.memory.texts import Texts
+from aggarray.memory.texts import BLANKS, Texts, padded
 
 #: Largest size of a collection with several objects.
 _LARGEST = 1 << 16
@@ -90,11 +90,28 @@ def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     if (keys[1:] > keys[:-1]).all():
         starts[rows] = heap.objects(keys, counts)
     else:
-        order = np.argsort(keys)
+        order = _sorting(keys, len(addresses))
         located = np.empty_like(keys)
         located[order] = heap.objects(keys[order], counts[order])
         starts[rows] = located
     return Texts(heap.buffer, lengths, starts)
+
+
+def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the positions of the bytes of texts."""
+    return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+
+
+def _sorting(keys: np.ndarray, collections: int) -> np.ndarray:
+    """Return the order of keys."""
+    width = int((keys & _LAST).max()) + 1
+    if width * collections > 4 * len(keys):
+        return np.argsort(keys)
+    # A table of the objects of all collections orders distinct keys faster.
+    table = np.full(width * collections, -1)
+    table[(keys >> _NUMBER) * width + (keys & _LAST)] = np.arange(len(keys))
+    order = table[table >= 0]
+    return order if len(order) == len(keys) else np.argsort(keys)
 
 
 def _distinct(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +140,9 @@ class _Heap:
         bounds = np.append(self.begins[leads], len(self.buffer) - 16).tolist()
         for place, start, stop in zip(places[leads].tolist(), bounds, bounds[1:], strict=False):
             data.read_into(place, self.buffer[start:stop])
+        self.buffer[-16:] = ord(" ")
         self._words = np.ndarray((len(self.buffer) - 7,), "<u8", self.buffer, strides=(1,))
+        self._aligned = None if (self.begins & 7).any() else self._words[::8]
         sizes = self._words[self.begins + 8]
         require(bool((self._words[self.begins] == _SIGNATURE).all() and (sizes >= 16).all()), "malformed heap collection")
         # A larger collection has one huge object. Overlapping collections are invalid.
@@ -148,7 +167,32 @@ class _Heap:
             require(len(others) > 0 and bool((others[found] == keys[rows]).all()), "unknown heap object")
             require(np.array_equal(other_lengths[found], lengths[rows]), "wrong length of a text")
             starts[rows] = other_starts[found]
+        if self._aligned is not None and len(rows) <= len(keys) // 8:
+            kept = _positions(starts[rows], lengths[rows])
+            texts = self.buffer[kept]
+            self._blank_gaps(self._aligned, walked)
+            self.buffer[kept] = texts
+            self._blank_heads(self._aligned, starts, lengths)
         return starts
+
+    def _blank_gaps(self, words: np.ndarray, walked: np.ndarray) -> None:
+        """Fill the buffer with blanks from places in each collection on.
+
+        Texts between blanks can be searched at once.
+        """
+        words[:2] = BLANKS
+        for stop, begin in zip((walked >> 3).tolist(), [*(self.begins[1:] >> 3).tolist(), len(words)], strict=True):
+            words[stop : begin + 2] = BLANKS
+
+    def _blank_heads(self, words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        """Replace the heads of objects and the bytes after them by blanks."""
+        for at in range(0, len(starts), _BLOCK):
+            first, size = starts[at : at + _BLOCK] >> 3, lengths[at : at + _BLOCK]
+            words[first - 1] = BLANKS
+            words[first - 2] = BLANKS
+            # The word after an object of complete words is a head or a blank.
+            last = first + (size >> 3)
+            words[last] = padded(words.take(last), size & 7)
 
     def _consecutive(
         self, collections: slice, first: np.ndarray, keys: np.ndarray, lengths: np.ndarray
@@ -162,13 +206,18 @@ class _Heap:
         sizes = lengths + 7 & -8
         stops = np.cumsum(sizes + 16)
         starts = stops - sizes + np.repeat(begins - np.concatenate([[0], stops])[first[:-1]], counts)
-        inside = starts + lengths <= np.repeat(self.ends[collections], counts)
-        at = np.where(inside, starts - 16, 0)
-        same = inside & (self._words[at] & _HEAD == (keys & _LAST).view(np.uint64))
-        same &= self._words[at + 8] == lengths.view(np.uint64)
-        exact = np.logical_and.reduceat(same, first[:-1])
         last = first[1:] - 1
-        return np.where(np.repeat(exact, counts), starts, -1), np.where(exact, starts[last] + sizes[last], begins)
+        inside = starts[last] + lengths[last] <= self.ends[collections]
+        at = starts - 16 if inside.all() else np.where(np.repeat(inside, counts), starts - 16, 0)
+        same = self._words_at(at) & _HEAD == (keys & _LAST).view(np.uint64)
+        same &= self._words_at(at + 8) == lengths.view(np.uint64)
+        exact = inside & np.logical_and.reduceat(same, first[:-1])
+        places = starts if exact.all() else np.where(np.repeat(exact, counts), starts, -1)
+        return places, np.where(exact, starts[last] + sizes[last], begins)
+
+    def _words_at(self, at: np.ndarray) -> np.ndarray:
+        """Return the words at multiples of eight after the begin of a collection."""
+        return self._words[at] if self._aligned is None else self._aligned.take(at >> 3)
 
     def _walk(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return key, start and length of the objects from a place on, sorted."""
@@ -211,6 +260,8 @@ class _Heap:
 
 def _valid(texts: Texts, cut: bool) -> Texts | None:
     """Return texts, None if one is not UTF-8; ``cut``: a NUL ends a text."""
+    if texts.is_printable():
+        return texts
     lengths = texts.lengths.copy()
     rows = np.flatnonzero(texts.fingerprints().unusual)
     view = texts.buffer.data
