@@ -26,6 +26,8 @@ _PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
 _BLOCK = 1 << 14
 #: Words of eight equal bytes, to find percent signs.
 _PERCENTS, _ONES, _HIGH = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"%\x01\x80")
+#: Most references that are kept resolved.
+_MOST_KNOWN = 1 << 14
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
 
 
@@ -182,10 +184,12 @@ def _joined(new: str, rest: str) -> str:
 class Files(Sequence[str]):
     """Files of an index: references, resolved lazily."""
 
-    __slots__ = ("_folder", "_path_map", "references")
+    __slots__ = ("_folder", "_known", "_path_map", "references")
 
     def __init__(self, references: Sequence[str], folder: str, path_map: PathMap) -> None:
         self.references, self._folder, self._path_map = references, folder, path_map
+        #: Resolved references by number: a read needs each several times.
+        self._known: dict[int, str] = {}
 
     def take(self, rows: Sequence[int]) -> "Files":
         """Return some of the files, in the order of ``rows``."""
@@ -197,7 +201,12 @@ class Files(Sequence[str]):
     def __getitem__(self, item: Any) -> Any:
         if isinstance(item, slice):
             return [self[i] for i in range(len(self))[item]]
-        return self._resolved(self.references[item])
+        if (known := self._known.get(item)) is not None:
+            return known
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        known = self._known[item] = self._resolved(self.references[item])
+        return known
 
     def _resolved(self, reference: str) -> str:
         return resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder)

@@ -53,7 +53,7 @@ class ChunkTables:
             return None
         chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
         masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
-        offsets, sizes = (column[chunks].astype(np.int64) for column in (self.offsets, self.sizes))
+        offsets, sizes = self.offsets[chunks].astype(np.int64), self.sizes[chunks].astype(np.int64)
         return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
 
     def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:

@@ -21,6 +21,7 @@ from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
 from aggarray.storage.byte_source import read_ranges
 
+_SLICES = frozenset((slice,))
 #: Limits: decoded bytes of a piece, decoded bytes and pieces of a batch.
 SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
 
@@ -102,6 +103,10 @@ def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: Loc
 def is_plain(piece: Piece, located: LocatedIndex) -> bool:
     """Return whether a piece fills a rectangle from chunks of its own file."""
     table = located[0]
-    if table.names is not None or table.masks is not None or located[2] is None or any(t is not None for t in piece.take):
+    if table.names is not None or table.masks is not None or located[2] is None:
         return False
-    return all(type(o) is slice for o in (*piece.out, *piece.selection))
+    # Without generators: this is asked for each of thousands of files.
+    for taken in piece.take:
+        if taken is not None:
+            return False
+    return _SLICES.issuperset(map(type, (*piece.out, *piece.selection)))

@@ -46,19 +46,22 @@ class LocalSource:
 
     distant: ClassVar[bool] = False
 
-    def __init__(self, path: str, flags: int = _FLAGS, regular: bool = False) -> None:
+    def __init__(self, path: str, flags: int = _FLAGS, regular: bool = False, state: FileState | None = None) -> None:
         self.path, self.descriptor, self.shared = path, -1, False
         try:
             self.descriptor = os.open(path, flags)
         except (OSError, ValueError) as error:
             raise cannot_open(path, error) from error
-        self.state = stat_file(path, self.descriptor, regular)
-        self.size, self.readers = self.state.size, set[int]()
+        # A state that the caller has just seen is compared after the read.
+        self.state = stat_file(path, self.descriptor, regular) if state is None else state
+        self.size = self.state.size
+        self.readers: set[int] = set()
 
     def check(self, state: FileState | None) -> None:
         """Raise ChangedFileError unless the file still has a state; None: any."""
         # promise: changed-during-read
-        if state is not None and stat_file(self.path, self.descriptor) != state:
+        if state is not None and (now := stat_file(self.path, self.descriptor)) != state:
+            self.state = now
             raise changed(self.path)
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -71,6 +74,11 @@ class LocalSource:
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return read-only bytes of each range, in order; they may share memory."""
+        if len(ranges) == 1:
+            # Thousands of files are read by one range each.
+            offset, size = ranges[0]
+            check_range(self.path, offset, size, self.size)
+            return [self._read(int(offset), int(size))]
         if any(type(number) is not int for number in ranges[0]) if ranges else False:
             ranges = [(int(offset), int(size)) for offset, size in ranges]
         low, high = (min(r[0] for r in ranges), max(map(sum, ranges))) if ranges else (0, 0)
@@ -243,23 +251,28 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
         yield remote
         remote.check(state)
         return
-    try:
-        now = state or stat_file(path, regular=True)
-        source: LocalSource | None = _sources.get(path)
-        if source is None or source.state != now:
-            # The file may have been replaced since: the state of the open one counts.
-            source = LocalSource(path, regular=True)
-            _sources.keep(path, source)
-    except MissingFileError as error:
-        error.hint = "restore it, or open with missing='fill'"
-        raise
-    thread = threading.get_ident()
+    source, thread = _cached_source(path, state), threading.get_ident()
     source.readers.add(thread)
     try:
         yield source
         source.check(state)
     finally:
         source.readers.discard(thread)
+
+
+def _cached_source(path: str, state: FileState | None) -> LocalSource:
+    """Return a local file, from the cache if it is still the same."""
+    try:
+        now = state or stat_file(path, regular=True)
+        source: LocalSource | None = _sources.get(path)
+        if source is None or source.state != now:
+            # The file may have been replaced since: the state of the open one counts.
+            source = LocalSource(path, regular=True, state=state)
+            _sources.keep(path, source)
+    except MissingFileError as error:
+        error.hint = "restore it, or open with missing='fill'"
+        raise
+    return source
 
 
 @contextmanager
@@ -276,8 +289,18 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
 
     ``state``: the file's state when the ranges were looked up.
     """
-    with shared_source(path, state) as source:
-        return source.read_ranges(ranges)
+    if is_remote(path):
+        with shared_source(path, state) as remote:
+            return remote.read_ranges(ranges)
+    # As `shared_source` does, for thousands of files.
+    source, thread = _cached_source(path, state), threading.get_ident()
+    source.readers.add(thread)
+    try:
+        read = source.read_ranges(ranges)
+        source.check(state)
+        return read
+    finally:
+        source.readers.discard(thread)
 
 
 def read_into(path: str, offset: int, buffer: Any, state: FileState | None = None) -> None:

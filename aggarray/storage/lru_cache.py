@@ -61,5 +61,7 @@ class LRUCache:
                 self._items[key] = item
                 self._total += size
             while self._total > most:
-                idle = (k for k, i in self._items.items() if self._in_use is None or not self._in_use(i))
-                self._total -= self._size(self._items.pop(next(idle, next(iter(self._items)))))
+                oldest = next(iter(self._items))
+                if self._in_use is not None and self._in_use(self._items[oldest]):
+                    oldest = next((k for k, i in self._items.items() if not self._in_use(i)), oldest)
+                self._total -= self._size(self._items.pop(oldest))
