@@ -183,9 +183,10 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
     # Many pieces share indices. Entries live as long as the columns, so that their ids are valid keys.
     composed: dict[tuple[int, int, int, bool], Indices] = {}
     for entries in product(*columns):
-        cell = sum(entry.offset for entry in entries)
+        # Transposed at once: there may be millions of pieces.
+        offsets, _, _, shape, _, _, out, take = zip(*entries, strict=True) if entries else ((),) * len(_Entry._fields)
+        cell = sum(offsets)
         ref = int(matrix.refs[cell])
-        out, take, shape = tuple([e.out for e in entries]), tuple([e.take for e in entries]), tuple([e.extent for e in entries])
         if ref < 0:
             yield Piece(ref, (), (), out, take, shape)
             continue
