@@ -1,8 +1,8 @@
 """Index files: saved aggregations, opened without reading a data file.
 
 An index is an aggregation file of CF-1.13 or CFA-0.4, with the same aggregation, without loss, in its group ``aggarray``
-(`store`, `columns`, `records`). `saving` replaces the file atomically, `loading` opens it; `recognition` finds the convention
-of a file and reads the indexes of other programs.
+(`store`, `encoder`, `decoder`, `records`). `saving` replaces the file atomically, `loading` opens it; `recognition` finds the
+convention of a file, and `foreign` reads the indexes of other programs.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Convention of an aggregation file; indexes of other programs."""
+"""Recognition of the convention of an aggregation file."""
 
 from collections.abc import Sequence
 from functools import lru_cache

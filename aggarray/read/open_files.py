@@ -16,7 +16,7 @@ from aggarray.options import get_options
 from aggarray.partition.matrix import References
 from aggarray.storage.access import Access
 from aggarray.storage.byte_source import close_sources
-from aggarray.storage.files import resized, same_time, stat_file
+from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import FileState, Stamp, check_version
 
 if TYPE_CHECKING:
@@ -87,8 +87,6 @@ class OpenFiles:
             status = stat_file(path)
             if status.folder:
                 # The state of a folder does not change with its files.
-                from aggarray.storage.files import state_path
-
                 status = stat_file(state_path(path))
         except FormatError as error:
             self.forget(path)
@@ -131,7 +129,6 @@ class OpenFiles:
         if self._same.get(path) == (state, stamp):
             return
         from aggarray.formats import checksum
-        from aggarray.storage.files import state_path
 
         stamped_path = state_path(path)
         status = stat_file(stamped_path)
