@@ -13,7 +13,7 @@ _BLOCK = 1 << 14
 #: Longest text that is compared in columns: the longest path of Linux.
 _LONGEST = 1 << 12
 #: Number of bytes that are searched at a time, and the last character of ASCII.
-_PART, _LAST_ASCII = 1 << 18, 127
+_PART, _LAST_ASCII = 1 << 17, 127
 
 _ONES, _HIGH, BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
@@ -42,13 +42,14 @@ class Texts(Sequence[str]):
     'bc'
     """
 
-    __slots__ = ("_fingerprints", "_is_joined", "_tails", "buffer", "lengths", "starts")
+    __slots__ = ("_fingerprints", "_is_joined", "_is_printable", "_tails", "buffer", "lengths", "starts")
 
     def __init__(self, buffer: np.ndarray, lengths: np.ndarray, starts: np.ndarray | None = None) -> None:
         self.buffer, self.lengths = buffer, lengths
         self._is_joined = starts is None
         self.starts = np.cumsum(lengths) - lengths if starts is None else starts
         self._fingerprints: Fingerprints | None = None
+        self._is_printable: bool | None = None
         self._tails: np.ndarray | None = None
 
     @classmethod
@@ -138,13 +139,15 @@ class Texts(Sequence[str]):
 
         The buffer is not searched if the texts are a small part of it.
         """
-        dense = 4 * int(self.lengths.sum()) >= len(self.buffer)
-        return dense and int(self.buffer.view(np.int8).min(initial=_LAST_ASCII)) >= ord(" ")
+        if self._is_printable is None:
+            dense = 4 * int(self.lengths.sum()) >= len(self.buffer)
+            self._is_printable = dense and int(self.buffer.view(np.int8).min(initial=_LAST_ASCII)) >= ord(" ")
+        return self._is_printable
 
     def buffer_has(self, character: str) -> bool:
         """Return whether an ASCII character is in the buffer."""
-        blocks = (self.buffer[at : at + _PART] for at in range(0, len(self.buffer), _PART))
-        return any(bool((block == ord(character)).any()) for block in blocks)
+        blocks = (self.buffer[at : at + _PART].tobytes() for at in range(0, len(self.buffer), _PART))
+        return any(character.encode() in block for block in blocks)
 
     def tails(self) -> np.ndarray | None:
         """Return the last sixteen bytes of each text as two words.
@@ -188,7 +191,7 @@ class Texts(Sequence[str]):
         if not count or self.lengths.max() > _LONGEST:
             return _distinct(self)
         tails = self.tails()
-        if tails is not None and _are_distinct(_mixed(tails[:, 0] * _FACTOR, tails[:, 1])):
+        if tails is not None and _are_distinct(tails[:, 0] * _FACTOR ^ tails[:, 1]):
             return np.arange(count), np.arange(count)
         hashes = self.fingerprints().hashes
         if _are_distinct(hashes):
@@ -251,18 +254,13 @@ def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> F
     hashes = lengths.astype(np.uint64)
     unusual, colons = np.zeros((2, len(lengths)), np.uint64)
     for rows, words in _words(view, starts, lengths):
-        hashes[rows] = _mixed(hashes[rows], words)
+        mixed = (hashes[rows] ^ words) * _FACTOR
+        hashes[rows] = mixed ^ mixed >> _SHIFT
         # A word has none of these bytes if its high bits are zero.
         unusual[rows] |= (words - BLANKS) | words
         others = words ^ _COLONS
         colons[rows] |= (others - _ONES) & ~others
     return Fingerprints(hashes, unusual & _HIGH != 0, colons & _HIGH != 0)
-
-
-def _mixed(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return hashes of the hashed and of the next words."""
-    mixed = (hashes ^ words) * _FACTOR
-    return np.asarray(mixed ^ mixed >> _SHIFT)
 
 
 def _are_distinct(hashes: np.ndarray) -> bool:

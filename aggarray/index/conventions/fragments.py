@@ -59,7 +59,9 @@ class _FragmentLayout:
         return tuple(len(s) for s in self.sizes)
 
     def matrix(self, references: References, refs: np.ndarray, parts: Parts | None = None) -> Matrix:
-        edges = tuple(np.concatenate([[0], np.cumsum(s)]).astype(np.int64) for s in self.sizes)
+        edges = tuple(np.zeros(len(s) + 1, np.int64) for s in self.sizes)
+        for sizes, axis in zip(self.sizes, edges, strict=True):
+            np.cumsum(sizes, out=axis[1:])
         return Matrix(self.dimensions, (True,) * len(edges), edges, references, refs, parts or Parts())
 
 
@@ -141,14 +143,17 @@ def _sizes(source: ForeignFile, variable: Variable, term: Variable, rank: int) -
 
 
 def _row(source: ForeignFile, variable: Variable, term: Variable, row: np.ndarray, absent: np.ndarray) -> np.ndarray:
-    count = int((~absent).sum())
+    count = len(row) - int(np.count_nonzero(absent))
     sizes = row[:count]
     if not count or absent[:count].any():
         what = f"{term.name!r} has an invalid row {shown(row[:8].tolist())}"
         raise source.fault(variable, what, "write the sizes first, then padding")
     least = 1 if count > 1 else 0  # a dimension without elements may have one fragment
-    bad = (sizes < least) | (sizes > MAX_SIZE) | (sizes != np.floor(sizes))
-    if bad.any() or float(sizes.sum(dtype=float)) > MAX_SIZE:
+    small, large = sizes.min().item(), sizes.max().item()
+    if small < least or large * count > MAX_SIZE or (sizes.dtype.kind == "f" and (sizes != np.floor(sizes)).any()):
+        bad = (sizes < least) | (sizes > MAX_SIZE) | (sizes != np.floor(sizes))
+        if not bad.any() and float(sizes.sum(dtype=float)) <= MAX_SIZE:
+            return sizes.astype(np.int64)
         worst = sizes[bad][0] if bad.any() else sizes.max()
         raise source.fault(variable, f"{term.name!r} has a fragment of size {worst}, but sizes are positive integers")
     return sizes.astype(np.int64)
@@ -171,8 +176,10 @@ def _matrix(source: ForeignFile, layout: _FragmentLayout, terms: Terms) -> Matri
             raise source.fault(variable, f"{fragment} in {uris[cell]!r} has no variable", "name one")
         term = terms.uris if not has_uri[cell] else terms.identifiers
         raise source.fault(variable, f"{fragment} has no text in {term and term.name!r}", "name one for each fragment")
-    rows = np.flatnonzero(has_name)
-    refs = np.where(has_name, np.cumsum(has_name) - 1, -1).astype(np.int32)
+    if has_name.all():
+        rows, refs = np.arange(count), np.arange(count, dtype=np.int32)
+    else:
+        rows, refs = np.flatnonzero(has_name), np.where(has_name, np.cumsum(has_name) - 1, -1).astype(np.int32)
     return layout.matrix(_references(source, layout, (uris, has_uri, names), rows), refs)
 
 

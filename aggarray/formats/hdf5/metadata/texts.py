@@ -85,33 +85,38 @@ def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     elements, counts = elements[rows], lengths[rows]
     addresses, collection = _distinct(np.ascontiguousarray(elements["address"]))
     heap = _Heap(data, addresses)
-    require(int(elements["number"].max()) >> _NUMBER == 0, "unknown heap object")
-    keys = collection << _NUMBER | elements["number"]
-    if (keys[1:] > keys[:-1]).all():
+    keys, order = _sorted_keys(collection, elements["number"], len(addresses))
+    if order is None:
         starts[rows] = heap.objects(keys, counts)
     else:
-        order = _sorting(keys, len(addresses))
         located = np.empty_like(keys)
-        located[order] = heap.objects(keys[order], counts[order])
+        located[order] = heap.objects(keys, counts.take(order))
         starts[rows] = located
     return Texts(heap.buffer, lengths, starts)
+
+
+def _sorted_keys(collection: np.ndarray, number: np.ndarray, collections: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the sorted keys of objects, and their order if it is another."""
+    last = int(number.max())
+    require(last >> _NUMBER == 0, "unknown heap object")
+    keys = collection << _NUMBER
+    keys |= number
+    if (keys[1:] > keys[:-1]).all():
+        return keys, None
+    order = np.zeros(0, np.int64)
+    if (last + 1) * collections <= 4 * len(keys):
+        # A table of the objects of all collections orders distinct keys faster.
+        table = np.full((last + 1) * collections, -1)
+        table[collection * (last + 1) + number] = np.arange(len(keys))
+        order = table[table >= 0]
+    if len(order) < len(keys):
+        order = np.argsort(keys)
+    return keys.take(order), order
 
 
 def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the positions of the bytes of texts."""
     return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-
-
-def _sorting(keys: np.ndarray, collections: int) -> np.ndarray:
-    """Return the order of keys."""
-    width = int((keys & _LAST).max()) + 1
-    if width * collections > 4 * len(keys):
-        return np.argsort(keys)
-    # A table of the objects of all collections orders distinct keys faster.
-    table = np.full(width * collections, -1)
-    table[(keys >> _NUMBER) * width + (keys & _LAST)] = np.arange(len(keys))
-    order = table[table >= 0]
-    return order if len(order) == len(keys) else np.argsort(keys)
 
 
 def _distinct(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
