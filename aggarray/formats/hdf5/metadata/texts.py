@@ -85,7 +85,13 @@ def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     elements, counts = elements[rows], lengths[rows]
     addresses, collection = _distinct(np.ascontiguousarray(elements["address"]))
     heap = _Heap(data, addresses)
-    keys, order = _sorted_keys(collection, elements["number"], len(addresses))
+    number = elements["number"].astype(np.int64)
+    require(int(number.max()) >> _NUMBER == 0, "unknown heap object")
+    regular = heap.regular_objects(collection, number, counts)
+    if regular is not None:
+        starts[rows] = regular
+        return Texts(heap.buffer, lengths, starts)
+    keys, order = _sorted_keys(collection, number, len(addresses))
     if order is None:
         starts[rows] = heap.objects(keys, counts)
     else:
@@ -98,9 +104,7 @@ def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
 def _sorted_keys(collection: np.ndarray, number: np.ndarray, collections: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the sorted keys of objects, and their order if it is another."""
     last = int(number.max())
-    require(last >> _NUMBER == 0, "unknown heap object")
-    keys = collection << _NUMBER
-    keys |= number
+    keys = collection << _NUMBER | number
     if (keys[1:] > keys[:-1]).all():
         return keys, None
     order = np.zeros(0, np.int64)
@@ -166,6 +170,50 @@ class _Heap:
         others, other_starts, other_lengths = self._walk(walked)
         found = np.minimum(np.searchsorted(keys, others), len(keys) - 1)
         require(not ((starts[found] >= 0) & (keys[found] == others)).any(), "malformed heap collection")
+        self._complete(keys, lengths, starts, walked, (others, other_starts, other_lengths))
+        return starts
+
+    def regular_objects(self, collection: np.ndarray, number: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
+        """Return where objects of one length start, None unless most lie one after the other.
+
+        Most collections then begin with objects 1 to n of that length, all of which are asked for.
+        """
+        size, width = int(lengths[0]), int(number.max()) + 1
+        if self._aligned is None or width * len(self.begins) > 4 * len(number) or (lengths != size).any():
+            return None
+        table = np.zeros((len(self.begins), width), bool)
+        table[collection, number] = True
+        step, counts = (size + 7 & -8) + 16, np.count_nonzero(table, axis=1)
+        stops = self.begins + 16 + counts * step
+        regular = (stops <= self.ends) & ~table[:, 0] & (table[:, 2:] <= table[:, 1:-1]).all(axis=1)
+        others = np.flatnonzero(~regular[collection])
+        if len(others) > len(number) // 8:
+            return None
+        starts = (self.begins + 32 - step)[collection] + number * step
+        starts[others] = -1
+        for at in range(0, len(starts), _BLOCK):
+            block, numbers = starts[at : at + _BLOCK], number[at : at + _BLOCK]
+            if len(others) and (block < 0).any():
+                block, numbers = block[block >= 0], numbers[block >= 0]
+            word = (block >> 3) - 2
+            heads = self._aligned.take(word) & _HEAD
+            if (heads != numbers.view(np.uint64)).any() or (self._aligned.take(word + 1) != np.uint64(size)).any():
+                return None
+        walked = np.where(regular, stops, self.begins + 16)
+        rest = self._walk(walked)
+        owner = rest[0] >> _NUMBER
+        require(not (regular[owner] & (rest[0] & _LAST <= counts[owner])).any(), "malformed heap collection")
+        self._complete(collection << _NUMBER | number, lengths, starts, walked, rest)
+        return starts
+
+    def _complete(
+        self, keys: np.ndarray, lengths: np.ndarray, starts: np.ndarray, walked: np.ndarray, objects: tuple[np.ndarray, ...]
+    ) -> None:
+        """Find the missing starts among other objects; fill gaps with blanks.
+
+        ``objects``: key, start and length of each, sorted.
+        """
+        others, other_starts, other_lengths = objects
         rows = np.flatnonzero(starts < 0)
         if len(rows):
             found = np.minimum(np.searchsorted(others, keys[rows]), max(len(others) - 1, 0))
@@ -178,7 +226,6 @@ class _Heap:
             self._blank_gaps(self._aligned, walked)
             self.buffer[kept] = texts
             self._blank_heads(self._aligned, starts, lengths)
-        return starts
 
     def _blank_gaps(self, words: np.ndarray, walked: np.ndarray) -> None:
         """Fill the buffer with blanks from places in each collection on.
