@@ -245,7 +245,7 @@ def _words(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Iterato
         rows = rows[lengths[rows] > 8 * at]
 
 
-def padded(words: np.ndarray, left: np.ndarray) -> np.ndarray:
+def padded(words: np.ndarray, left: np.ndarray | int) -> np.ndarray:
     """Return words with blanks after the first ``left`` bytes of each."""
     return np.asarray(words & _KEPT[left] | _FILL[left])
 

@@ -77,27 +77,21 @@ def _fixed_texts(data: Data, header: Header, shape: tuple[int, ...]) -> Texts | 
 def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     """Return the texts of heap references."""
     lengths = elements["count"].astype(np.int64)
-    starts = np.zeros(len(elements), np.int64)
     present = (lengths != 0) | (elements["address"] != 0)
     if not present.any():
-        return Texts(np.zeros(0, np.uint8), lengths, starts)
-    rows = slice(None) if present.all() else np.flatnonzero(present)
-    elements, counts = elements[rows], lengths[rows]
+        return Texts(np.zeros(0, np.uint8), lengths, np.zeros_like(lengths))
+    rows = None if present.all() else np.flatnonzero(present)
+    if rows is not None:
+        elements = elements[rows]
     addresses, collection = _distinct(np.ascontiguousarray(elements["address"]))
     heap = _Heap(data, addresses)
     number = elements["number"].astype(np.int64)
     require(int(number.max()) >> _NUMBER == 0, "unknown heap object")
-    regular = heap.regular_objects(collection, number, counts)
-    if regular is not None:
-        starts[rows] = regular
-        return Texts(heap.buffer, lengths, starts)
-    keys, order = _sorted_keys(collection, number, len(addresses))
-    if order is None:
-        starts[rows] = heap.objects(keys, counts)
-    else:
-        located = np.empty_like(keys)
-        located[order] = heap.objects(keys, counts.take(order))
-        starts[rows] = located
+    located = heap.objects(collection, number, lengths if rows is None else lengths[rows])
+    if rows is None:
+        return Texts(heap.buffer, lengths, located)
+    starts = np.zeros_like(lengths)
+    starts[rows] = located
     return Texts(heap.buffer, lengths, starts)
 
 
@@ -126,7 +120,7 @@ def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def _distinct(addresses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the sorted distinct addresses, and the number of each element's."""
     # The texts of one collection usually follow each other.
-    begins = np.flatnonzero(np.concatenate([[True], addresses[1:] != addresses[:-1]]))
+    begins = np.append(0, np.flatnonzero(addresses[1:] != addresses[:-1]) + 1)
     distinct, number = np.unique(addresses[begins], return_inverse=True)
     return distinct, np.repeat(number, np.diff(begins, append=len(addresses)))
 
@@ -147,8 +141,8 @@ class _Heap:
         self.buffer = np.empty(int(slots.sum()) + 16, np.uint8)
         leads = np.flatnonzero(np.diff(places, prepend=-1 - _LARGEST) > _LARGEST)
         bounds = np.append(self.begins[leads], len(self.buffer) - 16).tolist()
-        for place, start, stop in zip(places[leads].tolist(), bounds, bounds[1:], strict=False):
-            data.read_into(place, self.buffer[start:stop])
+        self._data, self._spans = data, list(zip(places[leads].tolist(), bounds, bounds[1:], strict=False))
+        self._read()
         self.buffer[-16:] = ord(" ")
         self._words = np.ndarray((len(self.buffer) - 7,), "<u8", self.buffer, strides=(1,))
         self._aligned = None if (self.begins & 7).any() else self._words[::8]
@@ -158,8 +152,24 @@ class _Heap:
         require_supported(bool((sizes <= slots.astype(np.uint64)).all()), "large heap collection")
         self.ends = self.begins + sizes.astype(np.int64)
 
-    def objects(self, keys: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return where the objects of sorted keys start; check their lengths."""
+    def _read(self) -> None:
+        for address, start, stop in self._spans:
+            self._data.read_into(address, self.buffer[start:stop])
+
+    def objects(self, collection: np.ndarray, number: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return where objects start; check their lengths."""
+        starts = self._regular_objects(collection, number, lengths)
+        if starts is not None:
+            return starts
+        keys, order = _sorted_keys(collection, number, len(self.begins))
+        if order is None:
+            return self._sorted_objects(keys, lengths)
+        starts = np.empty_like(keys)
+        starts[order] = self._sorted_objects(keys, lengths[order])
+        return starts
+
+    def _sorted_objects(self, keys: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Return where the objects of sorted keys start."""
         starts, walked = np.empty(len(keys), np.int64), np.empty_like(self.begins)
         first = np.append(np.searchsorted(keys, np.arange(len(walked)) << _NUMBER), len(keys))
         cuts = np.unique(np.searchsorted(first[:-1], np.arange(0, len(keys), _BLOCK))).tolist()
@@ -170,10 +180,13 @@ class _Heap:
         others, other_starts, other_lengths = self._walk(walked)
         found = np.minimum(np.searchsorted(keys, others), len(keys) - 1)
         require(not ((starts[found] >= 0) & (keys[found] == others)).any(), "malformed heap collection")
-        self._complete(keys, lengths, starts, walked, (others, other_starts, other_lengths))
+        rows = np.flatnonzero(starts < 0)
+        starts[rows] = self._walked_objects(keys[rows], lengths[rows], walked, (others, other_starts, other_lengths))
+        if self._aligned is not None:
+            self._blank_heads(self._aligned, starts, lengths)
         return starts
 
-    def regular_objects(self, collection: np.ndarray, number: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
+    def _regular_objects(self, collection: np.ndarray, number: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
         """Return where objects of one length start, None unless most lie one after the other.
 
         Most collections then begin with objects 1 to n of that length, all of which are asked for.
@@ -186,46 +199,60 @@ class _Heap:
         step, counts = (size + 7 & -8) + 16, np.count_nonzero(table, axis=1)
         stops = self.begins + 16 + counts * step
         regular = (stops <= self.ends) & ~table[:, 0] & (table[:, 2:] <= table[:, 1:-1]).all(axis=1)
-        others = np.flatnonzero(~regular[collection])
-        if len(others) > len(number) // 8:
+        others = np.flatnonzero(~regular.take(collection))
+        repeated = int(counts[regular].sum()) + len(others) < len(number)
+        if repeated or len(others) > len(number) // 8:
             return None
-        starts = (self.begins + 32 - step)[collection] + number * step
+        starts = (self.begins + 32 - step).take(collection)
+        starts += number * step
         starts[others] = -1
         for at in range(0, len(starts), _BLOCK):
             block, numbers = starts[at : at + _BLOCK], number[at : at + _BLOCK]
             if len(others) and (block < 0).any():
                 block, numbers = block[block >= 0], numbers[block >= 0]
-            word = (block >> 3) - 2
-            heads = self._aligned.take(word) & _HEAD
-            if (heads != numbers.view(np.uint64)).any() or (self._aligned.take(word + 1) != np.uint64(size)).any():
+            if not self._are_objects(self._aligned, block >> 3, numbers, size):
+                self._read()
                 return None
         walked = np.where(regular, stops, self.begins + 16)
         rest = self._walk(walked)
         owner = rest[0] >> _NUMBER
         require(not (regular[owner] & (rest[0] & _LAST <= counts[owner])).any(), "malformed heap collection")
-        self._complete(collection << _NUMBER | number, lengths, starts, walked, rest)
+        starts[others] = self._walked_objects(collection[others] << _NUMBER | number[others], lengths[others], walked, rest)
         return starts
 
-    def _complete(
-        self, keys: np.ndarray, lengths: np.ndarray, starts: np.ndarray, walked: np.ndarray, objects: tuple[np.ndarray, ...]
-    ) -> None:
-        """Find the missing starts among other objects; fill gaps with blanks.
+    def _are_objects(self, words: np.ndarray, first: np.ndarray, numbers: np.ndarray, size: int) -> bool:
+        """Return whether objects of these numbers start at some words; blank their heads and padding."""
+        heads = words.take(first - 2)
+        sizes = words.take(first - 1)
+        if (heads & _HEAD != numbers.view(np.uint64)).any() or (sizes != np.uint64(size)).any():
+            return False
+        words[first - 2] = BLANKS
+        words[first - 1] = BLANKS
+        if size & 7:
+            last = first + (size >> 3)
+            words[last] = padded(words.take(last), size & 7)
+        return True
 
-        ``objects``: key, start and length of each, sorted.
+    def _walked_objects(
+        self, keys: np.ndarray, lengths: np.ndarray, walked: np.ndarray, objects: tuple[np.ndarray, ...]
+    ) -> np.ndarray:
+        """Return where some walked objects start; blank what else was walked.
+
+        ``objects``: key, start and length of all walked objects, sorted.
         """
         others, other_starts, other_lengths = objects
-        rows = np.flatnonzero(starts < 0)
-        if len(rows):
-            found = np.minimum(np.searchsorted(others, keys[rows]), max(len(others) - 1, 0))
-            require(len(others) > 0 and bool((others[found] == keys[rows]).all()), "unknown heap object")
-            require(np.array_equal(other_lengths[found], lengths[rows]), "wrong length of a text")
-            starts[rows] = other_starts[found]
-        if self._aligned is not None and len(rows) <= len(keys) // 8:
-            kept = _positions(starts[rows], lengths[rows])
-            texts = self.buffer[kept]
+        starts = np.zeros(len(keys), np.int64)
+        if len(keys):
+            rows = np.minimum(np.searchsorted(others, keys), max(len(others) - 1, 0))
+            require(len(others) > 0 and bool((others[rows] == keys).all()), "unknown heap object")
+            require(np.array_equal(other_lengths[rows], lengths), "wrong length of a text")
+            starts = other_starts[rows]
+        if self._aligned is not None and 8 * int(lengths.sum()) <= len(self.buffer):
+            at = _positions(starts, lengths)
+            texts = self.buffer[at]
             self._blank_gaps(self._aligned, walked)
-            self.buffer[kept] = texts
-            self._blank_heads(self._aligned, starts, lengths)
+            self.buffer[at] = texts
+        return starts
 
     def _blank_gaps(self, words: np.ndarray, walked: np.ndarray) -> None:
         """Fill the buffer with blanks from places in each collection on.
