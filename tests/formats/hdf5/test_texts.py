@@ -14,6 +14,7 @@ import aggarray as aa
 from aggarray.formats.base import Variable
 from aggarray.formats.hdf5 import h5py_files
 from aggarray.formats.hdf5.handle import HDF5File
+from aggarray.memory.texts import Texts
 
 STORAGES: list[dict[str, Any]] = [
     {},
@@ -153,17 +154,71 @@ def test_what_is_read_otherwise(tmp_path: Path) -> None:
     assert column(tmp_path / "a.h5", "nul", (2,)) == ["", "c"]
 
 
-def damaged(path: Path) -> bytes:
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.sampled_from([40, 300]),
+    size=st.sampled_from([1, 13, 16, 40]),
+    block=st.sampled_from([7, 1 << 14]),
+    special=st.dictionaries(st.integers(0, 39), st.sampled_from(["\x01", "é", ":", " ", "\x7f"]), max_size=2),
+    repeated=st.booleans(),
+    others=st.booleans(),
+    permuted=st.booleans(),
+)
+def test_texts_of_one_length(
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    size: int,
+    block: int,
+    special: dict[int, str],
+    repeated: bool,
+    others: bool,
+    permuted: bool,
+) -> None:
+    """Characters that need checks are found among texts whose places follow from their numbers."""
+    texts = [f"{i:040}"[-size:] for i in range(count)]
+    for i, character in special.items():
+        texts[i] = (character + texts[i].encode()[len(character.encode()) :].decode()) if size > 1 else texts[i]
+    path = tmp_path_factory.mktemp("texts") / "a.h5"
+    order = np.random.default_rng(size).permutation(count) if permuted else np.arange(count)
     with h5py.File(path, "w") as file:
-        file["v"] = np.array([f"text {i}" for i in range(40)], object)
+        if others:
+            file.attrs["other"] = np.array(["other", "texts"], object)
+            file["w"] = np.array(["between"] * 50, object)
+        made = file.create_dataset("v", (count,), h5py.string_dtype())
+        made[:] = np.array([texts[i] for i in order], object)
+    data = bytearray(path.read_bytes())
+    with h5py.File(path) as file:
+        at = file["v"].id.get_offset()
+    elements = np.frombuffer(data, "V16", count, at)
+    stored = elements[np.argsort(order)] if not repeated else elements[np.argsort(order)][[0, *range(count - 1)]]
+    data[at : at + 16 * count] = stored.tobytes()
+    path.write_bytes(data)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("aggarray.formats.hdf5.metadata.texts._BLOCK", block)
+        assert column(path, "v", (count,)) == (texts if not repeated else [texts[0], *texts[:-1]])
+    file = HDF5File(str(path))
+    found = file.column(Variable("v", np.dtypes.StringDType(), (count,), (), {}))
+    file.close()
+    assert isinstance(found, Texts)
+    assert found.fingerprints().unusual.tolist() == [not t.isascii() or min(t) < " " for t in found]
+    assert not found.is_printable() or not found.fingerprints().unusual.any()
+    assert found.buffer_has(":") or not found.fingerprints().colons.any()
+    if not special and not repeated and size > 13 and count == 300 and not others:
+        assert found.is_printable()
+
+
+def damaged(path: Path, form: str = "text {}") -> bytes:
+    with h5py.File(path, "w") as file:
+        file["v"] = np.array([form.format(i) for i in range(40)], object)
     return path.read_bytes()
 
 
+@pytest.mark.parametrize("form", ["text {}", "text {:02}"])
 @pytest.mark.parametrize("few", [0, 16])
-def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, form: str) -> None:
     """Each changed byte gives an error, or the values that are read one by one."""
     path = tmp_path / "a.h5"
-    data = damaged(path)
+    data = damaged(path, form)
     at = data.index(b"GCOL")
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
     for place in [*range(at, at + 120), data.index(b"text 39") - 16, data.index(b"text 39") + 8]:
