@@ -1,11 +1,13 @@
 """Demonstration of aggarray on the sample data: ``make demo``.
 
 Opens a messy archive as one array, shows its partitions and what is conformed, compares values with those of netCDF4-python,
-joins ten tiles with unaligned edges, sorts out a messy folder, saves an index, and measures reads and views.
+joins ten tiles with unaligned edges, sorts out a messy folder, saves an index, and measures reads, views and fresh processes.
 Every claim is checked; a wrong one fails the run.
 """
 
 import html
+import subprocess
+import sys
 import tempfile
 import time
 from itertools import pairwise
@@ -277,6 +279,36 @@ def speed() -> None:
         )
 
 
+def fresh_processes() -> None:
+    """Read a series in fresh processes, and count what they import."""
+    show("Light: a fresh process, from its start to a point's series")
+    ours = "import aggarray as aa; values = aa.open(sys.argv[1] + '/tas.nca')['tas'][:, 45, 90]"
+    loop = (
+        "import glob, netCDF4, numpy; files = sorted(glob.glob(sys.argv[1] + '/*.nc')); "
+        "values = numpy.concatenate([netCDF4.Dataset(path)['tas'][:, 45, 90] for path in files])"
+    )
+    counts = "; print(float(values.sum()), len(sys.modules), *sorted({name.partition('.')[0] for name in sys.modules}))"
+    rows, sums, packages = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        write_compressed(Path(folder), 100)
+        aa.open(folder).save(Path(folder, "tas.nca"))
+        for what, script in (("aggarray, the index", ours), ("netCDF4-python, the files", loop)):
+            command = [sys.executable, "-c", f"import sys; {script}{counts}", folder]
+            subprocess.run(command, check=True, capture_output=True)  # modules are compiled
+            started = time.perf_counter()
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            total, modules, *names = done.stdout.split()
+            rows.append([what, f"{time.perf_counter() - started:.3f} s", modules])
+            sums.append(float(total))
+            packages.append(set(names))
+    print(table(rows, ["process", "takes, in one run", "modules"]))
+    check(sums[0] == sums[1], "both sum up to the same")
+    check(
+        not packages[0] & {"netCDF4", "h5py", "numcodecs", "cf_units", "zarr"},
+        "the process that reads the index imports no other library for files, filters or units than libdeflate",
+    )
+
+
 def extracted() -> None:
     """Extract a part of the archive to one file, rewritten only if needed."""
     show("A part of it as one file")
@@ -320,6 +352,7 @@ def main() -> None:
     index()
     extracted()
     speed()
+    fresh_processes()
     distributed()
     collective_reads()
     four_ranks()
