@@ -191,11 +191,15 @@ class Texts(Sequence[str]):
         if not count or self.lengths.max() > _LONGEST:
             return _distinct(self)
         tails = self.tails()
-        if tails is not None and _are_distinct(tails[:, 0] * _FACTOR ^ tails[:, 1]):
-            return np.arange(count), np.arange(count)
+        every = np.arange(count)
+        if tails is not None:
+            hashes = tails[:, 0] * _FACTOR
+            hashes ^= tails[:, 1]
+            if _are_distinct(hashes):
+                return every, every
         hashes = self.fingerprints().hashes
-        if _are_distinct(hashes):
-            return np.arange(count), np.arange(count)
+        if _are_distinct(hashes.copy()):
+            return every, every
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -264,8 +268,9 @@ def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> F
 
 
 def _are_distinct(hashes: np.ndarray) -> bool:
-    ordered = np.sort(hashes)
-    return bool((ordered[1:] != ordered[:-1]).all())
+    """Return whether hashes are distinct; sort them."""
+    hashes.sort()
+    return bool((hashes[1:] != hashes[:-1]).all())
 
 
 def _distinct(texts: Texts) -> tuple[np.ndarray, np.ndarray]:

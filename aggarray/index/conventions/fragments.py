@@ -252,7 +252,8 @@ def _references(
         names = names.take(rows)
         first, name = names.distinct()
     variables = [n.removeprefix("/") for n in names.take(first)]
-    source.check_own(layout.variable, [variables[i] for i in np.unique(name[is_own[uri]]).tolist()], MARKS)
+    if is_own.any():
+        source.check_own(layout.variable, [variables[i] for i in np.unique(name[is_own[uri]]).tolist()], MARKS)
     templates, template = _templates(layout, rows)
     codes = [column.astype(np.int32, copy=False) for column in (uri, name, template)]
     return References(files, tuple(variables), templates, (), codes[0], codes[1], codes[2])

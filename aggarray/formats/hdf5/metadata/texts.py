@@ -195,11 +195,11 @@ class _Heap:
         if self._aligned is None or width * len(self.begins) > 4 * len(number) or (lengths != size).any():
             return None
         table = np.zeros((len(self.begins), width), bool)
-        table[collection, number] = True
+        table.ravel()[collection * width + number] = True
         step, counts = (size + 7 & -8) + 16, np.count_nonzero(table, axis=1)
         stops = self.begins + 16 + counts * step
         regular = (stops <= self.ends) & ~table[:, 0] & (table[:, 2:] <= table[:, 1:-1]).all(axis=1)
-        others = np.flatnonzero(~regular.take(collection))
+        others = np.flatnonzero((~regular).take(collection))
         repeated = int(counts[regular].sum()) + len(others) < len(number)
         if repeated or len(others) > len(number) // 8:
             return None
