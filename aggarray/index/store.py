@@ -21,6 +21,7 @@ import numpy as np
 from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
 from aggarray.index.directory import DTYPES, Column, IndexFile
 from aggarray.memory.texts import Texts
+from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
 from aggarray.storage.files import is_file
 
@@ -133,6 +134,8 @@ class _OpenIndex:
         self.values: dict[tuple[Any, ...], np.ndarray] = {}
         self._columns: dict[str, Column] = {}
         with ExitStack() as stack:
+            # The columns and their places are of one file, even if another process saves the index meanwhile.
+            stack.enter_context(open_once(path))
             self._file = stack.enter_context(closing(IndexFile(path)))
             self._directory: Any = self._file.directory
             if self._directory is None:

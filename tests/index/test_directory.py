@@ -241,6 +241,28 @@ def test_lazy_values_of_a_replaced_index(index: Path) -> None:
         agg["tas"].coords["lon"].read()
 
 
+def test_an_index_without_a_directory_is_read_from_one_file(
+    made: Path, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may replace it after its file was opened, and before its HDF5 metadata are read."""
+    index.write_bytes(index.read_bytes()[: end_of(index)])
+    aa.open(made).append(write(tmp_path / "new.nc", cube([999.0], lats=[5.0], lons=np.arange(9000.0) / 25))).save(
+        tmp_path / "x.nca"
+    )
+
+    def replaced(path: str) -> IndexFile:
+        file = IndexFile(path)
+        os.replace(tmp_path / "x.nca", path)
+        return file
+
+    monkeypatch.setattr("aggarray.index.store.IndexFile", replaced)
+    with Reader(str(index)).opened() as first:
+        document, generation = first.document(), first.generation
+    monkeypatch.undo()
+    with Reader(str(made)).opened() as second:
+        assert (document, generation) == (second.document(), second.generation)
+
+
 def test_saving_states_the_new_generation(index: Path) -> None:
     before = stored_generation(str(index))
     strip(index)
