@@ -77,7 +77,9 @@ def _fixed_texts(data: Data, header: Header, shape: tuple[int, ...]) -> Texts | 
 def _heap_texts(data: Data, elements: np.ndarray) -> Texts:
     """Return the texts of heap references."""
     lengths = elements["count"].astype(np.int64)
-    present = (lengths != 0) | (elements["address"] != 0)
+    present = lengths != 0
+    if not present.all():
+        present |= elements["address"] != 0
     if not present.any():
         return Texts(np.zeros(0, np.uint8), lengths, np.zeros_like(lengths))
     rows = None if present.all() else np.flatnonzero(present)
