@@ -106,7 +106,7 @@ class Texts(Sequence[str]):
         return np.asarray(self.start_with(text) & (self.lengths == len(text.encode("utf-8", "surrogateescape"))))
 
     def end_with_one_of(self, characters: str) -> bool:
-        """Return whether a text is empty or ends with one of some ASCII characters.
+        """Return whether a text is empty or ends with an ASCII character given.
 
         >>> Texts.of(["a", "b."]).end_with_one_of("./"), Texts.of(["a.", "b/c"]).end_with_one_of("/")
         (True, False)

@@ -189,9 +189,9 @@ class _Heap:
         return starts
 
     def _regular_objects(self, collection: np.ndarray, number: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
-        """Return where objects of one length start, None unless most lie one after the other.
+        """Return where objects of one length start, None if they vary.
 
-        Most collections then begin with objects 1 to n of that length, all of which are asked for.
+        Most collections begin with objects 1 to n of that length, all of which are needed; the result is None otherwise.
         """
         size, width = int(lengths[0]), int(number.max()) + 1
         if self._aligned is None or width * len(self.begins) > 4 * len(number) or (lengths != size).any():
@@ -208,13 +208,9 @@ class _Heap:
         starts = (self.begins + 32 - step).take(collection)
         starts += number * step
         starts[others] = -1
-        for at in range(0, len(starts), _BLOCK):
-            block, numbers = starts[at : at + _BLOCK], number[at : at + _BLOCK]
-            if len(others) and (block < 0).any():
-                block, numbers = block[block >= 0], numbers[block >= 0]
-            if not self._are_objects(self._aligned, block >> 3, numbers, size):
-                self._read()
-                return None
+        if not self._are_objects(self._aligned, starts, number, size):
+            self._read()
+            return None
         walked = np.where(regular, stops, self.begins + 16)
         rest = self._walk(walked)
         owner = rest[0] >> _NUMBER
@@ -222,17 +218,24 @@ class _Heap:
         starts[others] = self._walked_objects(collection[others] << _NUMBER | number[others], lengths[others], walked, rest)
         return starts
 
-    def _are_objects(self, words: np.ndarray, first: np.ndarray, numbers: np.ndarray, size: int) -> bool:
-        """Return whether objects of these numbers start at some words; blank their heads and padding."""
-        heads = words.take(first - 2)
-        sizes = words.take(first - 1)
-        if (heads & _HEAD != numbers.view(np.uint64)).any() or (sizes != np.uint64(size)).any():
-            return False
-        words[first - 2] = BLANKS
-        words[first - 1] = BLANKS
-        if size & 7:
-            last = first + (size >> 3)
-            words[last] = padded(words.take(last), size & 7)
+    def _are_objects(self, words: np.ndarray, starts: np.ndarray, number: np.ndarray, size: int) -> bool:
+        """Return whether objects start at some places; blank what is no text.
+
+        Places below zero are unknown. Heads and padding become blanks.
+        """
+        for at in range(0, len(starts), _BLOCK):
+            block, numbers = starts[at : at + _BLOCK], number[at : at + _BLOCK]
+            if int(block.min()) < 0:
+                block, numbers = block[block >= 0], numbers[block >= 0]
+            first = block >> 3
+            heads, sizes = words.take(first - 2), words.take(first - 1)
+            if (heads & _HEAD != numbers.view(np.uint64)).any() or (sizes != np.uint64(size)).any():
+                return False
+            words[first - 2] = BLANKS
+            words[first - 1] = BLANKS
+            if size & 7:
+                last = first + (size >> 3)
+                words[last] = padded(words.take(last), size & 7)
         return True
 
     def _walked_objects(
