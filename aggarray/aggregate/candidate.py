@@ -230,11 +230,12 @@ def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     This is its coordinate variable, unless that has neither units nor standard_name and the dimension has an auxiliary time
     coordinate (NEMO's ``time_counter`` is 0 in every file).
     """
-    along = {name: c for name, c in array.coords.items() if c.dimensions == (dimension,)}
-    own = along.get(dimension)
+    own = array.coords.get(dimension)
+    if own is not None and own.dimensions != (dimension,):
+        own = None
     if own is not None and (own.units or "standard_name" in own.attrs):
         return own
-    times = [c for c in along.values() if is_reference_time(c.units)]
+    times = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
     named = [c for c in times if text_attribute(c.attrs.get("standard_name")) == "time"] or times
     return named[0] if named else own
 

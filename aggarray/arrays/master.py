@@ -222,13 +222,14 @@ class MasterArray(Viewable):
     def _target(self) -> Target:
         target = self._cached_target
         if target is None:
-            step = Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
-            object.__setattr__(self, "_cached_target", target := Target(step, self.fill_value, self._access))
+            object.__setattr__(self, "_cached_target", target := Target(self._step, self.fill_value, self._access))
         return target
 
     @property
     def _step(self) -> Step:
-        return self._target.step
+        if self._cached_target is not None:
+            return self._cached_target.step
+        return Step(self.units, self.calendar, self.dtype, temperature=temperature_of(self.units, self.attrs))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from aggarray.cf.units.recognition import is_reference_time
+
 ON_SCALE, DIFFERENCE, UNKNOWN = KINDS = ("on_scale", "difference", "unknown")
 #: Result of combining a temperature on its scale with a difference.
 MIXED = "mixed"
@@ -25,6 +27,8 @@ _ABSOLUTE = {
     "maximum_absolute_value",
     "minimum_absolute_value",
 }
+#: Frequent units without temperature, for which nothing is looked up.
+_NO_TEMPERATURES = frozenset(("1", "%", "m", "s", "Pa", "m s-1", "kg m-2 s-1", "degrees_north", "degrees_east", "degree"))
 _DIFFERENT = re.compile(
     r"(?:^|_)(?:anomaly|difference|depression|bias|increment|uncertainty|error|excess|deficit)(?:_|$)"
     r"|^change_(?:over_time_)?in_|^tendency_of_"
@@ -60,6 +64,8 @@ def temperature_of(units: str | None, attrs: Mapping[str, Any]) -> str | None:
     >>> temperature_of("K", {"cell_methods": "time: standard_deviation"}), temperature_of("K", {}), temperature_of("m", {})
     ('difference', None, None)
     """
+    if not units or units in _NO_TEMPERATURES or is_reference_time(units):
+        return None
     # The attributes are looked at first: few state a kind, and UDUNITS is not imported for the others.
     kind = _kind(units, *_texts(attrs))[0]
     return kind if kind is not None and has_temperature(units) else None
