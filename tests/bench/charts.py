@@ -16,7 +16,7 @@ TABLES, FOLDER = ROOT / "docs" / "performance-data.md", ROOT / "docs" / "images"
 #: Benchmarks with a chart on docs/performance.md.
 CHARTS = (
     *("open", "index", "point-steps", "point-blocks", "read-deflated", "read-packed", "netcdf3-records", "plain-contiguous"),
-    *("zarr3-zstd", "zarr3-zstd-point", "xarray-engine", "mpi-read", "variables-netcdf4"),
+    *("zarr3-zstd", "zarr3-zstd-point", "xarray-engine", "mpi-read", "variables-netcdf4", "start-index", "start-file"),
 )
 
 #: Pixels: width of a chart, height of a contestant, of its bar and of the title, width left for the seconds beside a bar.
