@@ -29,6 +29,8 @@ _FEW = 8
 
 #: Larger chunks are checked against their stored size before memory is allocated.
 _LARGE = 1 << 26
+#: Chunks of at least this size are not joined with those of other files before elements are selected.
+_DIRECT = 1 << 15
 #: Elements filled at a time.
 _FILLED = 1 << 21
 
@@ -151,6 +153,10 @@ def decode_block(
         for number, part in zip(block.numbers, parts, strict=True):
             if part is not None:
                 check_size(table.filters, len(part), size, _mask(table, number))
+    if not table.filters and keep is None and len(block.numbers) == 1 and size >= _DIRECT and _are_all_of(parts, size):
+        # Few elements may be selected of much: the bytes are not joined first.
+        separate = (np.frombuffer(part, np.uint8).reshape(1, size) for part in parts if part is not None)
+        return np.concatenate([_select(row, block, table.dtype, 1, False) for row in separate])
     masked = table.masks is not None and bool(table.masks[block.numbers].any())
     rest = None if keep or masked else _filters_before_shuffle(table, block)
     filters = table.filters if rest is None else rest
@@ -167,6 +173,10 @@ def decode_block(
     if keep is not None:
         keep(rows)
     return _select(rows, block, table.dtype, members, rest is not None)
+
+
+def _are_all_of(parts: Sequence[Part], size: int) -> bool:
+    return all(part is not None and len(part) == size for part in parts)
 
 
 def _keep(stored: StoredPiece, block: ChunkBlock, rows: np.ndarray) -> None:
