@@ -198,7 +198,7 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
     filters = tuple(filters)
     size, frame = out.shape[1], _frame(filters, out)
     if not filters and size and set(map(len, parts)) == {size}:
-        out.reshape(-1)[...] = np.frombuffer(b"".join(parts), np.uint8)
+        out[...] = np.frombuffer(b"".join(parts), np.uint8).reshape(out.shape)
         return
     steps, rows = (_steps(filters, size, 0), out) if frame is None else (_steps(filters[1:], size, 0), frame.rows)
     for part, row in zip(parts, rows, strict=True):

@@ -417,6 +417,14 @@ def test_stores_of_zarr(name: str, tmp_path: Path) -> None:
     assert np.array_equal(decoded.view("<f8").reshape(values.shape), values)
 
 
+def test_chunks_without_filters_are_joined_if_they_fit() -> None:
+    out = np.zeros((2, 3, 4), np.uint8)[:, 1]  # rows that are not adjacent
+    codecs.decode_all((), [b"abcd", b"efgh"], out)
+    assert out.tobytes() == b"abcdefgh"
+    with pytest.raises(ValueError, match="3 bytes stored, 4 expected"):
+        codecs.decode_all((), [b"abcd", b"efg"], out)
+
+
 @every
 def test_modules_are_named_like_their_codec(name: str) -> None:
     """A filter of a file imports the module of its name only."""

@@ -207,3 +207,28 @@ def test_a_batch_of_which_nothing_is_read_together(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(small_chunks, "read_ranges", fails)
     assert aa.open(tmp_path)["tas"].read(threads=1).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<i2"])
+@pytest.mark.parametrize("key", [(slice(None), 1, 2), (slice(1, None, 2), slice(None, None, -7), [3, 50]), ...], ids=str)
+def test_large_plain_chunks_of_many_files(tmp_path: Path, dtype: str, key: Any) -> None:
+    """Chunks of 48 KB and more, of which elements are selected without joining the files."""
+    stored = np.arange(5 * 3 * 64 * 64).reshape(5, 3, 64, 64).astype(dtype)
+    stored[2, 1, 1, 2] = -1
+    for number, part in enumerate(stored):
+        with h5py.File(tmp_path / f"{number}.h5", "w") as file:
+            file["tas"] = part
+            file["tas"].attrs["_FillValue"] = np.array(-1, dtype)
+            for axis, values in enumerate((np.arange(3.0) + 3 * number, np.arange(64.0), np.arange(64.0))):
+                file[f"x{axis}"] = values
+                file[f"x{axis}"].attrs["units"] = "m"
+                file[f"x{axis}"].make_scale()
+                file["tas"].dims[axis].attach_scale(file[f"x{axis}"])
+    aa.open(tmp_path).save(tmp_path / "index.nca")
+    whole = np.ma.masked_equal(stored.reshape(15, 64, 64).astype(dtype[1:]), -1)
+    expected = whole[key]
+    for source in (tmp_path / "index.nca", sorted(tmp_path.glob("*.h5"))):
+        array = aa.open(source)["tas"]
+        result = array.read(key, masked=True, threads=1)
+        assert np.array_equal(result.mask, np.ma.getmaskarray(expected))
+        assert np.array_equal(result.compressed(), expected.compressed())
