@@ -6,9 +6,10 @@
 import os
 import sys
 import threading
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from types import TracebackType
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 
 

@@ -6,7 +6,7 @@ different arrays are matched by identity (standard_name, else name), so that dim
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from aggarray.cf.attributes import basename, naming, text_attribute
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
+from aggarray.dataclass import dataclass
 from aggarray.formats.templates import is_decreasing
 
 Signature = dict[str, Any]

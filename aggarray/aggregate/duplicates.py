@@ -7,7 +7,7 @@ blocks, each once, up to the first difference: each block is reduced to a digest
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from math import prod
 from typing import Any
@@ -20,6 +20,7 @@ from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.orientation import oriented
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 
 #: Values are compared in blocks of about this many elements.

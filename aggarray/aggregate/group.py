@@ -6,7 +6,6 @@ group can be joined. Every division is recorded with its reason.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -20,6 +19,7 @@ from aggarray.aggregate.rules import Rules
 from aggarray.aggregate.runs import cut
 from aggarray.aggregate.split_rules import RULES
 from aggarray.aggregate.view import Division, View
+from aggarray.dataclass import dataclass
 from aggarray.partition.grid import refine
 
 Refuse = Callable[[Candidate, Candidate, str, str, str | None], None]

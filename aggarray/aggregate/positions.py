@@ -8,9 +8,11 @@ values of another. All functions are pure.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
+
+from aggarray.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,6 @@ calendar. A hole is a region of the matrix that no file covers.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +17,7 @@ from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file
 from aggarray.storage.files import resized, same_time, stat_file, state_path

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ master arrays gives master arrays, so that opening files and joining aggregation
 import gc
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 
 __all__ = ["Joined", "aggregate"]
 

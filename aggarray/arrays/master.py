@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from aggarray.arrays.values import KnownValues, Viewable, read_datetimes, read_k
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
+from aggarray.dataclass import dataclass
 from aggarray.errors import printable
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, convert, fill_for, plain_dtype

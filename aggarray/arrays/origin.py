@@ -5,8 +5,10 @@ their matrix and the sub-arrays that they use.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from aggarray.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,13 +1,13 @@
 """Partitions of a master array, as objects that are made on demand."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.partition.plan import part_of

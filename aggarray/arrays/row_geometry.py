@@ -6,11 +6,12 @@ and indices of files as arrays, and the positions where each file begins, which 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.memory.rows import (
     Rows,

@@ -7,13 +7,13 @@ mask: the caller chooses what replaces missing values.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict, Immutable
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 
 Bounds = tuple[Any, Any]

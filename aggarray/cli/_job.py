@@ -8,13 +8,13 @@ import glob
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACT_SUFFIXES
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"

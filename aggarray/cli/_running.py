@@ -4,7 +4,7 @@ import datetime
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from aggarray.cli import _labels
 from aggarray.cli._common import counted, make_rules, open_source, progress_bar, require_distinct, select_where
 from aggarray.cli._job import Job
 from aggarray.cli.extract import describe_extract
+from aggarray.dataclass import dataclass
 from aggarray.display import report
 from aggarray.display.facts import printable
 from aggarray.errors import AggarrayError, NotFoundError

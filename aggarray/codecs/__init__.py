@@ -11,13 +11,13 @@ import functools
 import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.codecs.base import Codec, Filter, Parameters
+from aggarray.dataclass import dataclass
 
 if TYPE_CHECKING:
     from aggarray.codecs._blosc_frame import Frame

@@ -1,9 +1,10 @@
 """Filters as files state them, and the protocol of codecs."""
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+
+from aggarray.dataclass import dataclass
 
 #: Parameters of a filter, in the order that the module of its codec documents.
 Parameters: TypeAlias = tuple[int | str | bool, ...]

@@ -5,13 +5,13 @@ merges neighbours.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.partition.matrix import Matrix
 

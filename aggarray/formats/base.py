@@ -8,13 +8,13 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
+from aggarray.dataclass import dataclass
 from aggarray.errors import LIBRARY_ERRORS as LIBRARY_ERRORS
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.library_errors import library_fault

@@ -6,10 +6,11 @@ method ``scan_partially``.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Variable
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.state import FileState, Stamp

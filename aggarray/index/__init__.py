@@ -5,8 +5,7 @@ An index is an aggregation file of CF-1.13 or CFA-0.4, with the same aggregation
 convention of a file, and `foreign` reads the indexes of other programs.
 """
 
-from dataclasses import dataclass
-
+from aggarray.dataclass import dataclass
 from aggarray.index.uris import NOWHERE, PathMap
 from aggarray.storage.access import ANYWHERE, Access
 

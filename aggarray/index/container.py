@@ -7,7 +7,7 @@ to variables. Each convention is a subclass that writes the locations of the fra
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, count
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.attributes import basename, words
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS
 from aggarray.partition.matrix import Matrix, References

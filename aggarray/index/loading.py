@@ -1,10 +1,10 @@
 """Opening of an index of aggarray."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import IndexFileError
 from aggarray.index import Opening
 from aggarray.index.chunk_tables import StoredChunkIndexes

@@ -3,12 +3,13 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan, stamp_of
 from aggarray.formats.base import Structure

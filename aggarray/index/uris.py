@@ -8,11 +8,11 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.memory.texts import Texts
 from aggarray.storage.access import is_below

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from aggarray.cf.attributes import words
 from aggarray.cf.units.calendars import decodable
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.interop.pickling import fingerprint
 

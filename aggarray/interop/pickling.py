@@ -6,11 +6,13 @@ only the pieces that the block needs.
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from aggarray.dataclass import dataclass
 
 Key = tuple[slice, ...]
 

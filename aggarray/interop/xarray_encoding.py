@@ -6,7 +6,7 @@ file. They require that all pieces are stored alike. Otherwise values are confor
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import dataclass
 from aggarray.partition.matrix import used_rows
 from aggarray.storage.urls import is_remote
 

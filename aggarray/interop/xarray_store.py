@@ -5,12 +5,12 @@ Importing this module needs the extra ``xarray``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 from aggarray.interop.pickling import bare, fingerprint

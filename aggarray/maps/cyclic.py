@@ -3,12 +3,12 @@
 All results are computed from the size, the number of processes and the block size; no tables are stored.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.maps.base import Map, MapType, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, DimDictReader, version_of
 from aggarray.maps.unstructured import unstructured_slice
@@ -39,7 +39,7 @@ class CyclicPart(Part):
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with the block size."""
-        return {**super(CyclicPart, self).constants(), "block_size": self.block_size}
+        return {**super().constants(), "block_size": self.block_size}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

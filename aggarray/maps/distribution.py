@@ -1,12 +1,12 @@
 """Distribution of an array: one map per dimension over a process grid."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.balance import partition_maps
 from aggarray.maps.base import Map, check_rank

@@ -6,11 +6,11 @@ and notes each violation. It continues after a fault, so that all faults are fou
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import ProtocolError
 
 #: The supported versions of the protocol, the newest first. Any patch level of 0.10 and 0.9 is accepted.

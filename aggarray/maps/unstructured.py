@@ -5,12 +5,12 @@ queries use binary search.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, DimDictReader, as_integers, concatenate_labels, short_repr, version_of
@@ -31,7 +31,7 @@ class UnstructuredPart(Part):
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with one_to_one."""
-        return {**super(UnstructuredPart, self).constants(), "one_to_one": self.one_to_one}
+        return {**super().constants(), "one_to_one": self.one_to_one}
 
     def rank_constants(self) -> dict[str, Any]:
         """Return the labels."""

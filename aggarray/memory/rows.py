@@ -6,10 +6,10 @@ of samples (indexed contiguous).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.memory.selection import Range, Selector
 

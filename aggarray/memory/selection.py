@@ -8,11 +8,11 @@ stays one selection. Memory depends on the sizes of listed indices only, not on 
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError
 
 

@@ -7,11 +7,12 @@ that they are not in native byte order, ``unaligned[...]`` that they are not ali
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import MemoryAccessError
 
 #: The advice of errors about dtypes without a type.

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, printable
 from aggarray.opening.provenance import Outcome, Provenance, Selection
 

@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from aggarray.aggregate.rules import Duplicate, Rules, Skipped
 from aggarray.aggregate.stages import aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure
 from aggarray.index import Opening

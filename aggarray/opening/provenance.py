@@ -1,11 +1,12 @@
 """Provenance of an aggregation: what is needed to build it again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs.base import Filter
+from aggarray.dataclass import dataclass
 from aggarray.storage.state import Versions
 
 #: Number of chunks up to which a chunk index is always built. A longer one needs a sixteenth of its chunks to be stored.

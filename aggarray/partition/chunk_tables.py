@@ -4,12 +4,13 @@ They are plain data, which processes send to each other; `aggarray.index` stores
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs.base import Filter
+from aggarray.dataclass import dataclass
 from aggarray.partition.chunk_index import ChunkIndex
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.

@@ -6,11 +6,11 @@ raises AggregationError before memory is allocated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 from aggarray.partition.matrix import MAX_CELLS
 

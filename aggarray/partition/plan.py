@@ -7,13 +7,14 @@ per touched partition, in sub-array indices. All functions here are pure; `aggar
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.memory.selection import Range, Selector, as_range
 from aggarray.partition.matrix import Matrix, Template
 

@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from aggarray.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

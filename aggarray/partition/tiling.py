@@ -5,11 +5,12 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, SelectionError
 from aggarray.partition.grid import GridCover, refine
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, ReferenceBuilder, References

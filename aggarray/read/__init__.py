@@ -6,7 +6,6 @@ pieces are read through the library of their format. Several threads run the tas
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from math import prod
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import (
     AggarrayError,
     AggregationError,

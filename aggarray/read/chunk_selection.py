@@ -5,7 +5,6 @@ chunks only `Rows` are read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from math import prod
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.partition.chunk_index import ChunkIndex
 
 Indices = slice | np.ndarray

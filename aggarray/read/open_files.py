@@ -6,11 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.partition.matrix import References

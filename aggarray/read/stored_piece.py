@@ -5,13 +5,13 @@ conformed, and placed or scattered.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.conform import arrange, conform

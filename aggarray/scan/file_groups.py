@@ -8,9 +8,10 @@ differ are read from every file. A file that this does not describe is scanned c
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from aggarray.cf.frozen import frozen
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable

@@ -4,8 +4,9 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, printable
 
 #: Called with (done, total, what).

@@ -9,10 +9,11 @@ An `assumed` template predicts the complete file: the file is compared with it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure

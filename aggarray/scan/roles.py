@@ -6,10 +6,10 @@ a role are data, as are ancillary variables and formula terms. `samplings_of` fi
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from aggarray.cf.attributes import basename, text_attribute, words
+from aggarray.dataclass import dataclass
 from aggarray.formats.base import Structure, Variable
 
 #: Values of ``featureType`` whose features have their own samples (CF section 9.1).

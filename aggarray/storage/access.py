@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import ForbiddenPathError
 from aggarray.storage import urls
 from aggarray.storage.credentials import RemoteAccess, StorageOptions, access_in_force

@@ -8,9 +8,9 @@ import contextvars
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 
 _Item = TypeVar("_Item")

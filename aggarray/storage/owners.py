@@ -9,8 +9,9 @@ import os
 import re
 import secrets
 import time
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from aggarray.dataclass import dataclass
 
 #: Age in seconds at which temporary files of unknown processes, or of other hosts, are removed.
 ABANDONED = 3600.0

@@ -1,11 +1,11 @@
 """Byte ranges: checks, and ranges that are read together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 
 #: (offset, size) in bytes.

@@ -6,12 +6,12 @@ converts text to the two ends of a period. Dates of different calendars compare 
 
 import datetime
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import cftime
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError
 
 _DATE = re.compile(

@@ -7,7 +7,6 @@ microseconds on one axis per calendar. The standard and the proleptic Gregorian 
 import datetime
 import math
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from aggarray.cf.units.recognition import ALIASES, MIXABLE, SINCE, calendar_name, stripped_text
 from aggarray.cf.units.udunits import seconds_of
+from aggarray.dataclass import dataclass
 from aggarray.errors import UnitsError
 
 _DATE = re.compile(

@@ -4,13 +4,13 @@ NumPy computes y = slope * x + offset, with a single rounding.
 """
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.units.udunits import through_udunits
+from aggarray.dataclass import dataclass
 from aggarray.errors import UnitsError
 
 _BLOCK = 1 << 14

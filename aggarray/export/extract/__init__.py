@@ -8,13 +8,14 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 from aggarray.export.extract import netcdf_file, zarr_store
 from aggarray.export.extract.layout import ExtractLayout, Variable, lay_out

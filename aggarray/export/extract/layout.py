@@ -6,13 +6,14 @@ is written here.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like

@@ -9,11 +9,12 @@ import binascii
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node

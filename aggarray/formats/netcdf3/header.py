@@ -6,12 +6,12 @@ Counts, lengths and offsets are compared with the size of the file before they a
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.encoding import decode_text
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.formats.base import Variable, has_coordinate, stored_variable
 from aggarray.storage.byte_source import ByteSource

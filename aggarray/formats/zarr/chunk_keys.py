@@ -4,11 +4,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.partition.chunk_index import grid_of
 
 #: A dtype as byte order, kind, size and unit of times, or as a name.

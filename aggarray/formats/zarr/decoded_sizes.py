@@ -11,7 +11,6 @@ import lzma
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from zarr.storage import LocalStore, WrapperStore
 
 from aggarray.codecs import Filter, decode_at_most, known
 from aggarray.codecs.streams import decode_streams
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.formats.zarr.chunk_index import filter_of
 from aggarray.formats.zarr.chunk_keys import (

@@ -7,9 +7,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.storage.files import contents, folders_in
 from aggarray.storage.urls import is_remote, join

@@ -6,12 +6,12 @@ each fragment, or ``unique_values`` hold its single value. Everything is done in
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding, default_fill
+from aggarray.dataclass import dataclass
 from aggarray.formats.base import Variable
 from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, ordinary, shown, units_of, unresolved_template
 from aggarray.memory.texts import Texts

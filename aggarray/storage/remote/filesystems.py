@@ -8,10 +8,11 @@ import os
 import re
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import urljoin
 
+from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache

@@ -6,7 +6,6 @@ read-only array. `Attribute.elements` refers to values elsewhere in the file.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from aggarray.cf.encoding import decode_text
 from aggarray.cf.frozen import FrozenDict
+from aggarray.dataclass import dataclass
 from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, Data, require, require_supported
 from aggarray.formats.hdf5.metadata.heaps import text_at
 from aggarray.formats.hdf5.metadata.messages import committed_at

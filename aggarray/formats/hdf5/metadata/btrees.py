@@ -6,10 +6,10 @@ tree terminates.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
+from aggarray.dataclass import dataclass
 from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, UNDEFINED, Data, little_endian, require, verify, width_of
 
 _HEADER = struct.Struct("<4sBBIHHBBQHQI")

@@ -2,10 +2,10 @@
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
+from aggarray.dataclass import dataclass
 from aggarray.formats.hdf5.metadata.btrees import records
 from aggarray.formats.hdf5.metadata.data import (
     KEPT_BYTES,

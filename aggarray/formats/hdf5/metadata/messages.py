@@ -2,9 +2,9 @@
 
 import math
 import struct
-from dataclasses import dataclass
 
 from aggarray.codecs import Filter
+from aggarray.dataclass import dataclass
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require, require_supported
 
 COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2

@@ -3,10 +3,9 @@
 The dataset holds a reference per row: the number of values and an object in the global heap. Only the requested rows are read.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from aggarray.dataclass import dataclass
 from aggarray.formats.hdf5.metadata.chunks import stored_chunks
 from aggarray.formats.hdf5.metadata.data import Data, InvalidError, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.headers import Header
