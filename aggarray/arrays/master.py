@@ -75,8 +75,7 @@ class MasterArray(Viewable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the position in an index and the operations, or the matrix."""
-        origin = self._origin
-        if origin is not None and origin.describes(self._witness):
+        if (origin := self._origin) is not None and origin.describes(self._witness):
             return restore_array, (origin.find, origin.place, origin.steps)
         return type(self), tuple(None if f.name == "_origin" else getattr(self, f.name) for f in fields(self) if f.init)
 

@@ -39,7 +39,7 @@ class CyclicPart(Part):
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with the block size."""
-        return {**super().constants(), "block_size": self.block_size}
+        return {**Part.constants(self), "block_size": self.block_size}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ class UnstructuredPart(Part):
 
     def constants(self) -> dict[str, Any]:
         """Return the values that are equal on all processes, with one_to_one."""
-        return {**super().constants(), "one_to_one": self.one_to_one}
+        return {**Part.constants(self), "one_to_one": self.one_to_one}
 
     def rank_constants(self) -> dict[str, Any]:
         """Return the labels."""

@@ -17,12 +17,16 @@ PACKAGE = f"{Path(aa.__file__).parent}/"
 
 
 def functions_of(call: Callable[[], object]) -> set[tuple[str, str]]:
-    """Return (module, function) of the named functions of aggarray that a call runs; comprehensions do not count."""
+    """Return (module, function) of the named functions of aggarray that a call runs.
+
+    Comprehensions and the methods that dataclasses get from their decorator do not count.
+    """
     result: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(PACKAGE) and not code.co_name.startswith("<"):
+        own = code.co_filename.startswith(PACKAGE) and not code.co_filename.endswith("dataclass.py")
+        if event == "call" and own and not code.co_name.startswith("<"):
             result.add((code.co_filename.removeprefix(PACKAGE), code.co_qualname))
 
     sys.setprofile(note)

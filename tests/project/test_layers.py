@@ -18,7 +18,7 @@ PACKAGE = "aggarray"
 
 #: Folders from the bottom up. Modules of one folder may import each other, folders of one layer may not.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "options", "plugins"),
+    ("dataclass", "errors", "options", "plugins"),
     ("storage", "codecs", "cf", "memory"),
     ("partition", "maps"),
     ("formats",),
@@ -36,7 +36,7 @@ LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) fo
 #: (from, to) of imports upwards inside functions only: methods such as `MasterArray.to_dask` import their implementation.
 DEFERRED = {("arrays", "interop"), ("arrays", "display"), ("opening", "interop"), ("opening", "display"), ("opening", "export")}
 #: Imports within a row of modules.
-SIDEWAYS = {("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
+SIDEWAYS = {("options", "dataclass"), ("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
 
 #: Folders that may import a heavy or optional library; any folder may under ``TYPE_CHECKING``.
 HOMES = {
@@ -158,7 +158,7 @@ def test_files_import_each_other_in_no_cycle() -> None:
 
 def test_no_other_top_level_modules() -> None:
     top = {path.stem for path in (ROOT / PACKAGE).glob("*.py")}
-    assert top == {"errors", "options", "plugins", *ENTRY_POINTS} - {"cli"}
+    assert top == {"dataclass", "errors", "options", "plugins", *ENTRY_POINTS} - {"cli"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function each."""
+
+import builtins
+import copy
+import dataclasses
+import inspect
+import pickle
+import re
+from dataclasses import field
+from itertools import product
+from typing import Any
+
+import pytest
+
+from aggarray.dataclass import dataclass
+from tests.support.paths import ROOT
+
+OPTIONS = [dict(zip(("frozen", "slots", "eq", "repr"), given, strict=True)) for given in product((False, True), repeat=4)]
+
+
+def make(decorator: Any, **options: bool) -> type:
+    """Return a class with each kind of field."""
+
+    class Sample:
+        """A sample."""
+
+        first: int
+        second: str = "b"
+        third: tuple[int, ...] = field(default_factory=tuple)
+        fourth: int = field(default=4, compare=False)
+        fifth: int = field(default=5, repr=False)
+        sixth: int = field(default=6, init=False)
+        seventh: tuple[int, ...] = field(default_factory=tuple, init=False)
+
+        def __post_init__(self) -> None:
+            if self.first < 0:
+                raise ValueError("negative")
+
+    return decorator(**options)(Sample)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_matches_the_standard_library(options: dict[str, bool]) -> None:
+    own, standard = make(dataclass, **options), make(dataclasses.dataclass, **options)
+    assert [f.name for f in dataclasses.fields(own)] == [f.name for f in dataclasses.fields(standard)]
+    assert str(inspect.signature(own)) == str(inspect.signature(standard))
+    assert own.__doc__ == standard.__doc__
+    assert (own.__slots__ if options["slots"] else None) == getattr(standard, "__slots__", None)
+    assert (own.__hash__ is None) == (standard.__hash__ is None)
+    for cls, results in ((own, ours := []), (standard, theirs := [])):
+        one, other = cls(1), cls(1, "b", (), 9)
+        results += [one == other, one != other, one == cls(2), one == 1]
+        results += [dataclasses.asdict(one), dataclasses.asdict(dataclasses.replace(other, first=3))]
+        results.append(repr(one).partition(" at 0x")[0])
+        results.append(hash(one) == hash(other) if options["frozen"] and options["eq"] else None)
+        results.append(cls.__match_args__)
+        for change in (lambda item: setattr(item, "first", 2), lambda item: delattr(item, "first")):
+            try:
+                change(cls(1))
+                results.append(None)
+            except AttributeError as error:
+                results.append((type(error), str(error)))
+        for arguments in ((), (1, 2, 3, 4, 5, 6), (-1,)):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                cls(*arguments)
+            results.append(str(caught.value).partition(".")[2])
+    assert ours == theirs
+
+
+def test_own_methods_are_kept() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Own:
+        """A class with methods of its own."""
+
+        value: int
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __getstate__(self) -> list[Any]:
+            return [3]
+
+    assert (repr(Own(1)), hash(Own(1)), copy.copy(Own(1)).value) == ("own", 7, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with a reference to another."""
+
+    name: str
+    others: list["Node"] = field(default_factory=list)
+
+
+class Leaf(Node):
+    """A subclass with attributes of its own."""
+
+    colour: str
+
+
+def test_pickles_and_copies() -> None:
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(Node("a", [Node("b")]), protocol)) == Node("a", [Node("b")])
+    assert copy.deepcopy(Node("a")) == Node("a")
+    assert Node("a").__getstate__() == ["a", []]  # the form of the standard library
+
+
+def test_recursive_values_have_a_repr() -> None:
+    node = Node("a")
+    node.others.append(node)
+    assert repr(node) == "Node(name='a', others=[...])"
+
+
+def test_subclasses_may_have_attributes() -> None:
+    leaf = Leaf("a")
+    leaf.colour = "green"
+    assert leaf.colour == "green"
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'name'"):
+        leaf.name = "b"
+
+
+def test_one_function_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    execute = builtins.exec
+    monkeypatch.setattr(builtins, "exec", lambda text, *names: (compiled.append(text), execute(text, *names))[1])
+    monkeypatch.setattr(inspect, "signature", None)
+
+    @dataclass(frozen=True, slots=True)
+    class Plain:
+        value: int
+
+    assert len(compiled) == 1
+    assert Plain(1) == Plain(1)
+
+
+def test_all_modules_use_this_decorator() -> None:
+    modules = [path for path in (ROOT / "aggarray").rglob("*.py") if path != ROOT / "aggarray" / "dataclass.py"]
+    others = [path for path in modules if re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text("utf-8"), re.M)]
+    assert not others
