@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 RUN := $(VENV)/bin/python
+# What is installed: the package alone, with the extra 'docs', with 'test', with 'bench', with 'fuzz'.
+BASE := $(VENV)/.base
+DOCS := $(VENV)/.docs
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 FUZZER := $(VENV)/.fuzzer
@@ -21,7 +24,7 @@ help:
 	@echo "make fuzz    feed a reader with odd input: TARGET=index MINUTES=10"
 	@echo "make clean   remove .venv and everything made by the tools"
 
-demo: $(READY)
+demo: $(BASE)
 	$(RUN) -m sample_data.demo
 
 # pytest comes last: its summary is the last line.
@@ -31,7 +34,7 @@ test: $(READY)
 	$(RUN) -m pytest -n $(WORKERS)
 
 # A warning is an error, a link that leads nowhere too.
-docs: $(READY)
+docs: $(DOCS)
 	$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
 	@echo "build/docs/index.html"
 
@@ -41,12 +44,25 @@ bench: $(PEERS)
 fuzz: $(FUZZER)
 	$(RUN) -m tests.fuzz $(TARGET) --minutes $(MINUTES)
 
+# Install the package with some extras, and make the environment where there is none.
 # Tools run as modules of the interpreter, never as scripts: scripts hold absolute paths and break when the folder moves.
-$(READY): pyproject.toml
+define INSTALL
 	@$(PYTHON) -c 'import sys; sys.exit("aggarray needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	@$(RUN) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable
+endef
+
+$(BASE): pyproject.toml
+	$(INSTALL) .
 	@touch $@
+
+$(DOCS): pyproject.toml
+	$(INSTALL) '.[docs]'
+	@touch $(BASE) $@
+
+$(READY): pyproject.toml
+	$(INSTALL) '.[test]'
+	@touch $(BASE) $(DOCS) $@
 
 # What cannot be installed here is left out of the benchmarks, which say so.
 $(PEERS): $(READY)

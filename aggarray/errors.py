@@ -17,6 +17,15 @@ LIBRARY_ERRORS = (
 )
 
 
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    >>> install_command("plot")
+    "pip install '.[plot]'"
+    """
+    return f"pip install '.[{extra}]'"
+
+
 def printable(text: Any) -> str:
     """Return text with unprintable characters escaped.
 

@@ -19,7 +19,7 @@ from aggarray.display.cells import (
 from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
 from aggarray.display.ownership import COLOURS
-from aggarray.errors import AggarrayError, AggregationError
+from aggarray.errors import AggarrayError, AggregationError, install_command
 
 #: The most partitions along one dimension that the eye can distinguish.
 MOST = 300
@@ -39,7 +39,7 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise AggregationError("plot_coverage needs matplotlib", hint="pip install 'aggarray[plot]'") from error
+        raise AggregationError("plot_coverage needs matplotlib", hint=install_command("plot")) from error
     if ax is None:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
     across, up = (*displayed_dimensions(array), None, None)[:2]

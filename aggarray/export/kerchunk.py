@@ -20,7 +20,7 @@ from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
-from aggarray.errors import AggregationError, IndexFileError
+from aggarray.errors import AggregationError, IndexFileError, install_command
 from aggarray.export import json_scalar
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
 from aggarray.formats.base import Attributes
@@ -247,7 +247,7 @@ def _write_table(rows: Sequence[Any], path: str) -> None:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        hint = "pip install 'aggarray[kerchunk]', or give a path that ends in .json"
+        hint = f"{install_command('kerchunk')}, or give a path that ends in .json"
         raise AggregationError("Parquet needs pyarrow", hint=hint) from error
     # A reference without offset and size is a complete file.
     ranges = [(*row, 0, 0)[:3] if isinstance(row, list) else (None, 0, 0) for row in rows]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggregationError, SelectionError
+from aggarray.errors import AggregationError, SelectionError, install_command
 from aggarray.interop.pickling import LazyBlock, fingerprint, read_block
 
 try:
@@ -17,7 +17,7 @@ try:
     from dask.blockwise import BlockwiseDep, blockwise
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:
-    raise AggregationError(f"to_dask needs dask: {error}", hint="pip install 'aggarray[xarray]'") from error
+    raise AggregationError(f"to_dask needs dask: {error}", hint=install_command("xarray")) from error
 
 Chunks = tuple[tuple[int, ...], ...]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggregationError
+from aggarray.errors import AggregationError, install_command
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 from aggarray.interop.pickling import bare, fingerprint
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
@@ -21,7 +21,7 @@ try:
     from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
     from xarray.core import indexing
 except ImportError as error:
-    raise AggregationError(f"to_xarray needs xarray: {error}", hint="pip install 'aggarray[xarray]'") from error
+    raise AggregationError(f"to_xarray needs xarray: {error}", hint=install_command("xarray")) from error
 
 DECODERS = (
     *("mask_and_scale", "decode_times", "concat_characters", "decode_coords"),

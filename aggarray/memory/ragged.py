@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggregationError, SelectionError
+from aggarray.errors import AggregationError, SelectionError, install_command
 from aggarray.memory.arrays import Array
 from aggarray.memory.creation import array_of
 from aggarray.memory.rows import Rows, offsets_of
@@ -162,7 +162,7 @@ class Ragged:
             from awkward import Array as AwkwardArray
             from awkward import contents, index
         except ImportError as error:
-            raise AggregationError(f"to_awkward needs awkward: {error}", hint="pip install 'aggarray[ragged]'") from error
+            raise AggregationError(f"to_awkward needs awkward: {error}", hint=install_command("ragged")) from error
         flat = np.ma.getdata(self.flat)
         if flat.dtype.kind in "TUS":
             letters = Ragged.from_text(flat)

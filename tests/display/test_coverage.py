@@ -118,5 +118,5 @@ def test_matplotlib_is_optional() -> None:
         "try: a.plot_coverage()\nexcept aa.AggregationError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "aggarray[plot]" in done.stdout
+    assert "pip install '.[plot]'" in done.stdout
     assert issubclass(aa.AggregationError, ValueError)

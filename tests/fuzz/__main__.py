@@ -28,7 +28,7 @@ def _atheris() -> Any:
         import atheris
     except ImportError:
         sys.exit(
-            "fuzzing needs atheris: pip install 'aggarray[fuzz]'; "
+            "fuzzing needs atheris: pip install '.[fuzz]'; "
             "`pytest tests/project/test_fuzz.py` replays the corpus without it"
         )
     return atheris

@@ -83,4 +83,4 @@ def test_without_atheris(tmp_path: Path) -> None:
     done = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": paths}, cwd=CORPUS.parents[2], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1 and "pip install 'aggarray[fuzz]'" in done.stderr
+    assert done.returncode == 1 and "pip install '.[fuzz]'" in done.stderr

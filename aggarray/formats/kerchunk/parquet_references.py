@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import FormatError
+from aggarray.errors import FormatError, install_command
 from aggarray.formats.kerchunk.references import MOST_BYTES, Reference, References, ReferenceTable, build_table
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import json_in, nodes_in
@@ -68,7 +68,7 @@ class ParquetReferences(References):
             import pyarrow
             from pyarrow import parquet
         except ImportError as error:
-            hint = "pip install 'aggarray[kerchunk]', or write the references as JSON"
+            hint = f"{install_command('kerchunk')}, or write the references as JSON"
             raise FormatError("Parquet needs pyarrow", path=path, hint=hint) from error
         try:
             metadata = parquet.read_metadata(path)

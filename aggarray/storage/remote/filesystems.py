@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError, install_command
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.state import FileState, changed
@@ -94,7 +94,7 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
     except ImportError as error:
         what = f"a package that reads it is not installed: {' '.join(str(error).split()).rstrip('.')}"
         is_ours = error.name == "fsspec" or {scheme, scheme_of(archive)} & {*WEB, *_S3}
-        raise FormatError(what, path=uri, hint="pip install 'aggarray[remote]'" if is_ours else None) from error
+        raise FormatError(what, path=uri, hint=install_command("remote") if is_ours else None) from error
     except AggarrayError:
         raise
     except library_errors() as error:
