@@ -28,8 +28,7 @@ def _atheris() -> Any:
         import atheris
     except ImportError:
         sys.exit(
-            "fuzzing needs atheris: pip install '.[fuzz]'; "
-            "`pytest tests/project/test_fuzz.py` replays the corpus without it"
+            "fuzzing needs atheris: pip install '.[fuzz]'; `pytest tests/project/test_fuzz.py` replays the corpus without it"
         )
     return atheris
 

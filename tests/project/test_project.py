@@ -93,3 +93,13 @@ def test_files_refer_only_to_the_project() -> None:
 @pytest.mark.parametrize("text", ["see issue " + "12", "open('/" + "work/main/x')", "https://pypi" + ".org/simple"])
 def test_the_scan_finds(text: str) -> None:
     assert FOREIGN.search(text)
+
+
+def test_commands_that_install_extras_name_this_copy() -> None:
+    named = re.compile(r"pip install [^\n]*?\[(\w+(?:,\w+)*)\]")
+    extras = project()["optional-dependencies"]
+    assert isinstance(extras, dict)
+    for path in texts():
+        if path.suffix in (".py", ".md"):
+            for match in named.finditer(path.read_text(encoding="utf-8")):
+                assert "'.[" in match[0] and set(match[1].split(",")) <= set(extras), f"{path.relative_to(ROOT)}: {match[0]}"
