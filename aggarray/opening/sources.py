@@ -13,7 +13,6 @@ from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
 from aggarray.index import Opening
-from aggarray.index.pickling import array_of_index
 from aggarray.index.store import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
@@ -123,7 +122,7 @@ def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | 
 def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     """Open an index of aggarray; raise IndexFileError if it is not valid."""
     from aggarray.index.decoder import unplain
-    from aggarray.index.loading import load
+    from aggarray.index.loading import array_of_index, load
 
     loaded = load(path, how)
     details, files = loaded.details, loaded.files

@@ -24,6 +24,8 @@ PICKLES = {
 }
 #: Functions that execute text or bytes, or let a library do so.
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "execfile", "system", "popen", "literal_eval"}
+#: Modules that compile the constructors of classes of this package, from the names of their fields alone.
+CLASS_CODE = {"dataclass.py"}
 MODULES = {"yaml", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 
@@ -45,7 +47,7 @@ def test_file_content_is_never_executed(path: Path) -> None:
     tree = ast.parse(path.read_text())
     name = str(path.relative_to(ROOT / "aggarray"))
     for owner, called, call in calls(tree):
-        assert called not in FORBIDDEN or (owner, called) == ("re", "compile"), ast.unparse(call)
+        assert called not in FORBIDDEN or (owner, called) == ("re", "compile") or name in CLASS_CODE, ast.unparse(call)
         assert not any(k.arg == "allow_pickle" for k in call.keywords), ast.unparse(call)
         assert not any(k.arg == "shell" for k in call.keywords), ast.unparse(call)
         # A format string from a file could access attributes of objects.

@@ -303,6 +303,6 @@ def test_workers_import_only_what_scanning_needs() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     folders = {name.split(".")[1] for name in done.stdout.split()}
-    assert folders <= {"cf", "codecs", "errors", "formats", "options", "partition", "plugins", "scan", "storage"}
+    assert folders <= {"cf", "codecs", "dataclass", "errors", "formats", "options", "partition", "plugins", "scan", "storage"}
     partition = {name for name in done.stdout.split() if name.startswith("aggarray.partition.")}
     assert partition == {"aggarray.partition.chunk_index", "aggarray.partition.signatures"}
