@@ -28,6 +28,19 @@ DISTINGUISHING = ("units", "calendar", "standard_name", "cell_methods", "long_na
 #: Attributes that differ in every file, without information for labels.
 UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
 
+#: Facets in the order of columns; those of CMIP5 stand beside their equals in CMIP6.
+COLUMN_ORDER = (
+    *("mip_era", "activity_id", "institution_id", "institute_id", "source_id", "model_id", "experiment_id", "variant_label"),
+    *("realization", "initialization_method", "physics_version", "table_id", "frequency", "modeling_realm", "grid_label"),
+)
+
+#: Facets that another facet of the same archive states already, unless they alone tell two arrays apart.
+IMPLIED_BY = {
+    **{"mip_era": ("activity_id", "source_id"), "activity_id": ("experiment_id",), "institution_id": ("source_id",)},
+    **{"institute_id": ("source_id", "model_id"), "model_id": ("source_id",)},
+    **{"frequency": ("table_id",), "modeling_realm": ("table_id",)},
+}
+
 #: Maximum length of an attribute in a label, and maximum number of attributes.
 MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
 
@@ -92,6 +105,22 @@ def differing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str 
     return _differing(FACETS, lambda name: [facets.get(name) for facets in all_facets])
 
 
+def distinguishing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
+    """Return the differing facets without those that others imply.
+
+    Of CMIP6, these are source_id, experiment_id, variant_label, table_id and grid_label; ``institution_id``, ``frequency`` and
+    the like only where arrays of one name differ in nothing else.
+    """
+    differing = dict(differing_facets(arrays))
+    present = {name for name in FACETS if all(facets_of(a).get(name) for a in arrays)} if differing else set()
+    kept = {name for name in differing if not present.intersection(IMPLIED_BY.get(name, ()))}
+    for name in differing:
+        known = {(a.name, *(differing[k][n] for k in kept)) for n, a in enumerate(arrays)}
+        finer = {(a.name, *(differing[k][n] for k in kept), differing[name][n]) for n, a in enumerate(arrays)}
+        kept |= {name} if len(finer) > len(known) else set()
+    return [(name, differing[name]) for name in dict.fromkeys((*COLUMN_ORDER, *differing)) if name in kept]
+
+
 def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[str | None]]]:
     """Return other short attributes that differ; units and calendar first."""
     names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
@@ -112,7 +141,7 @@ def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]
 def _by_facets(arrays: Sequence[MasterArray]) -> list[list[str]]:
     """Return the differing facets of each array, without redundant ones."""
     distinct: dict[tuple[int, ...], tuple[str, list[str | None]]] = {}
-    for key, values in differing_facets(arrays):
+    for key, values in distinguishing_facets(arrays):
         distinct.setdefault(tuple(map(values.index, values)), (key, values))
     return [[f"{key}: {values[n]}" for key, values in distinct.values() if values[n] is not None] for n in range(len(arrays))]
 
@@ -124,11 +153,20 @@ def _by_attributes(arrays: Sequence[MasterArray]) -> list[list[str]]:
 
 def _by_files(arrays: Sequence[MasterArray]) -> list[list[str]]:
     """Return the folder of each array's files, or the first file if equal."""
+    what, names = folders_or_files(arrays)
+    return [[f"{'in' if what == 'folder' else 'from'} {name}"] if name else [] for name in names]
+
+
+def folders_or_files(arrays: Sequence[MasterArray]) -> tuple[str, list[str]]:
+    """Return "folder" and the folder of each array's files if they differ.
+
+    Otherwise "file" and the name of the first file of each.
+    """
     files = [sorted(str(uri) for uri in array._matrix.references.uris if uri) for array in arrays]
     folders = [common_folder(uris) for uris in files]
     if len(set(folders)) > 1:
-        return [[f"in {folder}"] if folder else [] for folder in folders]
-    return [[f"from {os.path.basename(uris[0].rstrip('/'))}"] if uris else [] for uris in files]
+        return "folder", folders
+    return "file", [os.path.basename(uris[0].rstrip("/")) if uris else "" for uris in files]
 
 
 def refusals_between(groups: "Sequence[list[Candidate]]") -> list[Refusal]:
@@ -169,8 +207,8 @@ def _spanning_tree(firsts: "Sequence[Candidate]") -> Iterator[tuple[int, int]]:
 def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
     """Describe the attributes in which arrays differ, facets first."""
     texts = []
-    for differing in (differing_facets(arrays), differing_attributes(arrays)):
-        for key, values in sorted(differing, key=lambda item: -len(set(item[1]))):
+    for differing in (distinguishing_facets(arrays), differing_attributes(arrays)):
+        for key, values in differing:
             distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
             texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")
     if texts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggarray.errors import AggarrayError, AggregationError, NotFoundError
+from aggarray.errors import AggarrayError, AggregationError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -72,11 +72,10 @@ variables_option = click.option(
     "-v", "--variable", "variables", multiple=True, metavar="NAME", help=_KEEP, shell_complete=variables_of
 )
 variable_option = click.option("-v", "--variable", metavar="NAME", help=_CHOOSE, shell_complete=variables_of)
-where_option = click.option(
-    "--where", multiple=True, metavar="NAME=VALUE", help="Keep only arrays with this attribute, such as source_id=MIROC6."
-)
-#: Options of reading.
+_WHERE = "Keep only arrays with this attribute, such as source_id=MIROC6,CanESM5 or 'source_id=MIROC*' (repeatable)."
+#: Options of opening and reading.
 opening_options = _all(
+    click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE),
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read only files in this folder (repeatable)."),
     click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Look for files of an index below NEW instead of OLD."),
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
@@ -111,7 +110,21 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
     opening: dict[str, Any] = {"missing": "fill" if arguments["fill_missing"] else "raise"}
     opening |= {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
-    return open_source(arguments["source"], variables, opening, rules)
+    where = where_texts(arguments.get("where", ()))
+    return open_source(arguments["source"], variables, opening, rules, where)
+
+
+def where_texts(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the texts of each attribute of options NAME=VALUE.
+
+    >>> where_texts(["table_id=day", "source_id=M1", "source_id=M2"])
+    {'table_id': ['day'], 'source_id': ['M1', 'M2']}
+    """
+    by_name: dict[str, list[str]] = {}
+    for text in texts:
+        for name, value in pairs([text], "--where", "NAME=VALUE").items():
+            by_name.setdefault(name.strip(), []).append(value)
+    return by_name
 
 
 def _value(text: str) -> Any:
@@ -162,15 +175,29 @@ def open_source(
     variables: Sequence[str] = (),
     opening: Mapping[str, Any] | None = None,
     rules: Mapping[str, Any] | None = None,
+    where: Mapping[str, Sequence[str]] | None = None,
 ) -> "Aggregation":
-    """Open a source like `aggarray.open`, with a progress bar on terminals."""
+    """Open a source like `aggarray.open`, with a progress bar on terminals.
+
+    ``where``: texts of attributes; see `aggarray.opening.where`.
+    """
     # Heavy modules are imported here, so that --help is fast.
     from aggarray.opening.sources import open
 
     arguments = dict(opening or {})
     if rules:
         arguments["rules"] = make_rules(rules)
-    return open(list(source), variables=list(variables) or None, progress=progress_bar(), **arguments)
+    agg = open(list(source), variables=list(variables) or None, progress=progress_bar(), **arguments)
+    return select_where(agg, where or {})
+
+
+def select_where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = "--where") -> "Aggregation":
+    """Return the arrays that attributes select; errors name the option."""
+    if not texts:
+        return agg
+    from aggarray.opening.where import where
+
+    return where(agg, texts, option)
 
 
 def make_rules(fields: Mapping[str, Any]) -> Any:
@@ -183,17 +210,6 @@ def make_rules(fields: Mapping[str, Any]) -> Any:
         return replace(rules, **{name: value for name, value in fields.items() if name != "preset"})
     except AggarrayError as error:
         raise click.UsageError(str(error)) from error
-
-
-def select_where(agg: "Aggregation", where: Mapping[str, str]) -> "Aggregation":
-    """Return the arrays with these attributes; NotFoundError without any."""
-    for name, text in where.items():
-        arrays = tuple(a for a in agg if text in (str(a.attrs.get(name)), str(a.file_attrs.get(name))))
-        values = sorted({str(a.attrs.get(name, a.file_attrs.get(name))) for a in agg})
-        if not arrays:
-            raise NotFoundError(f"--where {name}={text}: no such array", hint=f"{name} is {', '.join(values[:8])}")
-        agg = replace(agg, arrays=arrays)
-    return agg
 
 
 def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterArray]":
@@ -210,9 +226,10 @@ def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterAr
 
 def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     """Return the array of a name, or the only one; UsageError otherwise."""
-    if variable is None and len(agg) != 1:
+    if variable is None and len(agg.names) != 1:
         raise click.UsageError(f"the source has several variables ({', '.join(agg.names)}); choose one with -v")
-    return agg[variable or agg.names[0]]
+    named = [a for a in agg if a.name == variable] if variable else list(agg)
+    return require_distinct(named, "by --where NAME=VALUE")[0] if named else agg[variable or ""]
 
 
 def progress_bar() -> bool | None:

@@ -19,20 +19,24 @@ from aggarray.errors import AggarrayError
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
+_WHERE = "a table of values, such as { source_id = ['MIROC6', 'CanESM5'] }"
 _MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 
 #: The keys of each table, with a type, the valid texts, or a text that is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
     "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "page": list, "check": dict},
-    "input": {"source": _TEXTS, "variables": _TEXTS, "roots": _TEXTS, "relocate": dict, "missing": _MISSING, "storage": dict},
+    "input": {
+        **{"source": _TEXTS, "variables": _TEXTS, "where": _WHERE, "roots": _TEXTS, "relocate": dict},
+        **{"missing": _MISSING, "storage": dict},
+    },
     "rules": {
         **{"preset": ("cmip", "era5"), "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float},
         **{"overlap": str, "holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str},
         **{"versions": str, "trust": str},
     },
     "index": {"path": str, "convention": ("CF-1.13", "CFA-0.4"), "relative": bool, "chunk_table": bool},
-    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS, "where": dict},
-    "page": {"path": str, "title": str},
+    "extract": {"path": str, "variables": _TEXTS, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS, "where": _WHERE},
+    "page": {"path": str, "title": str, "where": _WHERE},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
 _REQUIRED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",), "page": ("path",)}
@@ -50,6 +54,7 @@ class Job:
     log: str | None
     source: list[str]
     variables: list[str]
+    where: dict[str, list[str]]
     opening: dict[str, Any]
     rules: dict[str, Any]
     index: dict[str, Any]
@@ -184,6 +189,8 @@ def _check_value(where: str, expected: Any, value: Any) -> None:
         fits = isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value) and bool(value))
     elif expected == _LABELS:
         fits = isinstance(value, dict) and all(_is_label(v) for v in value.values())
+    elif expected == _WHERE:
+        fits = isinstance(value, dict) and all(not isinstance(v, dict) and v != [] and _is_label(v) for v in value.values())
     elif expected == _LIMITS:
         limits = value.values() if isinstance(value, dict) else [value]
         fits = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in limits)
@@ -207,6 +214,10 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+def _where(table: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {name: [str(v) for v in (value if isinstance(value, list) else [value])] for name, value in table.items()}
+
+
 def _job(path: str, tables: dict[str, Any]) -> Job:
     folder = os.path.dirname(path)
 
@@ -222,15 +233,17 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
     log = absolute(tables["log"]) if "log" in tables else None
     source = [absolute(name) for name in _texts(inputs["source"])]
     rules = {name: _texts(v) if KEYS["rules"][name] == _TEXTS else v for name, v in tables.get("rules", {}).items()}
-    pages = [{**output, "path": absolute(output["path"])} for output in tables.get("page", [])]
-    return Job(
-        path, log, source, _texts(inputs.get("variables", [])), opening, rules, index, extracts, pages, tables.get("check")
-    )
+    pages = [
+        {**output, "path": absolute(output["path"]), "where": _where(output.get("where", {}))}
+        for output in tables.get("page", [])
+    ]
+    variables, where = _texts(inputs.get("variables", [])), _where(inputs.get("where", {}))
+    return Job(path, log, source, variables, where, opening, rules, index, extracts, pages, tables.get("check"))
 
 
 def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
     labels = {d: _labels.parse_label(v) if isinstance(v, str) else v for d, v in output.get("sel", {}).items()}
-    where = {name: str(value) for name, value in output.get("where", {}).items()}
+    where = _where(output.get("where", {}))
     limit = output.get("tolerance", {})
     limits = [f"{d}={v}" for d, v in limit.items()] if isinstance(limit, dict) else [limit]
     try:

@@ -3,7 +3,7 @@
 import datetime
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from aggarray.export.extract import extract, is_extracted
 from aggarray.index.uris import near, path_map
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.appending import has_changed
+from aggarray.opening.where import TextSelection
 from aggarray.scan.discovery import find_files, leaving_out
 from aggarray.storage.locks import locked_file, unlock
 from aggarray.storage.urls import is_remote
@@ -88,14 +89,14 @@ class Run:
         """Return the aggregation of the inputs, from an updated index."""
         job = self.job
         if not job.index:
-            return open_source(job.source, job.variables, job.opening, job.rules)
+            return select_where(open_source(job.source, job.variables, job.opening, job.rules), job.where, "where")
         path = job.index["path"]
         if self.dry:
             return self._preview_index(path)
         before = self._stored(path)
         after = before.append(job.source, progress=progress_bar()) if before is not None else None
         if after is None or after._provenance.rules != make_rules(job.rules):
-            after = open_source(job.source, job.variables, _opening(job), job.rules)
+            after = select_where(open_source(job.source, job.variables, _opening(job), job.rules), job.where, "where")
         options: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         options |= {name: value for name, value in job.index.items() if name in options}
         if before is not None and _is_same(before, after) and before._provenance.how == options:
@@ -111,11 +112,17 @@ class Run:
         return open_source([path], (), _opening(job))
 
     def _stored(self, path: str) -> Aggregation | None:
-        """Return the index, None if it does not exist or has other variables."""
+        """Return the index, None if it does not exist or has other variables.
+
+        The index must also hold the selection of the input.
+        """
         if not os.path.lexists(path):
             return None
         agg = open_source([path], (), _opening(self.job))
-        return agg if agg._provenance.variables == (tuple(self.job.variables) or None) else None
+        stored = [s.patterns for s in agg._provenance.selections if isinstance(s, TextSelection)]
+        expected = [self.job.where] if self.job.where else []
+        is_same = agg._provenance.variables == (tuple(self.job.variables) or None)
+        return agg if is_same and list(map(_joined, stored)) == list(map(_joined, expected)) else None
 
     def _preview_index(self, path: str) -> Aggregation | None:
         """Print the pending change of the index; return it if there is none."""
@@ -139,7 +146,7 @@ class Run:
             raise NotFoundError(
                 f"no variable {absent[0]!r}", variable=absent[0], hint=f"the variables are: {', '.join(agg.names) or 'none'}"
             )
-        chosen = [a for a in select_where(agg, output["where"]) if not names or a.name in names]
+        chosen = [a for a in select_where(agg, output["where"], "where") if not names or a.name in names]
         distinct, method = require_distinct(chosen, "by where"), output.get("method")
         arrays = _labels.select_all(distinct, output["sel"], method, output["tolerance"])
         if self.dry:
@@ -149,7 +156,7 @@ class Run:
         self.note("extract", path, "unchanged" if done.unchanged else describe_extract(done, arrays).partition(": ")[2])
 
     def _page(self, agg: Aggregation, output: dict[str, Any]) -> None:
-        text, path = report.page(agg, output.get("title")), output["path"]
+        text, path = report.page(select_where(agg, output["where"], "where"), output.get("title")), output["path"]
         if self.dry:
             self.note("page", path, "unchanged" if report.is_up_to_date(text, path) else "would be written")
             return
@@ -204,6 +211,11 @@ def _opening(job: Job) -> dict[str, Any]:
     if job.opening["roots"] is not None or not any(map(is_remote, job.source)):
         return job.opening
     return {**job.opening, "roots": list(near([job.index["path"], *job.source], path_map(job.opening["relocate"])))}
+
+
+def _joined(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the texts of each attribute, split at commas."""
+    return {name: [part.strip() for part in ",".join(items).split(",")] for name, items in texts.items()}
 
 
 def _stamps(agg: Aggregation) -> dict[str, Any]:

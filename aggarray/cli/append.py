@@ -21,6 +21,9 @@ def command(index: str, **arguments: Any) -> None:
     """
     from aggarray.index.saving import may_be_replaced
 
+    if arguments["where"]:
+        hint = "an index keeps the selection it was made with; give --where to `aggarray aggregate`"
+        raise click.UsageError(f"--where does not apply to append; {hint}")
     before = common.open_arguments({**arguments, "source": (index,)})
     if os.path.isfile(index) and not may_be_replaced(index):
         hint = "make an index with `aggarray aggregate`, and append to that"

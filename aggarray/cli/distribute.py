@@ -30,7 +30,7 @@ def command(processes: int | None, protocol: str, as_json: bool, **arguments: An
     are not divided. Ragged arrays are divided into blocks with about equal numbers of samples.
     """
     from aggarray.display import distributions
-    from aggarray.display.facts import table
+    from aggarray.display.table import table
 
     grid = _grid(arguments["grid"], processes)
     dist, block_size, partitions = arguments["dist"], arguments["block_size"], arguments["partitions"]

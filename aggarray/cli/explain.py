@@ -41,7 +41,8 @@ def command(as_json: bool, **arguments: Any) -> None:
 
 def _array_lines(array: dict[str, Any]) -> list[str]:
     from aggarray.aggregate.differences import common_folder
-    from aggarray.display.facts import printable, sizes, table
+    from aggarray.display.facts import printable, sizes
+    from aggarray.display.table import table
 
     shape = ", ".join(f"{d}: {n}" for d, n in zip(array["dimensions"], array["shape"], strict=True))
     which = f" [{array['which']}]" if array["which"] else ""

@@ -33,7 +33,6 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option(
     "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable)."
 )
-@common.where_option
 @click.option(
     "-o",
     "--output",
@@ -56,13 +55,12 @@ def command(output: str, overwrite: bool, as_json: bool, **arguments: Any) -> No
 
     labels, method = _labels.parse(arguments["sel"]), arguments["method"]
     tolerances = _labels.parse_tolerances(method, arguments["tolerance"])
-    where = common.pairs(arguments["where"], "--where", "NAME=VALUE")
     opened = common.open_arguments(arguments)
     try:
         common.check_output(output, arguments["source"], opened)
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
-    arrays = common.require_distinct(list(common.select_where(opened, where)), "by --where NAME=VALUE")
+    arrays = common.require_distinct(list(opened), "by --where NAME=VALUE")
     selection = _labels.select_all(arrays, labels, method, tolerances)
     done = extract(selection, output, exists="overwrite" if overwrite else "raise", progress=common.progress_bar())
     if as_json:

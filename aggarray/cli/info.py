@@ -19,6 +19,7 @@ def command(as_json: bool, **arguments: Any) -> None:
     SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'.
     """
     from aggarray.display import facts
+    from aggarray.display.table import table
 
     agg = common.open_arguments(arguments)
     arrays = facts.aggregation_facts(agg)
@@ -37,5 +38,5 @@ def command(as_json: bool, **arguments: Any) -> None:
     head = ["name", "which", "dimensions", "type", "units", "partitions", "time range"]
     if not any(fact["which"] for fact in arrays):
         head, rows = [head[0], *head[2:]], [[row[0], *row[2:]] for row in rows]
-    click.echo(facts.table(rows, head))
+    click.echo(table(rows, head))
     common.echo_notes(agg, "run aggarray explain for the reasons")

@@ -175,12 +175,3 @@ def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]
 def listed(value: Any) -> Any:
     """Return an array or tuple as a list, for JSON."""
     return value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
-
-
-def table(rows: list[list[Any]], head: list[str]) -> str:
-    """Return rows under a head as text with aligned columns."""
-    # promise: escape-tables
-    cells = [[printable(item) for item in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["  ".join(item.ljust(w) for item, w in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

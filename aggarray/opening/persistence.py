@@ -12,8 +12,9 @@ from aggarray.index.encoder import plain
 from aggarray.index.loading import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
-from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.opening.provenance import Outcome, Provenance, Selection
 from aggarray.opening.verification import verified
+from aggarray.opening.where import TextSelection
 from aggarray.storage.files import local_path
 
 
@@ -40,7 +41,8 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
     details = {
         "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
         "variables": provenance.variables,
-        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections],
+        "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections if isinstance(s, Selection)],
+        "where": [dict(s.patterns) for s in provenance.selections if isinstance(s, TextSelection)],
         "how": dict(how),
         "refusals": [[r.arrays, [code(f) for f in r.files], r.rule, r.reason] for r in result.refusals],
         "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],

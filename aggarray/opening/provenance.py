@@ -11,6 +11,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Structure
+    from aggarray.opening.where import TextSelection
 
 DEFAULT_RULES = Rules()
 
@@ -46,7 +47,7 @@ class Provenance:
 
     rules: Rules = DEFAULT_RULES
     variables: tuple[str, ...] | None = None
-    selections: tuple[Selection, ...] = ()
+    selections: "tuple[Selection | TextSelection, ...]" = ()
     access: Access = ANYWHERE
     structures: "Callable[[], Sequence[Structure]]" = _nothing
     others: Callable[[], Sequence[MasterArray]] = _nothing
@@ -65,7 +66,7 @@ class Provenance:
             return self
         return replace(self, access=replace(self.access, near=tuple(dict.fromkeys([*old, *near]))))
 
-    def selected(self, selection: Selection) -> "Provenance":
+    def selected(self, selection: "Selection | TextSelection") -> "Provenance":
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
 

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from aggarray.storage.credentials import StorageOptions
 from aggarray.storage.files import Source, given_path, listed, named_files
 
 if TYPE_CHECKING:
+    from aggarray.opening.where import TextSelection
     from aggarray.scan.progress import Progress
 
 
@@ -138,8 +139,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
             tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
         )
         variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
-        chosen = ((names, unplain(attrs)) for names, attrs in details["selections"])
-        selections = tuple(Selection(None if n is None else tuple(map(str, n)), attrs) for n, attrs in chosen)
+        selections = tuple(_selections(details))
         kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
         kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # absent in indexes of earlier releases
     except (*LIBRARY_ERRORS, RecursionError) as error:
@@ -150,6 +150,18 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
     rules_and_selections = rules, variables, selections, how.access
     return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
+
+
+def _selections(details: Mapping[str, Any]) -> "Iterator[Selection | TextSelection]":
+    """Yield the selections of an index; earlier releases have none by text."""
+    from aggarray.index.decoder import unplain
+
+    for names, attrs in details["selections"]:
+        yield Selection(None if names is None else tuple(map(str, names)), unplain(attrs))
+    for patterns in details.get("where", ()):
+        from aggarray.opening.where import TextSelection
+
+        yield TextSelection({str(name): list(map(str, texts)) for name, texts in patterns.items()})
 
 
 def _checked(progress: "bool | Progress | None") -> "Progress | None":

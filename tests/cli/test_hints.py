@@ -30,7 +30,14 @@ def test_every_entry_is_an_argument_and_an_option() -> None:
 
 
 def test_every_option_of_opening_and_joining_is_an_argument() -> None:
-    arguments = {*inspect.signature(aa.open).parameters, *(f.name for f in fields(aa.Rules)), "preset", "title", "check"}
+    arguments = {
+        *inspect.signature(aa.open).parameters,
+        *(f.name for f in fields(aa.Rules)),
+        "preset",
+        "title",
+        "check",
+        "where",
+    }
     parameters = {*PARAMETERS.values(), "as_json", "output"}
     assert {*options("view")} - parameters <= arguments
 

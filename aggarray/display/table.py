@@ -1,0 +1,110 @@
+"""Tables as plain text, fitted to the width of the terminal."""
+
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from aggarray.display.markup import printable
+
+#: The width below which no column is shortened.
+NARROWEST = 8
+#: Between columns.
+_GAP = "  "
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal, None if output goes elsewhere."""
+    import shutil
+    import sys
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def shortened_middle(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters, its middle left out.
+
+    >>> shortened_middle("EC-Earth3-AerChem", 11)
+    'EC-Ea…rChem'
+    >>> shortened_middle("(time: 1980, plev: 19, lat: 192, lon: 288)", 26)
+    '(time: 1980, …, lon: 288)'
+    """
+    if len(text) <= most:
+        return text
+    words = text.split(", ")
+    for left_out in range(1, len(words) - 1):
+        first = (len(words) - left_out + 1) // 2
+        fitted = ", ".join([*words[:first], "…", *words[first + left_out :]])
+        if len(fitted) <= most:
+            return fitted
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def table(
+    rows: Sequence[Sequence[Any]], head: Sequence[str], *, width: int | None = None, right: Collection[str] = (), wrap: str = ""
+) -> str:
+    """Return rows under a head as text in aligned columns.
+
+    Numbers, and the columns named in ``right``, are aligned to the right. ``width``: the most characters of a line, None: any
+    number; then long texts lose their middle, and the texts of the column ``wrap`` continue on further lines.
+
+    >>> print(table([["tas", 12], ["pr", 3]], ["name", "files"]))
+    name  files
+    ----  -----
+    tas      12
+    pr        3
+    """
+    # promise: escape-tables
+    cells = [[printable("" if item is None else item) for item in row] for row in (head, *rows)]
+    numeric = [
+        name in right or (bool(rows) and all(_is_number(row[i]) for row in rows if row[i] is not None))
+        for i, name in enumerate(head)
+    ]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    if width is not None:
+        widths = _fitted(widths, [name == wrap for name in head], width - len(_GAP) * (len(head) - 1))
+    lines = [_GAP.join("-" * w for w in widths)]
+    blocks = [[_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)] for row in cells]
+    texts = [line for block in blocks for line in _lines(block, widths, numeric)]
+    height = max(map(len, blocks[0])) if blocks[0] else 1
+    return "\n".join([*texts[:height], *lines, *texts[height:]])
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)
+
+
+def _fitted(widths: list[int], wraps: list[bool], most: int) -> list[int]:
+    """Return widths that sum to at most ``most``: the widest become narrower.
+
+    A column that wraps becomes narrower first, to a third of the line.
+    """
+    fitted = list(widths)
+    for i in [i for i, is_wrapped in enumerate(wraps) if is_wrapped]:
+        fitted[i] = min(fitted[i], max(most - sum(fitted) + fitted[i], most // 3, NARROWEST))
+    while sum(fitted) > most:
+        widest = max(range(len(fitted)), key=lambda i: fitted[i])
+        if fitted[widest] <= NARROWEST:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _block(text: str, width: int, wraps: bool) -> list[str]:
+    """Return the lines of a cell."""
+    if not wraps or len(text) <= width:
+        return [shortened_middle(text, width)]
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return [shortened_middle(line, width) for line in lines]
+
+
+def _lines(block: list[list[str]], widths: list[int], numeric: list[bool]) -> list[str]:
+    """Return the lines of a row of cells."""
+    lines = []
+    for number in range(max(map(len, block), default=1)):
+        texts = [cell[number] if number < len(cell) else "" for cell in block]
+        padded = [t.rjust(w) if n else t.ljust(w) for t, w, n in zip(texts, widths, numeric, strict=True)]
+        lines.append(_GAP.join(padded).rstrip())
+    return lines

@@ -1,0 +1,124 @@
+"""Selections of arrays by attributes as text: values and patterns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from aggarray.aggregate.rules import facet
+from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
+from aggarray.errors import NotFoundError
+from aggarray.opening.provenance import Outcome
+
+if TYPE_CHECKING:
+    from aggarray.opening.aggregation import Aggregation
+
+#: Of more values than this, an error lists the first ones.
+MOST_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TextSelection:
+    """A selection of arrays by patterns: one of each attribute must match."""
+
+    patterns: Mapping[str, Sequence[str]]
+
+    def fits(self, array: MasterArray) -> bool:
+        """Return whether an array is selected."""
+        return all(any(matches(array, name, p) for p in patterns) for name, patterns in self.patterns.items())
+
+
+def texts_of(array: MasterArray, name: str) -> list[str]:
+    """Return an attribute of an array and of its file as text, [] without."""
+    own = {"units": array.units, "calendar": array.calendar, **array.attrs}
+    values = [attrs[name] for attrs in (own, array.file_attrs) if attrs.get(name) is not None]
+    texts = [text for attrs in (own, array.file_attrs) if (text := facet(attrs, name)) is not None]
+    return list(dict.fromkeys([*texts, *map(str, values)]))
+
+
+def matches(array: MasterArray, name: str, pattern: str) -> bool:
+    """Return whether an attribute is a text, or matches it as a pattern."""
+    return any(text == pattern or fnmatchcase(text, pattern) for text in texts_of(array, name))
+
+
+def where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = "") -> "Aggregation":
+    """Return the arrays whose attributes have one of the texts given for each.
+
+    A text is a value, values separated by commas, or a pattern such as ``MIROC*``. Raises NotFoundError, which lists what
+    there is, for an attribute or a value that no array has. ``option``: names the origin of the texts in errors.
+    """
+    if not texts:
+        return agg
+    patterns = {name: _patterns(agg.arrays, name, items, option) for name, items in texts.items()}
+    selection = TextSelection(patterns)
+    arrays = tuple(a for a in agg if selection.fits(a))
+    if not arrays:
+        _raise_combination(agg.arrays, patterns, option)
+    outcome = restricted(agg._outcome, arrays)
+    return replace(agg, **outcome._asdict(), _provenance=agg._provenance.selected(selection))
+
+
+def restricted(outcome: Outcome, arrays: Sequence[MasterArray]) -> Outcome:
+    """Return some arrays of an outcome, with what concerns their files."""
+    serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
+    refusals = tuple(r for r in outcome.refusals if serving.issuperset(r.files))
+    return Outcome(tuple(arrays), refusals, outcome.skipped, tuple(d for d in outcome.duplicates if d.kept in serving))
+
+
+def _patterns(arrays: Sequence[MasterArray], name: str, items: Iterable[str], option: str) -> list[str]:
+    """Return the patterns of an attribute; NotFoundError unless each matches."""
+    if arrays and not any(texts_of(a, name) for a in arrays):
+        what = f"no array has an attribute {name!r}"
+        raise NotFoundError(f"{option} {name}: {what}".strip(), hint=_attributes_hint(arrays, name))
+    patterns = []
+    for item in items:
+        # A value may itself contain a comma.
+        is_value = any(matches(a, name, item) for a in arrays)
+        patterns += [item] if is_value else [part.strip() for part in item.split(",") if part.strip()]
+    for pattern in patterns:
+        if not any(matches(a, name, pattern) for a in arrays):
+            what = f"{option} {name}={pattern}: no array has this value".strip()
+            raise NotFoundError(what, hint=_values_hint(arrays, name, pattern))
+    return list(dict.fromkeys(patterns))
+
+
+def _raise_combination(arrays: Sequence[MasterArray], patterns: Mapping[str, list[str]], option: str) -> None:
+    """Raise NotFoundError for values that no array has all of."""
+    chosen, met = list(arrays), list[str]()
+    for name, items in patterns.items():
+        fitting = [a for a in chosen if TextSelection({name: items}).fits(a)]
+        text = f"{name}={','.join(items)}"
+        if not fitting:
+            what = f"{option} {text}: no array has this value and {' and '.join(met)}".strip()
+            raise NotFoundError(what, hint=_values_hint(chosen, name, ""))
+        chosen, met = fitting, [*met, text]
+    raise NotFoundError("the source has no arrays")
+
+
+def _attributes_hint(arrays: Sequence[MasterArray], name: str) -> str:
+    from difflib import get_close_matches
+
+    from aggarray.aggregate.differences import differing_attributes, distinguishing_facets, facets_of
+
+    differing = [key for key, _ in (*distinguishing_facets(arrays), *differing_attributes(arrays))]
+    present = list(dict.fromkeys(key for a in arrays for key in (*facets_of(a), *a.attrs, *a.file_attrs)))
+    similar = get_close_matches(name, [*differing, *present], 1)
+    words = f"did you mean {similar[0]}? " if similar else ""
+    if differing:
+        return f"{words}the arrays differ in {_listed(differing)}"
+    return f"{words}the attributes are {_listed(present) or 'none'}"
+
+
+def _values_hint(arrays: Sequence[MasterArray], name: str, pattern: str) -> str:
+    from difflib import get_close_matches
+
+    values = sorted({texts[0] for a in arrays if (texts := texts_of(a, name))})
+    similar = get_close_matches(pattern, values, 1)
+    words = f"did you mean {similar[0]}? " if similar else ""
+    return f"{words}{name} is {_listed(values) or 'not an attribute of these'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"{', '.join(names[:MOST_LISTED])}{more}"
