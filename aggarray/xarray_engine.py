@@ -83,10 +83,11 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
         hint = "give a mapping of attributes, such as {'source_id': 'CESM2'}"
         raise AggregationError(f"select={select!r} is not a mapping", hint=hint)
     agg = open_source(source, **options)
-    selected = agg.select(**select) if select else agg
-    if select and not selected.arrays:
-        hint = f"the arrays are {', '.join(agg.names) or 'none'}"
-        raise NotFoundError(f"no array has {dict(select)!r}", path=_source_text(source), hint=hint)
+    try:
+        selected = agg.select(**select)
+    except NotFoundError as error:
+        error.path = _source_text(source)
+        raise
     decoders = {key: value for key, value in arguments.items() if key in DECODERS}
     return decoders, _group_arrays(selected.arrays, arguments.get("drop_variables") or ())
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from aggarray.aggregate.candidate import identity_of
 from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_dimension
+from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
-from aggarray.cf.units.compatibility import canonical_units
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units.compatibility import canonical_units, equivalent
+from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.cf.units.udunits import signature
 from aggarray.errors import AggregationError, UnitsError
 
@@ -82,24 +83,40 @@ def check_names(arrays: Sequence[MasterArray], rules: Rules) -> None:
         if spanning and all(name in a.coords and a.coords[name].dimensions == (name,) for a in spanning):
             what = f"order={{{name!r}: {how!r}}}: {name} has a coordinate, which gives the order"
             raise AggregationError(what, hint="omit it")
-    used = {item.units for array in arrays for item in (array, *array.coords.values())} if rules.units else ()
-    for name, units in rules.units.items():
+    if rules.units:
+        _check_units([item for array in arrays for item in (array, *array.coords.values())], rules.units)
+
+
+def _check_units(items: Sequence[MasterArray], units_by_name: Mapping[str, str]) -> None:
+    """Raise UnitsError for units that no array converts to, or invalid ones."""
+    used = {item.units for item in items}
+    for name, units in units_by_name.items():
+        argument = f"units={{{name!r}: {units!r}}}"
         if is_reference_time(units):  # standard and 360-day calendar together have every possible date
             parses = any(canonical_units(units, each).startswith("reference time") for each in ("standard", "360_day"))
         else:
             parses = not units.strip() or signature(units.strip()) is not None
         if units not in used and not parses:
-            raise UnitsError(f"units={{{name!r}: {units!r}}}: not a unit that UDUNITS knows", hint="correct it")
+            raise UnitsError(f"{argument}: not a unit that UDUNITS knows", hint="correct it")
+        named = [item for item in items if name in (item.name, identity_of(item))]
+        distinct, first = {(item.units, item.calendar) for item in named}, named[0]
+        if not any(equivalent(own, calendar, units, normal_calendar(units, calendar)) for own, calendar in distinct):
+            path = next((str(uri) for uri in first._matrix.references.uris), None)
+            what = f"units do not convert: {first.units!r} to {units!r}"
+            raise UnitsError(what, path=path, variable=first.name, hint=f"correct {argument}")
 
 
 def _check_known(arrays: Sequence[MasterArray], names_by_field: Mapping[str, Sequence[str]]) -> None:
-    dimensions = {name for array in arrays for name in (*array.dimensions, *array.coords)}
+    bounds = {own for a in arrays for c in a.coords.values() for own in bounds_names(c)}
+    spanned = {name for array in arrays for name in array.dimensions}
+    dimensions = spanned | {name for array in arrays for name in array.coords} - bounds
     dimensions |= {str(c.attrs["standard_name"]) for a in arrays for c in a.coords.values() if "standard_name" in c.attrs}
     quantities = {name for array in arrays for name in (array.name or "", identity_of(array))}
-    quantities |= {identity_of(c) for a in arrays for c in a.coords.values()}
+    quantities |= {text for a in arrays for n, c in a.coords.items() if n not in bounds for text in (n, identity_of(c))}
     for field, names in names_by_field.items():
-        available = dimensions | quantities if field == "units" else dimensions
+        available = {"units": quantities, "order": spanned}.get(field, dimensions)
         unknown = [name for name in names if name not in available]
         if unknown:
             listed = ", ".join(sorted(available - {""})) or "none"
-            raise AggregationError(f"{field} names {unknown[0]!r}, which no array has", hint=f"the arrays have {listed}")
+            what = "bounds, which follow their coordinate" if unknown[0] in bounds else "which no array has"
+            raise AggregationError(f"{field} names {unknown[0]!r}, {what}", hint=f"the arrays have {listed}")

@@ -1,12 +1,13 @@
 """Command ``aggarray append``: add files to an index."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from aggarray.cli import _common as common
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, MissingFileError
 
 
 @click.command("append")
@@ -19,14 +20,32 @@ def command(index: str, **arguments: Any) -> None:
 
     This reads only new and changed files.
     """
-    from aggarray.index.saving import may_be_replaced
-
     if arguments["where"]:
         hint = "an index keeps the selection it was made with; give --where to `aggarray aggregate`"
         raise click.UsageError(f"--where does not apply to append; {hint}")
+    _check_index(index, arguments["source"])
     before = common.open_arguments({**arguments, "source": (index,)})
-    if os.path.isfile(index) and not may_be_replaced(index):
-        hint = "make an index with `aggarray aggregate`, and append to that"
-        raise click.UsageError(str(AggarrayError("not an index", path=index, hint=hint)))
     agg = before.append(list(arguments["source"]), progress=common.progress_bar())
     common.save(agg, index, arguments, **agg._provenance.how)
+
+
+def _check_index(index: str, source: Sequence[str]) -> None:
+    """Raise UsageError, in words for swapped arguments, unless it is an index."""
+    from aggarray.formats import identify
+    from aggarray.index.saving import may_be_replaced
+    from aggarray.storage.files import given_path
+    from aggarray.storage.urls import is_remote
+
+    path = given_path(index)
+    if is_remote(path) or may_be_replaced(path):
+        return
+    hint = "the first argument is an index, which `aggarray aggregate` makes"
+    if not os.path.lexists(path):
+        raise MissingFileError("no such file", path=index, hint=hint)
+    try:
+        hint = f"it looks like a data file ({identify(path).name}); {hint}"
+    except AggarrayError:
+        hint = f"it is {'a folder' if os.path.isdir(path) else 'neither an index nor a data file'}; {hint}"
+    swapped = [name for name in source if not is_remote(given_path(name)) and may_be_replaced(given_path(name))]
+    hint += f". {swapped[0]} is one: write aggarray append {swapped[0]} {index}" if swapped else ""
+    raise click.UsageError(str(AggarrayError("not an index", path=index, hint=hint)))

@@ -1,7 +1,7 @@
 """The `Aggregation`: master arrays, refusals, and its methods."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,18 +67,23 @@ class Aggregation:
         hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
         raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
-    def select(self, name: str | None = None, **attributes: Any) -> "Aggregation":
+    def select(self, name: str | Sequence[str] | None = None, **attributes: Any) -> "Aggregation":
         """Return the arrays that have a name and the given attributes.
 
-        Looks up attributes in `attrs`, then in `file_attrs`.
+        Looks up attributes in `attrs`, then in `file_attrs`. A list of names or values selects the arrays that have any of
+        them. Numbers are compared by value. Raises NotFoundError for a name, an attribute or a value that no array has, with
+        similar ones and those there are.
         """
-        selection = Selection(None if name is None else (name,), attributes)
+        from aggarray.opening.selection import select_arrays
+
+        names = None if name is None else (name,) if isinstance(name, str) else tuple(name)
+        selection = Selection(names, {k: list(v) if isinstance(v, set | frozenset) else v for k, v in attributes.items()})
         duplicates = self.duplicates
         if duplicates:
             # A file used by an array outside the selection is not a duplicate.
             serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
             duplicates = tuple(d for d in duplicates if d.file not in serving)
-        arrays = tuple(a for a in self.arrays if selection.fits(a))
+        arrays = select_arrays(self.arrays, selection.names, selection.attributes)
         return replace(self, arrays=arrays, duplicates=duplicates, _provenance=self._provenance.selected(selection))
 
     def save(

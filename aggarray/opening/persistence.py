@@ -31,7 +31,7 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
     target = os.path.realpath(path)
     structures, others = provenance.structures(), provenance.others()
     if os.path.isfile(target) and target not in provenance.saved and not may_be_replaced(target):
-        hint = "save the index under another name, or remove the file"
+        hint = "save the index under another name"
         raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
 

@@ -22,18 +22,19 @@ def _nothing() -> tuple[()]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """A selection of arrays by ``names`` (None: any) and ``attributes``."""
+    """A selection of arrays by ``names`` (None: any) and ``attributes``.
+
+    Several values of an attribute select the arrays that have any of them.
+    """
 
     names: tuple[str, ...] | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def fits(self, array: MasterArray) -> bool:
         """Return whether an array is selected."""
-        from aggarray.aggregate.join import same_attribute
+        from aggarray.opening.selection import has_attributes
 
-        named = self.names is None or array.name in self.names
-        attrs = {"units": array.units, "calendar": array.calendar, **array.file_attrs, **array.attrs}
-        return named and all(key in attrs and same_attribute(attrs[key], value) for key, value in self.attributes.items())
+        return (self.names is None or array.name in self.names) and has_attributes(array, self.attributes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -111,12 +111,59 @@ def test_requested_units(tmp_path: Path) -> None:
     assert alone.units == "degC" and alone.shape == (1, 3, 2)
 
 
-def test_requested_units_that_do_not_convert(tmp_path: Path) -> None:
+def test_requested_units_that_no_array_converts_to_are_an_error(tmp_path: Path) -> None:
     for step in range(2):
         write(tmp_path / f"{step}.nc", cube([step]))
-    agg = aa.open(tmp_path, rules=aa.Rules(units={"tas": "m"}))
-    assert agg["tas"].units == "K" and agg["tas"].shape[0] == 2
-    assert [r.rule for r in agg.refusals] == ["units"] and "'m'" in agg.refusals[0].reason
+    text = r"^units do not convert: '.+' to '.+' \(variable '\w+' in .*0\.nc\); correct"
+    coordinates = (("lat", "K"), ("time", "K"), ("lon", "days since 2000-01-01"))
+    for name, units in (("tas", "m"), ("tas", "furlong"), ("air_temperature", "m"), *coordinates):
+        for source in (tmp_path, tmp_path / "0.nc"):
+            with pytest.raises(aa.UnitsError, match=text) as caught:
+                aa.open(source, rules=aa.Rules(units={name: units}))
+            assert f"units={{{name!r}: {units!r}}}" in str(caught.value) and caught.value.variable in ("tas", name)
+
+
+def test_requested_units_that_some_arrays_convert_to(tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", cube([0]), {"source_id": "A"})
+    made = cube([0])
+    dimensions, values, attrs = made["tas"]
+    made["tas"] = (dimensions, values, {**attrs, "units": "m"})
+    write(tmp_path / "b.nc", made, {"source_id": "B"})
+    agg = aa.open(tmp_path, rules=aa.Rules(units={"tas": "degC"}))
+    assert sorted(str(a.units) for a in agg) == ["degC", "m"]
+    assert "units" in [r.rule for r in agg.refusals] and any("'degC'" in r.reason for r in agg.refusals)
+
+
+@pytest.mark.parametrize(
+    ("rules", "text"),
+    [
+        ({"units": {"nothing": "K"}}, "units names 'nothing', which no array has; the arrays have .*tas"),
+        ({"units": {"lat_bnds": "K"}}, "units names 'lat_bnds', bounds, which follow their coordinate"),
+        ({"along": ["nothing"]}, "along names 'nothing', which no array has; the arrays have .*time"),
+        ({"along": ["time", "nothing"]}, "along names 'nothing'"),
+        ({"along": ["lat_bnds"]}, "along names 'lat_bnds', bounds"),
+        ({"directions": {"nothing": True}}, "directions names 'nothing', which no array has"),
+        ({"directions": {"tas": True}}, "directions names 'tas', which no array has"),
+        ({"order": {"nothing": "name"}}, "order names 'nothing', which no array has"),
+        ({"order": {"height": "name"}}, "order names 'height', which no array has; the arrays have lat, lon, time$"),
+        ({"separate_by": ["nothing"]}, "separate_by names 'nothing', an attribute that no file has"),
+        ({"separate_by": ["source_id", "nothing"]}, "separate_by names 'nothing'"),
+        ({"new_dimension": "nothing"}, "no file has an attribute 'nothing'"),
+        ({"new_dimension": "member=nothing(.)"}, "no file has a path that 'nothing\\(.\\)' matches"),
+        ({"versions": "nothing"}, "versions='nothing': no array has such a coordinate"),
+    ],
+)
+def test_names_in_rules_that_nothing_has(tmp_path: Path, rules: Made, text: str) -> None:
+    bounds = (("lat", "bnds"), np.array([[5.0, 15], [15, 25], [25, 35]]), {})
+    lat = (("lat",), np.array([10.0, 20, 30]), {**LAT, "bounds": "lat_bnds"})
+    for step in range(2):
+        made = cube([step], lat=lat, lat_bnds=bounds, height=((), 2.0, {"units": "m"}))
+        dimensions, values, attrs = made["tas"]
+        made["tas"] = (dimensions, values, {**attrs, "coordinates": "height"})
+        write(tmp_path / f"{step}.nc", made, {"source_id": "A"})
+    for source in (tmp_path, tmp_path / "0.nc"):
+        with pytest.raises(aa.AggregationError, match=text):
+            aa.open(source, rules=aa.Rules(**rules))
 
 
 def test_requested_directions(tmp_path: Path) -> None:

@@ -58,7 +58,20 @@ MISTAKES = [
     ("aggregate archive -o x.nca --new-dimension a=(", 2, "does not compile"),
     ("append t.nca nowhere", 1, "no such file"),
     ("append nowhere archive", 1, "no such file"),
-    ("append text.txt archive", 1, "not a data file"),
+    ("append text.txt archive", 2, "neither an index nor a data file; the first argument is an index"),
+    ("append nowhere t.nca", 1, "the first argument is an index, which `aggarray aggregate` makes"),
+    ("append archive/tas_200101.nc t.nca", 2, "write aggarray append t.nca archive/tas_200101.nc"),
+    ("append archive t.nca", 2, "it is a folder; the first argument is an index"),
+    ("append archive/*.nc t.nca", 1, "no such file: archive/*.nc; the first argument is an index"),
+    ("aggregate archive -o x.nca --units tas=furlong", 1, "units do not convert: 'K' to 'furlong'"),
+    ("info archive --units tas=furlong", 1, "correct --units tas=furlong"),
+    ("explain archive --units time=K", 1, "correct --units time=K"),
+    ("explain archive --units nothing=K", 1, "units names 'nothing', which no array has"),
+    ("info archive --order nothing=name", 1, "order names 'nothing', which no array has"),
+    ("info archive --separate-by nothing", 1, "an attribute that no file has"),
+    ("info archive --new-dimension nothing", 1, "no file has an attribute 'nothing'"),
+    ("info archive -v nothing", 1, "no data variable 'nothing'"),
+    ("info archive -v tas -v nothing", 1, "no data variable 'nothing'"),
     ("extract t.nca", 2, "--output"),
     ("extract t.nca -v pr -o a.nc", 1, "no data variable 'pr'"),
     ("extract t.nca --sel lat -o a.nc", 2, "of the form DIMENSION=LABEL"),
@@ -86,7 +99,7 @@ MISTAKES = [
     ("aggregate archive -o archive/tas_200101.nc", 2, "the output is also an input"),
     ("aggregate archive -o archive", 2, "which is read"),
     ("view archive -o archive/tas_200101.nc", 2, "the output is also an input"),
-    ("append archive/tas_200101.nc archive/tas_200102.nc", 2, "not an index: archive"),
+    ("append archive/tas_200101.nc archive/tas_200102.nc", 2, "it looks like a data file (HDF5)"),
     ("run nowhere.toml", 2, "No such file"),
     ("run dir", 2, "Is a directory"),
     ("run bad.toml", 2, "not TOML"),
@@ -109,7 +122,7 @@ def test_one_clear_line(
     with pytest.raises(SystemExit) as stop:
         main(line.split())
     out, err = capsys.readouterr()
-    assert (stop.value.code, out) == (status, "") and words in err and "Traceback" not in err
+    assert (stop.value.code, out) == (status, "") and words in err and "Traceback" not in err and "remove" not in err
     told = [one for one in err.splitlines() if one and not one.startswith(("Usage:", "Try "))]
     assert len(told) == 1 and told[0].startswith(("aggarray: ", "Error: "))
     assert sorted(ready.rglob("*")) == before

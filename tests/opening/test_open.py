@@ -313,8 +313,39 @@ def test_select(two: aa.Aggregation) -> None:
     assert len(two.select(source_id="X")) == 2 and len(two.select("tas")) == 2
     assert len(two.select(units="K")) == 2 and len(two.select(standard_name="precipitation")) == 1
     assert len(two.select(version=3)) == 1 and len(two.select(version=4)) == 2
-    assert len(two.select(source_id="Z")) == 0 and len(two.select(nothing="x")) == 0
     assert isinstance(two.select("tas", source_id="Y"), aa.Aggregation)
+    assert len(two.select()) == 3
+
+
+def test_select_several_values(two: aa.Aggregation, tmp_path: Path) -> None:
+    for several in (["X", "Y"], ("X", "Y"), {"X", "Y"}, np.array(["X", "Y"])):
+        assert len(two.select(source_id=several)) == 3
+    assert len(two.select(["tas", "pr"])) == 3 and len(two.select(["pr"])) == 1
+    assert len(two.select(source_id=["Y"])) == 1 and len(two.select(version=[3, 4.0])) == 3
+    for number in (3.0, np.int16(3), np.array(3), np.array([3]), [3.0]):
+        assert len(two.select(version=number)) == 1
+    # An index keeps the selection, also for files that are appended.
+    two.select(source_id={"Y"}, version=[3]).save(tmp_path / "y.nca")
+    assert [a.file_attrs["source_id"] for a in aa.open(tmp_path / "y.nca")] == ["Y"]
+
+
+def test_select_what_no_array_has(two: aa.Aggregation) -> None:
+    for attributes, text in (
+        ({"model": "Y"}, r"^no array has an attribute 'model'; did you mean source_id='Y'\? the attributes are: .*source_id"),
+        ({"sorce_id": 3}, "no array has an attribute 'sorce_id'; did you mean 'source_id'\\? the attributes are: "),
+        ({"nothing": 1}, "no array has an attribute 'nothing'; the attributes are: .*source_id.*units"),
+        ({"source_id": "Z"}, "no array has source_id='Z'; source_id is 'X', 'Y'$"),
+        ({"source_id": ["X", "Z"]}, "no array has source_id='Z'"),
+        ({"standard_name": "Precipitatoin"}, "did you mean 'precipitation'\\? standard_name is"),
+        ({"version": "3"}, "no array has version='3'; .*version is 3, 4"),
+        ({"source_id": "Y", "version": 4}, "no array of source_id 'Y' has version=4; version is 3"),
+    ):
+        with pytest.raises(aa.NotFoundError, match=text):
+            two.select(**attributes)
+    with pytest.raises(aa.NotFoundError, match=r"^no array 'tos'; did you mean 'tas'\? the arrays are: "):
+        two.select("tos")
+    with pytest.raises(aa.NotFoundError, match="no array of name 'pr' has source_id='Y'"):
+        two.select("pr", source_id="Y")
 
 
 def test_file_attrs_are_those_equal_everywhere(folder: Path) -> None:

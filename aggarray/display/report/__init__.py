@@ -89,7 +89,7 @@ def is_up_to_date(text: str, path: str | os.PathLike[str]) -> bool:
     except OSError as error:
         raise AggarrayError(f"cannot be read: {error.strerror}", path=str(path), hint="give another name") from error
     if _MARK.encode() not in content[:2000]:
-        hint = "give another name, or remove it"
+        hint = "give another name"
         raise AggarrayError("exists and is not a page of aggarray", path=str(path), hint=hint)
     return content == text.encode()
 

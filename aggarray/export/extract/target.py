@@ -43,7 +43,7 @@ class ExtractTarget:
             raise AggregationError("already exists", path=self.path, hint="give another name, or pass exists='overwrite'")
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             if os.path.lexists(self.path) and (problem := self._conflict(exists)):
-                raise AggregationError(problem, path=self.path, hint="give another name, or remove it")
+                raise AggregationError(problem, path=self.path, hint=_OTHER_NAME)
 
     def _conflict(self, exists: str) -> str | None:
         """Return why an existing file must not be replaced, None if it may be."""
