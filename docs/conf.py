@@ -5,6 +5,8 @@ reference describes, by whatever module.
 """
 
 import locale
+import sys
+from pathlib import Path
 
 from docutils.nodes import Element, TextElement
 from sphinx.addnodes import pending_xref
@@ -13,6 +15,7 @@ from sphinx.environment import BuildEnvironment
 
 import aggarray
 
+sys.path.insert(0, str(Path(__file__).parent))
 # Sphinx takes the user's locale; cf_units cannot be imported under some (C.UTF-8), and numbers must be written as in Python.
 locale.setlocale(locale.LC_NUMERIC, "C")
 
@@ -21,9 +24,10 @@ author = "aggarray developers"
 copyright = "aggarray developers"
 version = release = aggarray.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "parameters"]
 exclude_patterns = ["_build"]
 nitpicky = True
+smartquotes = False
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
@@ -31,17 +35,16 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "py:obj"
 add_module_names = False
 autodoc_member_order = "bysource"
-# Fields have types, and are described where their class is.
-autodoc_default_options = {"undoc-members": True}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = True
 
 html_theme = "furo"
 html_title = f"aggarray {version}"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 
 
 def found_by_last_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, words: TextElement) -> Element | None:
