@@ -36,7 +36,7 @@ class Rules:
     the master, by name and by dimension. ``new_dimension``: an attribute whose values become a leading dimension, or
     ``"name=regex"`` with one group, searched in the file's path. ``versions``: a coordinate that distinguishes versions of the
     same data; the lowest is used. ``trust``: "verify" reads and compares the structure and the coordinates of every file;
-    "assume" reads a few files of each group completely and, of the others, only the coordinates in which the files differ. Such
+    "assume" reads a few files of each group completely and, of the others, only the coordinates in which the files differ; such
     a file is verified before its first read, and when an index is saved.
     Raises AggregationError for invalid or contradictory values.
 

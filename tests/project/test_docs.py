@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +63,25 @@ def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> No
     assert aggarray.__version__ in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+def test_the_reference_has_tables_of_parameters_and_no_private_ones(tmp_path: Path) -> None:
+    done = build(DOCS, tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows: dict[str, int] = {}
+    for page in (tmp_path / "reference").glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for entry in re.split(r'<dt class="sig sig-object py" id="', text)[1:]:
+            name, signature = entry.partition('"')[0], re.sub(r"<[^>]+>", "", entry.partition("</dt>")[0].partition(">")[2])
+            assert not re.search(r"[(, *]_\w|&lt;factory|object at 0x", signature), f"{name}: {signature}"
+            if found := re.search(r'<table class="[^"]*parameters.*?</table>', entry, re.DOTALL):
+                cells = re.findall(r"<td>(.*?)</td>", found[0], re.DOTALL)
+                meanings = [re.sub(r"<[^>]+>|\s", "", cell) for cell in cells[1::2]]
+                assert all(meanings), f"{name}: {cells[0::2][meanings.index('')]}: describe it in the docstring: ``name``: ..."
+                rows[name] = len(meanings)
+    assert rows["aggarray.open"] == len(inspect.signature(aggarray.open).parameters)
+    assert rows["aggarray.Rules"] == len(inspect.signature(aggarray.Rules).parameters)
+    assert {"aggarray.MasterArray.sel", "aggarray.Aggregation.save", "aggarray.mpi.reduce", "aggarray.dap.Block"} <= set(rows)
+
+
 @pytest.mark.parametrize(
     ("page", "warning"),
     [
@@ -71,7 +92,9 @@ def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> No
     ],
 )
 def test_broken_links_raise(tmp_path: Path, page: str, warning: str) -> None:
-    (tmp_path / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())
+    for name in ("conf.py", "parameters.py"):
+        (tmp_path / name).write_bytes((DOCS / name).read_bytes())
+    shutil.copytree(DOCS / "static", tmp_path / "static")
     (tmp_path / "index.md").write_text(f"# Page\n\n{page}\n", encoding="utf-8")
     done = build(tmp_path, tmp_path / "build")
     assert done.returncode != 0 and warning in done.stderr
