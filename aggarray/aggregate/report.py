@@ -1,20 +1,18 @@
 """`Report` and `Problem`, and problems found without files: gaps, holes.
 
-A gap is a missing step of a time axis that is otherwise regular: constant steps, or whole months, quarters or years of its
-calendar. A hole is a region of the matrix that no file covers.
+A gap is a missing step of a time axis (`gaps`), a hole a region of the matrix that no file covers.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from aggarray.aggregate.differences import short_paths
+from aggarray.aggregate.gaps import time_gaps
 from aggarray.aggregate.rules import Duplicate, Skipped
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.ragged import RaggedMasterArray, flat_of
-from aggarray.cf.attributes import text_attribute
+from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
@@ -23,15 +21,6 @@ from aggarray.formats import checksum, open_file
 from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
-
-#: Maximum deviation of a step from a whole multiple of the usual step.
-_SLACK = 0.01
-#: Minimum fraction of steps that are whole multiples of the usual step; the others are not gaps.
-_NEARLY_ALL = 0.9
-#: Of fewer steps than this, one occurrence suffices for the usual step.
-_FEW = 6
-#: Maximum deviation of the day of monthly times: ends and middles of months vary by three days.
-_DAYS_ABOUT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,99 +48,18 @@ class Report:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """``count`` missing steps between positions ``after`` and ``after + 1``."""
-
-    after: int
-    count: int
-
-
-def gaps(times: np.ndarray) -> list[Gap]:
-    """Return the missing steps of a regular time axis.
-
-    An irregular axis has none. ``times``: increasing, datetime64 or cftime objects of one calendar, length n. The usual step is
-    the smallest one whose whole multiples nearly all others are.
-
-    >>> gaps(np.array(["2001-01", "2001-02", "2001-05", "2001-06"], "M8[D]"))
-    [Gap(after=1, count=2)]
-    """
-    if len(times) < 3:
-        return []
-    months = _months(times)
-    if months is not None:
-        # Times on one day of the month are regular by intent: a single usual step suffices.
-        multiple = months / months.min()
-        return _missing(multiple) if _fits(multiple) else []
-    if times.dtype.kind == "M":
-        days = np.diff(times.astype("M8[us]")).astype(np.int64) / 86_400e6
-    else:
-        days = np.array([(b - a).total_seconds() / 86_400 for a, b in pairwise(times)])
-    ordered = np.sort(days[days > 0])
-    cuts = [0, *(np.flatnonzero(np.diff(ordered) > _SLACK * ordered[1:]) + 1).tolist(), len(ordered)]
-    # Of many steps, only those that are a third of all can be the usual one.
-    least = 1 if len(ordered) < _FEW else len(ordered) / 3
-    for step in (float(np.median(ordered[i:j])) for i, j in pairwise(cuts) if j - i >= least):
-        if _fits(days / step):
-            return _missing(days / step)
-    return []
-
-
-def _months(times: np.ndarray) -> np.ndarray | None:
-    """Return steps in months of times on nearly one day a month, or None."""
-    days = np.sort(_numbers(times)[1])
-    # Days near the end of a month are moved to its middle, so that 31 January and 1 March are one month apart.
-    shift = np.timedelta64(15 - int(days[len(days) // 2]), "D")
-    moved = times.astype("M8[us]") + shift if times.dtype.kind == "M" else times + shift.item()
-    months, day = _numbers(moved)
-    steps = np.diff(months)
-    return steps if (steps > 0).all() and (np.abs(day - 15) <= _DAYS_ABOUT).mean() >= _NEARLY_ALL else None
-
-
-def _numbers(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the month number of each time, from a year 0, and the day in it."""
-    if times.dtype.kind == "M":
-        months = times.astype("M8[M]")
-        return months.astype(np.int64), (times.astype("M8[D]") - months.astype("M8[D]")).astype(np.int64) + 1
-    return np.array([t.year * 12 + t.month for t in times], np.int64), np.array([t.day for t in times], np.int64)
-
-
-def _fits(multiple: np.ndarray) -> bool:
-    """Return whether nearly all steps are whole multiples."""
-    nearest = np.rint(multiple)
-    return bool(((nearest >= 1) & (np.abs(multiple - nearest) <= _SLACK)).mean() >= _NEARLY_ALL)
-
-
-def _missing(multiple: np.ndarray) -> list[Gap]:
-    """Return the gaps: steps that are several times the usual one."""
-    steps = np.rint(multiple)
-    longer = np.flatnonzero((steps > 1) & (np.abs(multiple - steps) <= _SLACK))
-    return [Gap(int(i), int(steps[i]) - 1) for i in longer]
-
-
 def gap_problems(array: MasterArray) -> Iterator[Problem]:
     """Yield gaps along time dimensions, with dates and files around each."""
-    if isinstance(array, RaggedMasterArray):
-        return
-    for axis, dimension in enumerate(array.dimensions):
-        own = [c for c in array.coords.values() if c.dimensions == (dimension,) and is_reference_time(c.units)]
-        named = [c for c in own if text_attribute(c.attrs.get("standard_name")) == "time"]
-        for coordinate in ([c for c in own if c.name == dimension] or named)[:1]:
-            try:
-                times = coordinate.datetimes()
-            except AggarrayError:
-                continue
-            if len(times) < 3 or any(t is None or t != t for t in times[[0, -1]]):
-                continue
-            decreasing = bool(times[0] > times[-1])
-            for gap in gaps(times[::-1] if decreasing else times):
-                after = len(times) - 2 - gap.after if decreasing else gap.after
-                before, behind = (after + 1, after) if decreasing else (after, after + 1)
-                steps = f"{gap.count} step{'s' if gap.count > 1 else ''}"
-                text = f"{steps} of {dimension} missing between {date(times[before])} and {date(times[behind])}"
-                files = [file_at(array, axis, position) for position in (before, behind)]
-                names = ", ".join(short_paths([file for file in dict.fromkeys(files) if file]))
-                yield Problem("gap", files[0], f"{array.name}: {text}{f': {names}' if names else ''}")
+    for along in time_gaps(array):
+        axis, times = array.dimensions.index(along.dimension), along.times
+        for gap in along.gaps:
+            before, behind = sorted((gap.after, gap.after + 1), key=lambda position: times[position])
+            steps = f"{gap.count} step{'s' if gap.count > 1 else ''}"
+            text = f"{steps} of {along.dimension} missing between {date(times[before])} and {date(times[behind])}"
+            files = [file_at(array, axis, position) for position in (before, behind)]
+            names = ", ".join(short_paths([file for file in dict.fromkeys(files) if file]))
+            stated = f" ({along.stated})" if along.stated else ""
+            yield Problem("gap", files[0], f"{array.name}: {text}{stated}{f': {names}' if names else ''}")
 
 
 def file_at(array: MasterArray, axis: int, position: int) -> str | None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import aggarray as aa
-from aggarray.aggregate.report import Gap, boxes, gaps
+from aggarray.aggregate.gaps import Gap, gaps
+from aggarray.aggregate.report import boxes
 from tests.support.netcdf import LAT, LON, TIME, cube, field, write
 
 

@@ -69,8 +69,9 @@ def test_a_file_that_is_named_once(tmp_path: Path) -> None:
     (refusal,) = aa.open(tmp_path).refusals
     assert refusal.files == (str(tmp_path / "a.nc"),) and refusal.arrays == ("tas", "other")
     assert refusal.reason.endswith(": a.nc") and refusal.reason.count("a.nc") == 1
-    (refusal,) = aa.open(tmp_path, variables=["tas"], rules=aa.Rules(units={"tas": "m"})).refusals
-    assert refusal.arrays == ("tas",) and refusal.reason.count("a.nc") == 1
+    refusals = aa.open(tmp_path, rules=aa.Rules(units={"air_temperature": "degC"})).refusals
+    assert [r.arrays for r in refusals] == [("tas", "other"), ("other",)]
+    assert [r.reason.count("a.nc") for r in refusals] == [1, 1] and "'degC'" in refusals[1].reason
 
 
 @pytest.mark.parametrize(

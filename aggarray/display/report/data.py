@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.differences import common_folder
-from aggarray.aggregate.report import gaps
+from aggarray.aggregate.gaps import coordinate_gaps
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units.calendars import date
@@ -117,7 +117,7 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
         "partitions": len(edges) - 1,
         "places": [] if times is None else [begin.tolist(), end.tolist()],
         "labels": [labels[: len(starts)], labels[len(starts) :]] if labels else [],
-        "gaps": [] if times is None else _gaps(coordinate_of(array, name).datetimes(), times),
+        "gaps": [] if times is None else _gaps(array, coordinate_of(array, name), times),
     }
 
 
@@ -135,12 +135,13 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
     return [f"{v:.6g}" if isinstance(v, float | int) else shortened(printable(v), _LONGEST) for v in values]
 
 
-def _gaps(times: np.ndarray, values: np.ndarray) -> list[list[Any]]:
+def _gaps(array: MasterArray, coordinate: MasterArray | None, values: np.ndarray) -> list[list[Any]]:
+    times, gaps, _ = (None if coordinate is None else coordinate_gaps(array, coordinate)) or (values, [], "")
     return [
         [
             float(values[g.after] + (values[g.after + 1] - values[g.after]) / (g.count + 1)),
             float(values[g.after + 1]),
             f"{g.count} step{'s' * (g.count > 1)} missing between {date(times[g.after])} and {date(times[g.after + 1])}",
         ]
-        for g in gaps(times)[:_MOST_GAPS]
+        for g in gaps[:_MOST_GAPS]
     ]
