@@ -1,5 +1,7 @@
 """Command ``aggarray extract``: write a selection to Zarr or netCDF."""
 
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +15,47 @@ if TYPE_CHECKING:
     from aggarray.export.extract import Extracted
 
 
+#: Of more sources, only the first three and the last are part of ``history``.
+MOST_SOURCES = 8
+
+
 def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not value.lower().endswith(common.EXTRACT_SUFFIXES):
         raise click.BadParameter(f"{value!r} has no known suffix; give a name that ends with .zarr or .nc")
     return value
 
 
-@click.command("extract")
+class _RecordedCommand(click.Command):
+    """Command that keeps its arguments, for the attribute ``history``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments and keep them in ``ctx.obj``."""
+        ctx.obj = list(args)
+        return super().parse_args(ctx, args)
+
+
+def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
+    """Return a command line without values of --storage and without most of many sources.
+
+    >>> command_line(["a.nc", "--storage", "secret=x", "--storage=key=y", "-o", "b c.nc"], ["a.nc"])
+    "aggarray extract a.nc --storage secret=... --storage=key=... -o 'b c.nc'"
+    >>> command_line([*"abcdefghi", "-o", "x.nc"], "abcdefghi")
+    'aggarray extract a b c ... i -o x.nc'
+    """
+    dropped = set(source[3:-1]) if len(source) > MOST_SOURCES else set()
+    words: list[str] = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if word.startswith("--storage=") or before == "--storage":
+            option, value = ("--storage=", word[len("--storage=") :]) if word.startswith("--storage=") else ("", word)
+            words.append(shlex.quote(f"{option}{value.partition('=')[0]}=..."))
+        elif word not in dropped:
+            words.append(shlex.quote(word.partition("?")[0] if "://" in word else word))
+        elif words[-1] != "...":
+            words.append("...")
+    return " ".join(["aggarray extract", *words])
+
+
+@click.command("extract", cls=_RecordedCommand)
 @common.source_argument
 @common.variables_option
 @click.option(

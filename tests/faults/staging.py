@@ -55,7 +55,8 @@ class Stage:
     """A process that forks attempts."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # One date for all extracts, so that their bytes can be compared.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SOURCE_DATE_EPOCH": "1000000000"}
         command = [sys.executable, str(Path(__file__))]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True

@@ -44,6 +44,12 @@ LINES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def date(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give all extracts one date, so that their bytes can be compared."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with four files below ``data``: floats and integers in compressed chunks."""

@@ -1,7 +1,7 @@
 """Extraction of arrays to a Zarr store or a netCDF-4 file.
 
 Memory use is bounded, and a stopped run can be resumed: chunks are written next to the result, which appears only when it is
-complete. Two runs over the same pieces of the same files write the same bytes.
+complete. Two runs over the same pieces of the same files write the same bytes, apart from the date in `history`.
 """
 
 import contextlib
@@ -9,8 +9,9 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,12 @@ from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 from aggarray.export.extract import netcdf_file, zarr_store
+from aggarray.export.extract.compression import Compression, parse_compression
 from aggarray.export.extract.layout import ExtractLayout, Variable, lay_out
+from aggarray.export.extract.lineage import add_lineage
 from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
+from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
 from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
@@ -50,26 +54,48 @@ class Extracted:
     unchanged: bool = False
 
 
+class _Plan(NamedTuple):
+    """What is written, and where."""
+
+    arrays: list[MasterArray]
+    layout: ExtractLayout
+    target: ExtractTarget
+    compression: Compression
+
+
 def extract(
     arrays: MasterArray | Iterable[MasterArray],
     path: str | os.PathLike[str],
     *,
     exists: str = "raise",
+    compress: str | None = None,
+    aggregation: Aggregation | None = None,
+    command: str | None = None,
     progress: bool | Progress | None = None,
 ) -> Extracted:
     """Write arrays with their coordinates to a Zarr store or netCDF-4 file.
 
     ``path`` ends with .zarr, .nc or .nc4. Coordinates that arrays share are written once; attributes, units, calendars and
-    missing values are kept.
+    missing values are kept. In netCDF the dimensions of time are unlimited.
     ``exists``: what happens to an existing result: "raise", "overwrite", or "update": keep it if it holds the same pieces of
     the same files, unchanged since, else overwrite it if `extract` made it.
+    ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5". None: "zlib:4" in netCDF and "blosc:5" in
+    Zarr; arrays of less than 64 kB are then stored uncompressed.
+    ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
+    line of the attribute ``history``; None: the names and shapes of the arrays.
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
 
+    The global attribute ``history`` is that of the files, after a line about this extract (of the first file, if they differ);
+    ``tracking_id`` has a line for each file that was read. More than 16 kB of these are a variable instead. The environment
+    variable SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
+
     The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
-    the arrays or their files have changed. Raises AggregationError for arrays or paths that cannot be written.
+    the arrays, their files or the compression have changed. Raises AggregationError for arrays, paths or compressions that
+    cannot be written.
     """
-    layout, target = _make_plan(arrays, local_path(path), exists)
-    done = Extracted(target.path, tuple(v.name for v in layout.variables), sum(v.source.nbytes for v in layout.variables))
+    plan = _make_plan(arrays, local_path(path), exists, compress)
+    target, variables = plan.target, plan.layout.variables
+    done = Extracted(target.path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
     # promise: extract-rerun-sweeps
     swept = target.swept()
     if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
@@ -78,36 +104,47 @@ def extract(
     if swept:
         return replace(done, resumed=done.nbytes)
     target.check(exists)
-    return replace(done, resumed=_write(layout, target, progress))
+    if aggregation is None and isinstance(arrays, Aggregation):
+        aggregation = arrays
+    add_lineage(plan.layout, plan.arrays, () if aggregation is None else aggregation._provenance.structures(), command)
+    return replace(done, resumed=_write(plan, progress))
 
 
-def is_extracted(arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str]) -> bool:
+def is_extracted(
+    arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str], *, compress: str | None = None
+) -> bool:
     """Return whether `extract` wrote these arrays there and nothing changed."""
-    _, target = _make_plan(arrays, local_path(path), "update")
+    target = _make_plan(arrays, local_path(path), "update", compress).target
     return stored_fingerprint(target.path) == target.fingerprint
 
 
-def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any) -> tuple[ExtractLayout, ExtractTarget]:
+def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any, compress: str | None) -> _Plan:
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _KINDS:
         raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
+    compression = parse_compression(compress, suffix)
+    if suffix != ".zarr":
+        netcdf_file.check_compression(compression, path)
     items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
     wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
     if wrong or not items:
         what = f"{wrong[0] if wrong else 'no arrays'} to write"
         raise AggregationError(what, path=path, hint="give arrays of an aggregation")
-    layout = lay_out([resolve_array(a) for a in items], _KINDS[suffix], path)
+    resolved = [resolve_array(a) for a in items]
+    # Small arrays are compressed too if the caller asks for a compression.
+    layout = lay_out(resolved, _KINDS[suffix], path, None if compress is None else 0)
     check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
-    mark = _fingerprint(layout, suffix)
+    mark = _fingerprint(layout, suffix, None if compress is None else compression)
     layout.attributes[ATTRIBUTE] = mark
-    return layout, ExtractTarget(path, mark)
+    return _Plan(resolved, layout, ExtractTarget(path, mark), compression)
 
 
-def _write(layout: ExtractLayout, target: ExtractTarget, progress: bool | Progress | None) -> int:
+def _write(plan: _Plan, progress: bool | Progress | None) -> int:
     """Write the result; return the bytes that an earlier run had written."""
+    _, layout, target, compression = plan
     report, resumed, written = checked_progress(progress, "bytes"), 0, 0
 
     def advance(nbytes: int, existed: bool) -> None:
@@ -119,20 +156,25 @@ def _write(layout: ExtractLayout, target: ExtractTarget, progress: bool | Progre
     total = sum(v.source.nbytes for v in layout.variables if v.chunks is not None)
     is_zarr = target.path.lower().endswith(".zarr")
     with target.held() as lock:
-        pieces = Pieces(target.store, target.spare, zarr_store.encode if is_zarr else netcdf_file.encode)
+        encode = partial(zarr_store.encode if is_zarr else netcdf_file.encode, compression=compression)
+        pieces = Pieces(target.store, target.spare, encode)
         pieces.write(layout, advance)
         if is_zarr:
-            zarr_store.finish(layout, target.store, target.spare)
+            zarr_store.finish(layout, target.store, target.spare, compression)
         else:
-            netcdf_file.write_file(layout, pieces, target.file)
+            netcdf_file.write_file(layout, pieces, target.file, compression)
         target.finish(target.store if is_zarr else target.file, lock)
     return resumed
 
 
-def _fingerprint(layout: ExtractLayout, kind: str) -> str:
-    """Return 32 characters that change if the result would change."""
+def _fingerprint(layout: ExtractLayout, kind: str, compression: Compression | None) -> str:
+    """Return 32 characters that change if the result would change.
+
+    ``compression``: None if it was not given: earlier extracts stay up to date.
+    """
     digest = hashlib.blake2b(digest_size=16)
-    for part in _parts([kind, [f"{name} {metadata.version(name)}" for name in _LIBRARIES], layout]):
+    libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
+    for part in _parts([kind, libraries, layout, *([] if compression is None else [compression])]):
         digest.update(len(part).to_bytes(8, "little") + part)
     states: dict[str, Any] = {}
     for variable in layout.variables:

@@ -19,7 +19,7 @@ from aggarray.index.container import Container
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.read.chunk_index import find_chunk_index
 
-#: Arrays of fewer bytes than this are stored in one piece, uncompressed.
+#: Arrays of fewer bytes than this are stored in one piece, uncompressed, unless a compression is given.
 WHOLE = 1 << 16
 
 
@@ -76,9 +76,9 @@ class ExtractLayout:
 class _LayoutContainer(Container):
     """Container that records variables in a layout; ``kinds``: of dtypes."""
 
-    def __init__(self, layout: ExtractLayout, kinds: str) -> None:
+    def __init__(self, layout: ExtractLayout, kinds: str, whole: int) -> None:
         super().__init__(layout, lambda references: np.array(()))
-        self._kinds = kinds
+        self._kinds, self._whole = kinds, whole
 
     def reason(self, array: MasterArray) -> None:
         """Return None: all arrays are written by value."""
@@ -89,20 +89,28 @@ class _LayoutContainer(Container):
         return None if supported else f"the format has no type for {array.dtype}"
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:
-        variable = Variable(name, tuple(dimensions), array, _chunks(array), _fill(array))
+        variable = Variable(name, tuple(dimensions), array, _chunks(array, self._whole), _fill(array))
         self.dataset.variables.append(variable)
         return variable
 
     _valued = aggregated
 
+    def _coordinates(self, array: MasterArray) -> dict[str, str]:
+        whole, self._whole = self._whole, WHOLE
+        try:
+            return super()._coordinates(array)
+        finally:
+            self._whole = whole
 
-def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str) -> ExtractLayout:
+
+def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str, whole: int | None = None) -> ExtractLayout:
     """Return the layout of arrays and their coordinates.
 
-    ``kinds``: the supported kinds of dtypes. Raises AggregationError, with ``where`` as its path, for unsupported arrays.
+    ``kinds``: the supported kinds of dtypes; ``whole``: arrays of fewer bytes are stored in one piece, uncompressed (None:
+    `WHOLE`, as for coordinates). Raises AggregationError, with ``where`` as its path, for unsupported arrays.
     """
     layout = ExtractLayout()
-    container = _LayoutContainer(layout, kinds)
+    container = _LayoutContainer(layout, kinds, WHOLE if whole is None else whole)
     conventions = {str(a.file_attrs.get("Conventions")) for a in arrays}
     container.conventions = conventions.pop() if len(conventions) == 1 and conventions != {"None"} else "CF-1.8"
     left_out = container.write_all(arrays)
@@ -139,9 +147,9 @@ def _fill(array: MasterArray) -> Any:
     return array.dtype.type(declared.pop() if len(declared) == 1 else np.nan)
 
 
-def _chunks(array: MasterArray) -> tuple[int, ...] | None:
+def _chunks(array: MasterArray, whole: int) -> tuple[int, ...] | None:
     """Return chunks like the first sub-array's, None for one piece."""
-    if array.dtype.kind == "T" or array.nbytes < WHOLE or not array.ndim:
+    if array.dtype.kind == "T" or array.nbytes < max(whole, 1) or not array.ndim:
         return None
     matrix = array._matrix
     chunk = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)

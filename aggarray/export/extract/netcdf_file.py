@@ -1,7 +1,7 @@
 """One netCDF-4 file assembled from encoded chunks.
 
 netCDF-C lays out the file and writes the small variables. The chunks are then written directly, always in the same order, so
-that the same chunks give the same bytes.
+that the same chunks give the same bytes. Dimensions of time are unlimited.
 """
 
 import struct
@@ -10,58 +10,105 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError
-from aggarray.export.extract.layout import ExtractLayout
+from aggarray.export.extract.compression import Compression
+from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import Pieces, chunk_positions
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.index.netcdf import created, updated
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
-_LEVEL = 4
 #: Identifiers of the filters in HDF5, and the flag of an optional filter.
-_SHUFFLE, _DEFLATE, _OPTIONAL = 2, 1, 1
+_SHUFFLE, _DEFLATE, _ZSTD, _OPTIONAL = 2, 1, 32015, 1
+#: Least size of the only chunk of a small variable along an unlimited dimension, so that appending to it makes few.
+_LEAST_CHUNK = 512
 
 
-def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk with the HDF5 filters shuffle and deflate."""
+def encode(values: np.ndarray, compression: Compression) -> bytes:
+    """Encode a chunk with the HDF5 filters of a compression."""
+    if compression.name == "zstd":
+        from numcodecs.zstd import Zstd
+
+        return bytes(Zstd(compression.level).encode(values))
+    if not compression.level:
+        return values.tobytes()
     import deflate
 
     planes = values.reshape(-1, 1).view(np.uint8).reshape(-1, values.dtype.itemsize).T
-    return bytes(deflate.zlib_compress(np.ascontiguousarray(planes), _LEVEL))
+    return bytes(deflate.zlib_compress(np.ascontiguousarray(planes), compression.level))
 
 
-def write_file(layout: ExtractLayout, pieces: Pieces, path: str) -> None:
+def _filters(compression: Compression, itemsize: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the filters of `encode`, with their parameters."""
+    if compression.name == "zstd":  # netCDF4 declares no shuffle before zstd
+        return [(_ZSTD, (compression.level,))]
+    return [(_SHUFFLE, (itemsize,)), (_DEFLATE, (compression.level,))] if compression.level else []
+
+
+def check_compression(compression: Compression, path: str) -> None:
+    """Raise AggregationError if netCDF-C lacks the filter of a compression."""
+    if compression.name == "zstd":
+        import netCDF4
+
+        with LIBRARY_LOCK, netCDF4.Dataset("unwritten.nc", "w", diskless=True, persist=False) as dataset:
+            if not dataset.has_zstd_filter():
+                raise AggregationError("this netCDF4 has no zstd", path=path, hint="give zlib, or write to .zarr")
+
+
+def unlimited_dimensions(layout: ExtractLayout) -> set[str]:
+    """Return the dimensions of time.
+
+    Without any, they are the joined leading dimensions that have no coordinate.
+    """
+    axes = {v.name: v for v in layout.variables if v.dimensions == (v.name,)}
+    times = {name for name, v in axes.items() if is_reference_time(v.source.units)}
+    joined = {v.dimensions[0] for v in layout.variables if v.dimensions and len(v.source._matrix.edges[0]) > 2}
+    return {name for name in times or joined - axes.keys() if layout.dimensions[name]}
+
+
+def write_file(layout: ExtractLayout, pieces: Pieces, path: str, compression: Compression) -> None:
     """Write a file of all variables; their chunks must exist."""
     # Read before the lock is acquired: threads that read some of them need it.
     unchunked = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
-    _declare_file(layout, unchunked, path)
-    if _check_filters(layout, path) is not None:
-        _declare_file(layout, unchunked, path)
-        problem = _check_filters(layout, path)
+    _declare_file(layout, unchunked, compression, path)
+    if _check_filters(layout, path, compression) is not None:
+        _declare_file(layout, unchunked, compression, path)
+        problem = _check_filters(layout, path, compression)
         if problem is not None:
             raise AggregationError(problem, path=path, hint="install another netCDF4, or write to .zarr")
-    # promise: extract-resume-identical
-    _make_filters_optional(layout, path)
+    if compression.name == "zlib":
+        # promise: extract-resume-identical
+        _make_filters_optional(layout, path, compression)
     with updated(path) as file:
         for variable in layout.variables:
-            for position in chunk_positions(variable) if variable.chunks is not None else ():
-                corner = tuple(n * side for n, side in zip(position, variable.chunks or (), strict=True))
+            if variable.chunks is None:
+                continue
+            target = file[variable.name].id
+            target.set_extent(variable.shape)  # unlimited dimensions begin empty
+            for position in chunk_positions(variable):
+                corner = tuple(n * side for n, side in zip(position, variable.chunks, strict=True))
                 with open(pieces.path(variable, position), "rb") as chunk:
-                    file[variable.name].id.write_direct_chunk(corner, chunk.read())
+                    target.write_direct_chunk(corner, chunk.read())
 
 
-def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], path: str) -> None:
+def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], compression: Compression, path: str) -> None:
+    unlimited = unlimited_dimensions(layout)
     with created(path) as dataset:
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
-            dataset.createDimension(name, size)
+            dataset.createDimension(name, None if name in unlimited else size)
         # Values last: a later declaration would move them.
         targets = []
         for variable in layout.variables:
             options: dict[str, Any] = {} if variable.fill is None else {"fill_value": variable.fill}
             if variable.chunks is not None:
-                options.update(chunksizes=variable.chunks, compression="zlib", complevel=_LEVEL, shuffle=True)
+                options["chunksizes"] = variable.chunks
+                if compression.level:
+                    options |= {"compression": compression.name, "complevel": compression.level, "shuffle": True}
+            elif not unlimited.isdisjoint(variable.dimensions):
+                options["chunksizes"] = _only_chunk(variable)
             dtype = str if variable.dtype.kind == "T" else variable.dtype.newbyteorder("=")
             target = dataset.createVariable(variable.name, dtype, variable.dimensions, **options)
             target.set_auto_maskandscale(False)
@@ -71,10 +118,15 @@ def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], pa
             if variable.name in unchunked:
                 values = unchunked[variable.name]
                 values = values.astype(object) if values.dtype.kind == "T" else values
-                target[...] = values if values.ndim else values.item()
+                target[tuple(map(slice, values.shape)) or ...] = values if values.ndim else values.item()
 
 
-def _check_filters(layout: ExtractLayout, path: str) -> str | None:
+def _only_chunk(variable: Variable) -> tuple[int, ...]:
+    """Return the chunk of a small variable with an unlimited dimension."""
+    return (max(variable.shape[0], _LEAST_CHUNK),) if len(variable.shape) == 1 else variable.shape
+
+
+def _check_filters(layout: ExtractLayout, path: str, compression: Compression) -> str | None:
     """Return which variable does not have the filters of its chunks, if any."""
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for variable in layout.variables:
@@ -83,13 +135,13 @@ def _check_filters(layout: ExtractLayout, path: str) -> str | None:
                 # The flags do not matter: an optional filter encodes chunks in the same way.
                 # promise: extract-resume-filter-flags
                 filters = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
-                expected = [(_SHUFFLE, (variable.dtype.itemsize,)), (_DEFLATE, (_LEVEL,))]
+                expected = _filters(compression, variable.dtype.itemsize)
                 if filters != expected:
                     return f"netCDF-C gave variable {variable.name!r} the filters {filters}, not {expected}"
     return None
 
 
-def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
+def _make_filters_optional(layout: ExtractLayout, path: str, compression: Compression) -> None:
     """Make filters optional, so that all library versions write the same."""
     headers: list[tuple[int, int]] = []
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
@@ -105,20 +157,20 @@ def _make_filters_optional(layout: ExtractLayout, path: str) -> None:
         with open(path, "r+b") as disk:
             for address, size in headers:
                 disk.seek(address)
-                block = _optional_filters(disk.read(1 << 16), size)
+                block = _optional_filters(disk.read(1 << 16), size, compression.level)
                 disk.seek(address)
                 disk.write(block)
 
 
-def _optional_filters(block: bytes, size: int) -> bytes:
+def _optional_filters(block: bytes, size: int, level: int) -> bytes:
     """Return an object header (version 2) with optional filters, or b""."""
     from numcodecs.jenkins import jenkins_lookup3
 
     flags, width = block[5], 1 << (block[5] & 3)
     start = 6 + (16 if flags & 32 else 0) + (4 if flags & 16 else 0) + width
     end = start + int.from_bytes(block[start - width : start], "little")
-    header, message = block[:end], _filter_message(_OPTIONAL, _OPTIONAL, size)
-    others = [_filter_message(*flags, size) for flags in ((0, 0), (0, _OPTIONAL), (_OPTIONAL, 0))]
+    header, message = block[:end], _filter_message(_OPTIONAL, _OPTIONAL, size, level)
+    others = [_filter_message(*flags, size, level) for flags in ((0, 0), (0, _OPTIONAL), (_OPTIONAL, 0))]
     if block[:5] != b"OHDR\2" or sum(map(header.count, others)) != 1:
         return b""
     for other in others:
@@ -126,6 +178,6 @@ def _optional_filters(block: bytes, size: int) -> bytes:
     return header + int(jenkins_lookup3(header)).to_bytes(4, "little")
 
 
-def _filter_message(shuffle: int, deflate: int, size: int) -> bytes:
+def _filter_message(shuffle: int, deflate: int, size: int, level: int) -> bytes:
     """Return the header message of the filters with these flags (version 2)."""
-    return struct.pack("<BBHHHIHHHI", 2, 2, _SHUFFLE, shuffle, 1, size, _DEFLATE, deflate, 1, _LEVEL)
+    return struct.pack("<BBHHHIHHHI", 2, 2, _SHUFFLE, shuffle, 1, size, _DEFLATE, deflate, 1, level)

@@ -10,21 +10,41 @@ import numcodecs
 import numpy as np
 
 from aggarray.export import json_scalar
+from aggarray.export.extract.compression import Compression
 from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import write_complete
 
 #: Kinds of data types that a store holds.
 KINDS = "biufcT"
-_LEVEL = 5
 
 
-def encode(values: np.ndarray) -> bytes:
-    """Encode a chunk: little-endian, shuffled, zstd, checksum (CRC32C).
+def encode(values: np.ndarray, compression: Compression) -> bytes:
+    """Encode a chunk: little-endian, compressed, checksum (CRC32C).
 
     Blosc uses one thread if the caller is not the main thread; several would make the order of its blocks undefined.
     """
     little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    return _checked(bytes(numcodecs.Blosc("zstd", _LEVEL, numcodecs.Blosc.SHUFFLE).encode(little)))
+    if compression.name == "blosc":
+        return _checked(bytes(numcodecs.Blosc("zstd", compression.level, numcodecs.Blosc.SHUFFLE).encode(little)))
+    if compression.name == "zstd":
+        return _checked(bytes(numcodecs.Zstd(compression.level).encode(little)))
+    if not compression.level:
+        return _checked(little.tobytes())
+    import deflate
+
+    return _checked(bytes(deflate.gzip_compress(little.tobytes(), compression.level)))
+
+
+def _compressor(compression: Compression, itemsize: int) -> list[dict[str, Any]]:
+    """Return the codec of a compression in Zarr's metadata, if any."""
+    level = compression.level
+    settings: dict[str, dict[str, Any]] = {
+        "blosc": {"typesize": itemsize, "cname": "zstd", "clevel": level, "shuffle": "shuffle", "blocksize": 0},
+        "zlib": {"level": level},
+        "zstd": {"level": level, "checksum": False},
+    }
+    name = {"zlib": "gzip"}.get(compression.name, compression.name)
+    return [{"name": name, "configuration": settings[compression.name]}] if level else []
 
 
 def _checked(packed: bytes) -> bytes:
@@ -34,9 +54,9 @@ def _checked(packed: bytes) -> bytes:
     return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
 
 
-def finish(layout: ExtractLayout, folder: str, spare: str) -> None:
+def finish(layout: ExtractLayout, folder: str, spare: str, compression: Compression) -> None:
     """Write the small arrays and all metadata, after all chunks."""
-    metadata = {v.name: _metadata(v) for v in layout.variables}
+    metadata = {v.name: _metadata(v, compression) for v in layout.variables}
     for variable in layout.variables:
         folder_of_variable = os.path.join(folder, variable.name)
         if variable.chunks is None and variable.source.size:
@@ -56,14 +76,13 @@ def finish(layout: ExtractLayout, folder: str, spare: str) -> None:
     write_complete(os.path.join(folder, "zarr.json"), _json(group), spare)
 
 
-def _metadata(variable: Variable) -> dict[str, Any]:
+def _metadata(variable: Variable, compression: Compression) -> dict[str, Any]:
     text, dtype = variable.dtype.kind == "T", variable.dtype
     chunks = variable.chunks if variable.chunks is not None else tuple(max(n, 1) for n in variable.shape)
     little = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
     codecs: list[dict[str, Any]] = [{"name": "vlen-utf8"} if text else little]
     if variable.chunks is not None:
-        settings = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": _LEVEL, "shuffle": "shuffle", "blocksize": 0}
-        codecs.append({"name": "blosc", "configuration": settings})
+        codecs += _compressor(compression, dtype.itemsize)
     # promise: zarr-extract-checksum
     codecs.append({"name": "crc32c"})
     fill = dtype.type(0 if variable.fill is None else variable.fill) if not text else ""
