@@ -81,8 +81,8 @@ opening_options = _all(
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
     click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
 )
-#: Options of joining: fields of `Rules`, and a preset.
-rules_options = _all(
+#: Options of joining: fields of `Rules`, and a preset. Labels have another --tolerance.
+rules_options_of_labels = _all(
     click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Start from the rules for such an archive."),
     click.option("--along", multiple=True, metavar="DIM", help="Join along this dimension only (repeatable)."),
     click.option("--order", multiple=True, metavar="DIM=given|name", help="Join along a dimension without coordinate."),
@@ -90,11 +90,14 @@ rules_options = _all(
     click.option("--separate-by", multiple=True, metavar="ATTRIBUTE", help="Do not join across this attribute (repeatable)."),
     click.option("--overlap", type=click.Choice(["refuse", "first", "last"]), help="Which file provides overlapping regions."),
     click.option("--holes", type=click.Choice(["fill", "refuse"]), help="Whether to fill regions that no file covers."),
-    click.option("--tolerance", type=float, metavar="FRACTION", help="Compare coordinates within this fraction of a step."),
     click.option("--units", multiple=True, metavar="NAME=UNITS", help="Convert a variable to these units (repeatable)."),
     click.option("--trust", type=click.Choice(["verify", "assume"]), help="Read the structure of every file, or of a few."),
 )
-_RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
+rules_options = _all(
+    rules_options_of_labels,
+    click.option("--tolerance", type=float, metavar="FRACTION", help="Compare coordinates within this fraction of a step."),
+)
+RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
 
 
 def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
@@ -102,7 +105,7 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
     rules: dict[str, Any] = {}
     if "preset" in arguments:
-        fields = {name: arguments[name] for name in _RULES}
+        fields = {name: arguments[name] for name in RULES if name in arguments}
         for name, form in (("order", "DIM=given or DIM=name"), ("units", "NAME=UNITS")):
             fields[name] = pairs(fields[name], f"--{name}", form)
         rules = {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v or v == 0}

@@ -3,6 +3,7 @@
 import datetime
 import errno
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -11,7 +12,8 @@ from typing import Any
 import click
 
 from aggarray.cli import _labels
-from aggarray.cli._common import counted, make_rules, open_source, progress_bar, require_distinct, select_where
+from aggarray.cli._common import counted, make_rules, open_source, progress_bar, select_where
+from aggarray.cli._datasets import as_table, converted, require_dataset
 from aggarray.cli._job import Job
 from aggarray.cli.extract import describe_extract
 from aggarray.dataclass import dataclass
@@ -19,6 +21,7 @@ from aggarray.display import report
 from aggarray.display.facts import printable
 from aggarray.errors import AggarrayError, NotFoundError
 from aggarray.export.extract import extract, is_extracted
+from aggarray.export.extract.target import ExtractTarget
 from aggarray.index.uris import near, path_map
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.appending import has_changed
@@ -65,7 +68,7 @@ class Run:
         self.note("start", self.job.path, "run" if not self.dry else "would be run")
         with leaving_out(self.job.outputs()):
             agg: Any = self._try("index" if self.job.index else "input", self._aggregation)
-        if agg is not None:
+        if agg is not None or (self.dry and not self.failed):
             for output in self.job.extracts:
                 self._try(f"extract {output['path']}", partial(self._extract, agg, output))
             for output in self.job.pages:
@@ -139,32 +142,50 @@ class Run:
         self.note("index", path, f"would be updated: {counted(new, 'new file')}, {changed} changed")
         return None
 
-    def _extract(self, agg: Aggregation, output: dict[str, Any]) -> None:
-        path, names = output["path"], output["variables"]
+    def _extract(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
+        path, names, compress = output["path"], output["variables"], output.get("compress")
+        foresee = partial(self._foresee, "extract", path, partial(ExtractTarget(path, "").check, "update"))
+        if agg is None:
+            return foresee()
         absent = [name for name in names if name not in agg]
         if absent:
             raise NotFoundError(
                 f"no variable {absent[0]!r}", variable=absent[0], hint=f"the variables are: {', '.join(agg.names) or 'none'}"
             )
         chosen = [a for a in select_where(agg, output["where"], "where") if not names or a.name in names]
-        distinct, method = require_distinct(chosen, "by where"), output.get("method")
-        arrays = _labels.select_all(distinct, output["sel"], method, output["tolerance"])
+        dataset = converted(require_dataset(chosen, bool(names), as_table), output.get("units", {}))
+        arrays = _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
         if self.dry:
-            self.note("extract", path, "unchanged" if is_extracted(arrays, path) else "would be written")
-            return
-        done = extract(arrays, path, exists="update", progress=progress_bar())
+            return foresee(is_extracted(arrays, path, compress=compress))
+        line = f"aggarray run {shlex.quote(self.job.path)}"
+        how: dict[str, Any] = {"exists": "update", "compress": compress, "aggregation": agg, "command": line}
+        done = extract(arrays, path, **how, progress=progress_bar())
         self.note("extract", path, "unchanged" if done.unchanged else describe_extract(done, arrays).partition(": ")[2])
 
-    def _page(self, agg: Aggregation, output: dict[str, Any]) -> None:
-        text, path = report.page(select_where(agg, output["where"], "where"), output.get("title")), output["path"]
+    def _page(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
+        path = output["path"]
+        foresee = partial(self._foresee, "page", path, partial(report.is_up_to_date, "", path))
+        if agg is None:
+            return foresee()
+        text = report.page(select_where(agg, output["where"], "where"), output.get("title"))
         if self.dry:
-            self.note("page", path, "unchanged" if report.is_up_to_date(text, path) else "would be written")
-            return
+            return foresee(report.is_up_to_date(text, path))
         self.note("page", path, "written" if report.write(text, path) else "unchanged")
 
-    def _check(self, agg: Aggregation) -> None:
+    def _foresee(self, step: str, path: str, check: Callable[[], Any], unchanged: bool | None = None) -> None:
+        """Print what a run would do; ``check`` raises the error of writing.
+
+        ``unchanged``: whether the output is up to date; None: that depends on an index that is not.
+        """
+        if unchanged:
+            return self.note(step, path, "unchanged")
+        check()
+        is_sure = unchanged is False or not os.path.lexists(path)
+        self.note(step, path, "would be written" if is_sure else "would be written if its input has changed")
+
+    def _check(self, agg: Aggregation | None) -> None:
         check = self.job.check or {}
-        if self.dry:
+        if agg is None or self.dry:
             self.note("check", self.job.path, "would be done")
             return
         result, allowed = agg.check(checksum=check.get("checksum", False)), check.get("allow", [])

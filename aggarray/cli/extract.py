@@ -1,5 +1,6 @@
 """Command ``aggarray extract``: write a selection to Zarr or netCDF."""
 
+import os
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,11 +9,13 @@ import click
 
 from aggarray.cli import _common as common
 from aggarray.cli import _labels
+from aggarray.cli._datasets import converted, require_dataset
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
     from aggarray.export.extract import Extracted
+    from aggarray.opening.aggregation import Aggregation
 
 
 #: Of more sources, only the first three and the last are part of ``history``.
@@ -79,32 +82,74 @@ def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
     help="The Zarr store or netCDF file to write.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing output.")
+@click.option("--compress", metavar="NAME[:LEVEL]", help="zlib:4, zstd:3 or none; in Zarr also blosc:5.")
 @common.opening_options
+@common.rules_options_of_labels
 @common.json_option
-def command(output: str, overwrite: bool, as_json: bool, **arguments: Any) -> None:
+@click.pass_obj
+def command(line: list[str], /, output: str, overwrite: bool, compress: str | None, as_json: bool, **arguments: Any) -> None:
     """Write a selection of SOURCE to one Zarr store or netCDF file.
 
-    Memory is bounded. A run that was interrupted resumes when it is started again.
+    The output holds all variables of a dataset, or those of -v. Memory is bounded. A run that was interrupted resumes when it
+    is started again. If SOURCE is an index, its arrays are joined already: of the rules, only --units applies.
     """
     from aggarray.display.facts import printable
     from aggarray.export.extract import extract
 
+    check_compression(compress, output)
     labels, method = _labels.parse(arguments["sel"]), arguments["method"]
-    tolerances = _labels.parse_tolerances(method, arguments["tolerance"])
-    opened = common.open_arguments(arguments)
+    tolerances = _labels.parse_tolerances(method, arguments.pop("tolerance"))
+    opened, units = _opened(arguments)
     try:
         common.check_output(output, arguments["source"], opened)
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
-    arrays = common.require_distinct(list(opened), "by --where NAME=VALUE")
-    selection = _labels.select_all(arrays, labels, method, tolerances)
-    done = extract(selection, output, exists="overwrite" if overwrite else "raise", progress=common.progress_bar())
+    arrays = require_dataset(list(opened), bool(arguments["variables"]))
+    selection = _labels.select_all(converted(arrays, units), labels, method, tolerances)
+    done = extract(
+        selection,
+        output,
+        exists="overwrite" if overwrite else "raise",
+        compress=compress,
+        aggregation=opened,
+        command=command_line(line, arguments["source"]),
+        progress=common.progress_bar(),
+    )
     if as_json:
         shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}
         counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged}
         common.echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
     else:
         click.echo(printable(describe_extract(done, selection)))
+
+
+def check_compression(compress: str | None, output: str) -> None:
+    """Raise BadParameter for a compression that the output does not have."""
+    from aggarray.export.extract.compression import parse_compression
+
+    try:
+        parse_compression(compress, os.path.splitext(output)[1].lower())
+    except AggregationError as error:
+        what = str(error).replace("compress=", "", 1)
+        raise click.BadParameter(what, param_hint="--compress") from error
+
+
+def _opened(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, str]]":
+    """Open the source; return it and the units into which to convert lazily.
+
+    UsageError for rules of an index, which keeps those that it was made with.
+    """
+    rules = [name for name in common.RULES if arguments.get(name)]
+    units = common.pairs(arguments["units"], "--units", "NAME=UNITS")
+    if rules and len(arguments["source"]) == 1 and not os.path.isdir(arguments["source"][0]):
+        opened = common.open_arguments({name: value for name, value in arguments.items() if name not in common.RULES})
+        if opened._provenance.saved:
+            if others := [name for name in rules if name != "units"]:
+                option = f"--{others[0].replace('_', '-')}"
+                what = f"{option} does not change an index, which keeps the rules that it was made with"
+                raise click.UsageError(f"{what}; make another with aggarray aggregate {option}, or give the data files")
+            return opened, units
+    return common.open_arguments(arguments), {}
 
 
 def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:

@@ -102,10 +102,102 @@ def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit, match="1"):
         main(["extract", str(tmp_path / "data"), "-o", str(out)])
     err = capsys.readouterr().err
-    assert "choose one by --where" in err and "source_id: M1, M2" in err
+    assert "they differ in source_id: M1, M2; choose one, for example with --where source_id=M1\n" in err
+    assert not out.exists() and not (tmp_path / "out.nc.part").exists()
     assert run("extract", tmp_path / "data", "--where", "source_id=M2", "-o", out)[0] == 0
     with xr.open_dataset(out) as result:
         assert result.attrs["source_id"] == "M2" and result.tas.attrs["units"] == "degC"
+
+
+def test_all_variables_of_a_dataset_are_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fixed fields and monthly ones are one dataset; another grid, or another model, is another one."""
+    grid = (("lat", "lon"), np.ones((3, 2)), {"units": "m2"})
+    for name, attrs in (("tas", {"table_id": "Amon"}), ("pr", {"table_id": "Amon"}), ("area", {"table_id": "fx"})):
+        variables = cube([0, 1, 2], **{"tas": None, name: grid if name == "area" else cube([0, 1, 2])["tas"]})
+        write(tmp_path / "data" / f"{name}.nc", variables, {"source_id": "M1", **attrs})
+    for out in (tmp_path / "all.nc", tmp_path / "all.zarr"):
+        assert run("extract", tmp_path / "data", "-o", out)[0] == 0
+        assert set(aa.open(out).names) == {"tas", "pr", "area"}
+    with xr.open_dataset(tmp_path / "all.nc") as result:
+        assert result.tas.dims == result.pr.dims == ("time", "lat", "lon") and result.attrs["source_id"] == "M1"
+    write(tmp_path / "data" / "tos.nc", cube([0, 1], np.arange(5.0), tas=None, tos=(("time", "lat"), np.zeros((2, 5)))))
+    new = ("extract", str(tmp_path / "data"), "-o", str(tmp_path / "new.nc"))
+    with pytest.raises(SystemExit, match="1"):
+        main(list(new))
+    err = capsys.readouterr().err
+    assert "2 grids for one output: " in err and "tos (time: 2, lat: 5)" in err and "choose variables, such as -v " in err
+    assert run(*new, "-v", "tos", "-v", "tas")[0] == 0
+    write(tmp_path / "data" / "huss.nc", cube([0, 1, 2], tas=None, huss=cube([0, 1, 2])["tas"]), {"source_id": "M2"})
+    with pytest.raises(SystemExit, match="1"):
+        main([*new[:2], "-v", "tas", "-v", "huss", "-o", str(tmp_path / "newer.nc")])
+    assert "2 datasets for one output: they differ in source_id: M1, M2" in capsys.readouterr().err
+    assert not list(tmp_path.glob("newer*"))
+
+
+def test_arrays_of_equal_facets_are_chosen_by_other_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, method in enumerate(("time: mean", "time: maximum")):
+        tas = (*cube([0, 1])["tas"][:2], {"units": "K", "cell_methods": method})
+        write(tmp_path / "data" / f"{number}.nc", cube([0, 1], tas=tas))
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(tmp_path / "data"), "-o", str(tmp_path / "out.nc")])
+    err = capsys.readouterr().err
+    advice = err.partition("for example with ")[2].strip()
+    assert advice.startswith("--where 'cell_methods=time: m"), err
+    assert run("extract", tmp_path / "data", "--where", advice.split("'")[1], "-o", tmp_path / "out.nc")[0] == 0
+
+
+@pytest.mark.parametrize("options", [("--compress", "zlib:9"), ("--compress=zstd",)])
+def test_compression_is_an_option(index: Path, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    out = index.with_name("out.nc")
+    assert run("extract", index, "-o", out)[0] == 0
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(index), "-o", str(out), *options])
+    assert "already exists" in capsys.readouterr().err
+    assert run("extract", index, "-o", out, *options, "--overwrite")[0] == 0
+    with xr.open_dataset(out) as result:
+        assert (result.tas.encoding["complevel"], result.tas.encoding["zstd"]) in ((9, False), (3, True))
+    status, _, err = run("extract", index, "-o", out, "--compress", "blosc:5")
+    assert status == 2 and "--compress: 'blosc:5' is invalid for .nc; give zlib:1 to 9, zstd:1 to 22, or none" in err
+
+
+def test_rules_apply_to_files(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / "data" / f"{number}.nc", cube([number, number + 1]), {"member": str(number)})
+    out = tmp_path / "out.nc"
+    for options, shape, units in [
+        (("--overlap", "first"), (3, 3, 2), "K"),
+        (("--overlap", "last", "--units", "tas=degC", "--preset", "cmip"), (3, 3, 2), "degC"),
+        (("--separate-by", "member", "--where", "member=1"), (2, 3, 2), "K"),
+    ]:
+        status, _, err = run("extract", tmp_path / "data", *options, "-o", out, "--overwrite")
+        assert (status, err) == (0, "")
+        assert aa.open(out)["tas"].shape == shape and aa.open(out)["tas"].units == units
+
+
+def test_of_the_rules_units_apply_to_an_index(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = index.with_name("out.nc")
+    assert run("extract", index, "--units", "tas=degC", "--sel", "lat=0:", "-o", out)[0] == 0
+    tas = aa.open(index)["tas"].sel(lat=slice(0, None))
+    with xr.open_dataset(out) as result:
+        assert result.tas.attrs["units"] == "degC"
+        np.testing.assert_array_equal(result.tas.values, tas.to_units("degC")[:])
+    for options in (("--overlap", "first"), ("--preset", "cmip"), ("--new-dimension", "member", "--units", "tas=degC")):
+        status, _, err = run("extract", index, *options, "-o", out, "--overwrite")
+        assert status == 2 and f"{options[0]} does not change an index" in err and "or give the data files" in err
+    for units, words in (("pr=K", "no such variable; the variables are: tas"), ("tas=furlong", "do not convert")):
+        with pytest.raises(SystemExit, match="1"):
+            main(["extract", str(index), "--units", units, "-o", str(out), "--overwrite"])
+        assert words in capsys.readouterr().err
+    assert aa.open(out)["tas"].units == "degC"
+
+
+def test_the_command_line_is_history_without_secrets(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    out = index.with_name("out.zarr")
+    assert run("extract", index, "-v", "tas", "--storage", "secret=x1y2", "--sel", "lat=0:", "-o", out)[0] == 0
+    with xr.open_zarr(out) as result:
+        line = f"aggarray extract {index} -v tas --storage secret=... --sel lat=0: -o {out}"
+        assert result.attrs["history"] == f"1970-01-01T00:00:00Z: {line}"
 
 
 def complete(line: str, cwd: Path) -> list[str]:

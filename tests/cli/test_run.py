@@ -136,8 +136,16 @@ def test_a_line_that_does_not_fit_on_the_disk_is_not_in_the_log(tmp_path: Path, 
 
 
 def test_a_dry_run_touches_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(JOB + '[[page]]\npath = "page.html"\n')
     folder, before = job.parent, state(job.parent)
-    assert run(capsys, job, "--dry-run") == (0, ["index tas.nca: would be made of 3 files"], "")
+    outputs = [
+        "index tas.nca: would be made of 3 files",
+        "extract north.nc: would be written",
+        "extract point.zarr: would be written",
+        "page page.html: would be written",
+        "check job.toml: would be done",
+    ]
+    assert run(capsys, job, "--dry-run") == (0, outputs, "")
     assert state(folder) == before and not (folder / "job.log").exists()
     run(capsys, job)
     (folder / "north.nc").unlink()
@@ -146,21 +154,41 @@ def test_a_dry_run_touches_nothing(job: Path, capsys: pytest.CaptureFixture[str]
         "index tas.nca: unchanged",
         "extract north.nc: would be written",
         "extract point.zarr: unchanged",
+        "page page.html: unchanged",
         "check job.toml: would be done",
     ]
     assert run(capsys, job, "--dry-run") == (0, foreseen, "")
     write(folder / "data" / "3.nc", cube([12.0]))
     os.utime(folder / "data" / "0.nc", (1, 1))
-    assert run(capsys, job, "--dry-run")[1] == ["index tas.nca: would be updated: 1 new file, 1 changed"]
+    assert run(capsys, job, "--dry-run")[1] == [
+        "index tas.nca: would be updated: 1 new file, 1 changed",
+        "extract north.nc: would be written",
+        "extract point.zarr: would be written if its input has changed",
+        "page page.html: would be written if its input has changed",
+        "check job.toml: would be done",
+    ]
     (folder / "data" / "3.nc").unlink()
     os.utime(folder / "data" / "0.nc", ns=(1, before["data/0.nc"][0]))
     assert state(folder) == before and (folder / "job.log").read_text() == log
 
 
+def test_a_dry_run_foresees_errors(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An output that must not be replaced is an error before and after the index exists."""
+    (job.parent / "north.nc").write_text("somebody's work")
+    (job.parent / "page.html").write_text("mine")
+    job.write_text(JOB + '[[page]]\npath = "page.html"\n')
+    for _ in range(2):
+        status, lines, err = run(capsys, job, "--dry-run")
+        assert status == 1 and "north.nc: was not extracted by aggarray" in err and "not a page of aggarray" in err
+        assert err.count("\n") == 2 and "check job.toml: would be done" in lines
+        run(capsys, job)
+    assert (job.parent / "tas.nca").exists()
+
+
 def test_other_rules_make_the_index_anew(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, job)
     job.write_text(JOB.replace("degC", "K"))
-    assert run(capsys, job, "--dry-run")[1] == ["index tas.nca: would be made of 3 files"]
+    assert run(capsys, job, "--dry-run")[1][0] == "index tas.nca: would be made of 3 files"
     status, lines, _ = run(capsys, job)
     assert status == 0 and lines[0] == "index tas.nca: saved, 1 array of 3 files: 0 new, 0 changed"
     assert aa.open(job.parent / "tas.nca")["tas"].units == aa.open(job.parent / "north.nc")["tas"].units == "K"
@@ -195,6 +223,33 @@ def test_one_output_that_fails_keeps_no_other_from_being_written(job: Path, caps
     assert "no variable 'pr'; the variables are: tas" in run(capsys, job)[2]
 
 
+def test_units_and_compression_of_an_extract(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = '[input]\nsource = "data"\n[index]\npath = "tas.nca"\n[[extract]]\npath = "a.nc"\nunits = { tas = "degC" }\n'
+    job.write_text(f'{asked}compress = "zlib:1"\n')
+    assert run(capsys, job)[1][1] == "extract a.nc: tas 12 x 3 x 2, 424 B of values"
+    with xr.open_dataset(job.parent / "a.nc") as result:
+        assert result.tas.attrs["units"] == "degC" and result.tas.encoding["complevel"] == 1
+        history = result.attrs["history"]
+        assert history.endswith(f"Z: aggarray run {job}") and history.count("\n") == 0
+    assert aa.open(job.parent / "tas.nca")["tas"].units == "K"
+    assert run(capsys, job)[1][1] == run(capsys, job, "--dry-run")[1][1] == "extract a.nc: unchanged"
+    job.write_text(f'{asked}compress = "zlib:2"\n')
+    assert run(capsys, job, "--dry-run")[1][1] == "extract a.nc: would be written"
+    assert run(capsys, job)[1][1].startswith("extract a.nc: tas 12")
+    job.write_text(asked.replace("tas =", "pr ="))
+    assert "units of 'pr': no such variable; the variables are: tas" in run(capsys, job)[2]
+
+
+def test_several_datasets_need_a_selection(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(job.parent / "data" / "other.nc", cube([0.0, 1.0]), {"source_id": "M2"})
+    asked = '[input]\nsource = "data"\n[[extract]]\npath = "a.nc"\n'
+    job.write_text(asked)
+    status, _, err = run(capsys, job)
+    assert status == 1 and "source_id: M1, M2; choose one, for example with where = { source_id = 'M1' }" in err
+    job.write_text(f"{asked}where = {{ source_id = 'M1' }}\n")
+    assert run(capsys, job)[0] == 0
+
+
 def test_a_job_needs_no_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text('[input]\nsource = "data"\n[[extract]]\npath = "all.nc"\n')
     assert run(capsys, job)[:2] == (0, ["extract all.nc: tas 12 x 3 x 2, 424 B of values"])
@@ -221,6 +276,9 @@ def test_runs_do_not_overlap(job: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("tolerance = { lat = 3", "tolerance = { lat = true", "give a number, a duration such as '12h'"),
         ('method = "nearest"', "", "tolerance: a tolerance needs a method"),
         ('path = "north.nc"', "", "[extract 1]: 'path' is missing"),
+        ('variables = "tas"', 'compress = "lzma"', "invalid for .nc: north.nc; give zlib:1 to 9, zstd:1 to 22, or none"),
+        ('variables = "tas"', "compress = 4", "[extract 1]: compress = 4 is invalid; give a text"),
+        ('variables = "tas"', "units = { tas = 1 }", "give a table of units, such as { tas = 'degC' }"),
         ('source = ["data/*.nc"]', "source = []", "source = [] is invalid; give a text, or a list of texts"),
         ("lat = 12,", "lat = { a = 1 },", "give a table of labels"),
         ('overlap = "first"', 'overlap = "best"', "overlap='best'"),

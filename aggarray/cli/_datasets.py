@@ -1,0 +1,126 @@
+"""The arrays of one dataset, which an extract writes together."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from aggarray.errors import AggregationError, NotFoundError
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
+#: Facets in which the variables of one dataset may differ: fixed fields beside monthly ones.
+_WITHIN = ("table_id", "frequency", "modeling_realm")
+#: Most values of an attribute, and variables of a grid, in an error.
+_MOST_LISTED = 8
+
+
+def as_options(where: Mapping[str, str]) -> str:
+    """Return options that select arrays by attributes.
+
+    >>> as_options({"source_id": "M1", "units": "kg m-2"})
+    "--where source_id=M1 --where 'units=kg m-2'"
+    """
+    return " ".join(f"--where {shlex.quote(f'{name}={value}')}" for name, value in where.items())
+
+
+def as_table(where: Mapping[str, str]) -> str:
+    """Return a table of TOML that selects arrays by attributes.
+
+    >>> as_table({"source_id": "M1"})
+    "where = { source_id = 'M1' }"
+    """
+    return f"where = {{ {', '.join(f'{name} = {value!r}' for name, value in where.items())} }}"
+
+
+def require_dataset(
+    arrays: "Sequence[MasterArray]", are_named: bool, written: Callable[[Mapping[str, str]], str] = as_options
+) -> "list[MasterArray]":
+    """Return the arrays if they are one dataset.
+
+    Otherwise AggregationError tells what distinguishes the datasets, and how to select one. ``written``: writes a selection.
+    ``are_named``: the user gave the names of the arrays: they may have different grids.
+    """
+    from aggarray.aggregate.differences import distinguishing_facets
+
+    facets = distinguishing_facets(arrays)
+    separate = {name for name, values in facets if name not in _WITHIN and len(set(values) - {None}) > 1}
+    if separate or _repeated(arrays):
+        _raise_datasets(arrays, [facet for facet in facets if _repeated(arrays) or facet[0] in separate], written)
+    if not are_named:
+        _check_grids(arrays)
+    return list(arrays)
+
+
+def _repeated(arrays: "Sequence[MasterArray]") -> "list[MasterArray]":
+    """Return the arrays of the first name that several have."""
+    by_name: dict[str | None, list[MasterArray]] = {}
+    for array in arrays:
+        by_name.setdefault(array.name, []).append(array)
+    return next((same for same in by_name.values() if len(same) > 1), [])
+
+
+def _raise_datasets(
+    arrays: "Sequence[MasterArray]",
+    facets: Sequence[tuple[str, list[str | None]]],
+    written: Callable[[Mapping[str, str]], str],
+) -> None:
+    from aggarray.aggregate.differences import differing_attributes, distinguishing_text
+
+    rows = list(zip(*(values for _, values in facets), strict=True)) or [()] * len(arrays)
+    alike = _repeated([a for a, row in zip(arrays, rows, strict=True) if row == rows[0]])
+    # Arrays of equal facets differ in units, cell_methods or the like.
+    where = _first_of(facets) | _first_of(differing_attributes(alike)[:1])
+    if facets:
+        what = f"{len(set(rows))} datasets for one output: they differ in {'; '.join(map(_listed, facets))}"
+    else:
+        what = f"{len(alike)} arrays are named {alike[0].name!r}: {distinguishing_text(alike)}"
+    hint = f"choose one, for example with {written(where)}" if where else "choose one by --sel, or in Python"
+    raise AggregationError(what, hint=hint)
+
+
+def _first_of(facets: Sequence[tuple[str, list[str | None]]]) -> dict[str, str]:
+    """Return the values that select the first array, without redundant ones.
+
+    >>> _first_of([("model", ["a", "b", "b"]), ("grid", ["x", "y", "z"]), ("table", ["m", "m", "d"])])
+    {'model': 'a'}
+    """
+    chosen: dict[str, str] = {}
+    rows = set(range(len(facets[0][1]))) if facets else set()
+    for name, values in facets:
+        if (value := values[0]) is not None and any(values[row] != value for row in rows):
+            chosen[name] = value
+            rows = {row for row in rows if values[row] == value}
+    return chosen
+
+
+def _listed(facet: tuple[str, list[str | None]]) -> str:
+    name, values = facet
+    distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
+    more = f" and {len(distinct) - _MOST_LISTED} more" if len(distinct) > _MOST_LISTED else ""
+    return f"{name}: {', '.join(distinct[:_MOST_LISTED])}{more}"
+
+
+def _check_grids(arrays: "Sequence[MasterArray]") -> None:
+    """Raise AggregationError for arrays that do not share dimensions."""
+    from aggarray.interop.datasets import datasets
+
+    groups = list(datasets(arrays).values())
+    if len(groups) > 1:
+        texts = []
+        for group in groups:
+            names = [a.name or "" for a in group.arrays]
+            sizes = {d: n for a in group.arrays for d, n in zip(a.dimensions, a.shape, strict=True)}
+            more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+            texts.append(f"{', '.join(names[:_MOST_LISTED])}{more} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})")
+        what = f"{len(groups)} grids for one output: {'; '.join(texts)}"
+        raise AggregationError(what, hint=f"choose variables, such as -v {groups[0].arrays[0].name}")
+
+
+def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "list[MasterArray]":
+    """Return arrays, those of the given names lazily in other units."""
+    names = sorted({a.name or "" for a in arrays})
+    for name in units:
+        if name not in names:
+            raise NotFoundError(f"units of {name!r}: no such variable", hint=f"the variables are: {', '.join(names) or 'none'}")
+    return [array.to_units(units[array.name or ""]) if array.name in units else array for array in arrays]
