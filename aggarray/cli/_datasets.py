@@ -15,26 +15,28 @@ _WITHIN = ("table_id", "frequency", "modeling_realm")
 _MOST_LISTED = 8
 
 
-def as_options(where: Mapping[str, str]) -> str:
-    """Return options that select arrays by attributes.
+def as_options(where: Mapping[str, str], names: Sequence[str] = ()) -> str:
+    """Return options that select arrays by attributes and names.
 
-    >>> as_options({"source_id": "M1", "units": "kg m-2"})
-    "--where source_id=M1 --where 'units=kg m-2'"
+    >>> as_options({"source_id": "M1", "units": "kg m-2"}, ["pr"])
+    "-v pr --where source_id=M1 --where 'units=kg m-2'"
     """
-    return " ".join(f"--where {shlex.quote(f'{name}={value}')}" for name, value in where.items())
+    pairs = [("-v", name) for name in names] + [("--where", f"{name}={value}") for name, value in where.items()]
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in pairs)
 
 
-def as_table(where: Mapping[str, str]) -> str:
-    """Return a table of TOML that selects arrays by attributes.
+def as_keys(where: Mapping[str, str], names: Sequence[str] = ()) -> str:
+    """Return keys of a job file that select arrays by attributes and names.
 
-    >>> as_table({"source_id": "M1"})
-    "where = { source_id = 'M1' }"
+    >>> as_keys({"source_id": "M1"}), as_keys({}, ["pr", "tas"])
+    ("where = { source_id = 'M1' }", "variables = ['pr', 'tas']")
     """
-    return f"where = {{ {', '.join(f'{name} = {value!r}' for name, value in where.items())} }}"
+    table = f"where = {{ {', '.join(f'{name} = {value!r}' for name, value in where.items())} }}"
+    return ", ".join([f"variables = {list(names)!r}"] * bool(names) + [table] * bool(where))
 
 
 def require_dataset(
-    arrays: "Sequence[MasterArray]", are_named: bool, written: Callable[[Mapping[str, str]], str] = as_options
+    arrays: "Sequence[MasterArray]", are_named: bool, written: Callable[..., str] = as_options
 ) -> "list[MasterArray]":
     """Return the arrays if they are one dataset.
 
@@ -48,7 +50,7 @@ def require_dataset(
     if separate or _repeated(arrays):
         _raise_datasets(arrays, [facet for facet in facets if _repeated(arrays) or facet[0] in separate], written)
     if not are_named:
-        _check_grids(arrays)
+        _check_grids(arrays, written)
     return list(arrays)
 
 
@@ -63,18 +65,18 @@ def _repeated(arrays: "Sequence[MasterArray]") -> "list[MasterArray]":
 def _raise_datasets(
     arrays: "Sequence[MasterArray]",
     facets: Sequence[tuple[str, list[str | None]]],
-    written: Callable[[Mapping[str, str]], str],
+    written: Callable[..., str],
 ) -> None:
     from aggarray.aggregate.differences import differing_attributes, distinguishing_text
 
     rows = list(zip(*(values for _, values in facets), strict=True)) or [()] * len(arrays)
-    alike = _repeated([a for a, row in zip(arrays, rows, strict=True) if row == rows[0]])
+    same = _repeated([a for a, row in zip(arrays, rows, strict=True) if row == rows[0]])
     # Arrays of equal facets differ in units, cell_methods or the like.
-    where = _first_of(facets) | _first_of(differing_attributes(alike)[:1])
+    where = _first_of(facets) | _first_of(differing_attributes(same)[:1])
     if facets:
         what = f"{len(set(rows))} datasets for one output: they differ in {'; '.join(map(_listed, facets))}"
     else:
-        what = f"{len(alike)} arrays are named {alike[0].name!r}: {distinguishing_text(alike)}"
+        what = f"{len(same)} arrays are named {same[0].name!r}: {distinguishing_text(same)}"
     hint = f"choose one, for example with {written(where)}" if where else "choose one by --sel, or in Python"
     raise AggregationError(what, hint=hint)
 
@@ -101,11 +103,12 @@ def _listed(facet: tuple[str, list[str | None]]) -> str:
     return f"{name}: {', '.join(distinct[:_MOST_LISTED])}{more}"
 
 
-def _check_grids(arrays: "Sequence[MasterArray]") -> None:
+def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -> None:
     """Raise AggregationError for arrays that do not share dimensions."""
-    from aggarray.interop.datasets import datasets
+    from aggarray.arrays.ragged_variables import flatten_ragged
+    from aggarray.interop.dataset import grouped
 
-    groups = list(datasets(arrays).values())
+    groups = grouped(map(flatten_ragged, arrays))
     if len(groups) > 1:
         texts = []
         for group in groups:
@@ -113,8 +116,9 @@ def _check_grids(arrays: "Sequence[MasterArray]") -> None:
             sizes = {d: n for a in group.arrays for d, n in zip(a.dimensions, a.shape, strict=True)}
             more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
             texts.append(f"{', '.join(names[:_MOST_LISTED])}{more} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})")
-        what = f"{len(groups)} grids for one output: {'; '.join(texts)}"
-        raise AggregationError(what, hint=f"choose variables, such as -v {groups[0].arrays[0].name}")
+        largest = max(groups, key=lambda group: len(group.arrays))
+        advice = written({}, [a.name or "" for a in largest.arrays[:_MOST_LISTED]])
+        raise AggregationError(f"{len(groups)} grids for one output: {'; '.join(texts)}", hint=f"choose variables: {advice}")
 
 
 def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "list[MasterArray]":

@@ -38,7 +38,9 @@ class _RecordedCommand(click.Command):
 
 
 def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
-    """Return a command line without values of --storage and without most of many sources.
+    """Return a command line that ``history`` can keep.
+
+    Values of --storage and most of many sources are left out.
 
     >>> command_line(["a.nc", "--storage", "secret=x", "--storage=key=y", "-o", "b c.nc"], ["a.nc"])
     "aggarray extract a.nc --storage secret=... --storage=key=... -o 'b c.nc'"

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,23 +112,37 @@ def test_arrays_of_one_name_are_chosen_by_attributes(tmp_path: Path, capsys: pyt
 
 def test_all_variables_of_a_dataset_are_one_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fixed fields and monthly ones are one dataset; another grid, or another model, is another one."""
-    grid = (("lat", "lon"), np.ones((3, 2)), {"units": "m2"})
-    for name, attrs in (("tas", {"table_id": "Amon"}), ("pr", {"table_id": "Amon"}), ("area", {"table_id": "fx"})):
-        variables = cube([0, 1, 2], **{"tas": None, name: grid if name == "area" else cube([0, 1, 2])["tas"]})
-        write(tmp_path / "data" / f"{name}.nc", variables, {"source_id": "M1", **attrs})
+
+    def field(name: str) -> tuple[Any, ...]:
+        return ("time", "lat", "lon"), cube([0, 1, 2])["tas"][1], {"units": "K", "standard_name": name}
+
+    for name in ("tas", "pr"):
+        write(
+            tmp_path / "data" / f"{name}.nc",
+            cube([0, 1, 2], **{"tas": None, name: field(name)}),
+            {"source_id": "M1", "table_id": "Amon"},
+        )
+    area = cube([0], time=None, tas=None, area=(("lat", "lon"), np.ones((3, 2)), {"units": "m2"}))
+    write(tmp_path / "data" / "area.nc", area, {"source_id": "M1", "table_id": "fx"})
     for out in (tmp_path / "all.nc", tmp_path / "all.zarr"):
         assert run("extract", tmp_path / "data", "-o", out)[0] == 0
         assert set(aa.open(out).names) == {"tas", "pr", "area"}
     with xr.open_dataset(tmp_path / "all.nc") as result:
         assert result.tas.dims == result.pr.dims == ("time", "lat", "lon") and result.attrs["source_id"] == "M1"
-    write(tmp_path / "data" / "tos.nc", cube([0, 1], np.arange(5.0), tas=None, tos=(("time", "lat"), np.zeros((2, 5)))))
+    write(
+        tmp_path / "data" / "tos.nc", cube([0, 1], np.arange(5.0), lon=None, tas=None, tos=(("time", "lat"), np.zeros((2, 5))))
+    )
     new = ("extract", str(tmp_path / "data"), "-o", str(tmp_path / "new.nc"))
     with pytest.raises(SystemExit, match="1"):
         main(list(new))
     err = capsys.readouterr().err
-    assert "2 grids for one output: " in err and "tos (time: 2, lat: 5)" in err and "choose variables, such as -v " in err
+    assert (
+        "2 grids for one output: " in err
+        and "tos (time: 2, lat: 5)" in err
+        and "; choose variables: -v area -v pr -v tas\n" in err
+    )
     assert run(*new, "-v", "tos", "-v", "tas")[0] == 0
-    write(tmp_path / "data" / "huss.nc", cube([0, 1, 2], tas=None, huss=cube([0, 1, 2])["tas"]), {"source_id": "M2"})
+    write(tmp_path / "data" / "huss.nc", cube([0, 1, 2], tas=None, huss=field("huss")), {"source_id": "M2"})
     with pytest.raises(SystemExit, match="1"):
         main([*new[:2], "-v", "tas", "-v", "huss", "-o", str(tmp_path / "newer.nc")])
     assert "2 datasets for one output: they differ in source_id: M1, M2" in capsys.readouterr().err

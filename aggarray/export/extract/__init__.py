@@ -7,7 +7,7 @@ complete. Two runs over the same pieces of the same files write the same bytes, 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -24,6 +24,7 @@ from aggarray.export.extract.layout import ExtractLayout, Variable, lay_out
 from aggarray.export.extract.lineage import add_lineage
 from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
+from aggarray.formats.base import Structure
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
 from aggarray.partition.matrix import References
@@ -94,20 +95,8 @@ def extract(
     cannot be written.
     """
     plan = _make_plan(arrays, local_path(path), exists, compress)
-    target, variables = plan.target, plan.layout.variables
-    done = Extracted(target.path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
-    # promise: extract-rerun-sweeps
-    swept = target.swept()
-    if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
-        unlock(target.path)
-        return replace(done, unchanged=True)
-    if swept:
-        return replace(done, resumed=done.nbytes)
-    target.check(exists)
-    if aggregation is None and isinstance(arrays, Aggregation):
-        aggregation = arrays
-    add_lineage(plan.layout, plan.arrays, () if aggregation is None else aggregation._provenance.structures(), command)
-    return replace(done, resumed=_write(plan, progress))
+    known = arrays if aggregation is None and isinstance(arrays, Aggregation) else aggregation
+    return _carry_out(plan, exists, tuple if known is None else known._provenance.structures, command, progress)
 
 
 def is_extracted(
@@ -140,6 +129,28 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
     mark = _fingerprint(layout, suffix, None if compress is None else compression)
     layout.attributes[ATTRIBUTE] = mark
     return _Plan(resolved, layout, ExtractTarget(path, mark), compression)
+
+
+def _carry_out(
+    plan: _Plan,
+    exists: str,
+    structures: Callable[[], Iterable[Structure]],
+    command: str | None,
+    progress: bool | Progress | None,
+) -> Extracted:
+    """Write the result unless it is up to date; see `add_lineage`."""
+    target, variables = plan.target, plan.layout.variables
+    done = Extracted(target.path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
+    # promise: extract-rerun-sweeps
+    swept = target.swept()
+    if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
+        unlock(target.path)
+        return replace(done, unchanged=True)
+    if swept:
+        return replace(done, resumed=done.nbytes)
+    target.check(exists)
+    add_lineage(plan.layout, plan.arrays, structures, command)
+    return replace(done, resumed=_write(plan, progress))
 
 
 def _write(plan: _Plan, progress: bool | Progress | None) -> int:

@@ -6,7 +6,7 @@ what a fingerprint covers: the same arrays of the same files stay up to date.
 
 import datetime
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,11 @@ _FILES = "source_file"
 
 
 def add_lineage(
-    layout: ExtractLayout, arrays: Sequence[MasterArray], structures: Iterable[Structure], command: str | None
+    layout: ExtractLayout, arrays: Sequence[MasterArray], structures: Callable[[], Iterable[Structure]], command: str | None
 ) -> None:
     """Add `history` and `tracking_id` to a layout.
 
-    ``structures``: those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
+    ``structures``: returns those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
     """
     uris = _files(arrays)
     shared = [name for name in (_HISTORY, _TRACKING_ID) if all(name in a.file_attrs for a in arrays)]
@@ -60,10 +60,12 @@ def _files(arrays: Iterable[MasterArray]) -> list[str]:
     return list(uris)
 
 
-def _attributes(arrays: Sequence[MasterArray], uris: Sequence[str], structures: Iterable[Structure]) -> list[Mapping[str, Any]]:
-    """Return the global attributes of each file; none of files that do not open."""
+def _attributes(
+    arrays: Sequence[MasterArray], uris: Sequence[str], structures: Callable[[], Iterable[Structure]]
+) -> list[Mapping[str, Any]]:
+    """Return the global attributes of each file, {} if it does not open."""
     # The attributes of an assumed file are those of another one.
-    known: dict[str, Mapping[str, Any]] = {s.uri: s.attrs for s in structures if s.assumed is None}
+    known: dict[str, Mapping[str, Any]] = {s.uri: s.attrs for s in structures() if s.assumed is None}
 
     def read(uri: str) -> Mapping[str, Any]:
         try:
