@@ -40,6 +40,29 @@ def printable(text: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in found)
 
 
+def near_names(name: Any, names: Iterable[str]) -> str:
+    """Return the question whether a similar name is meant, "" without any.
+
+    >>> near_names("Latt", ["time", "lat", "lon"]), near_names("depth", ["time", "lat", "lon"])
+    ("did you mean 'lat'?", '')
+    """
+    from difflib import get_close_matches
+
+    lower = {n.lower(): n for n in names} if isinstance(name, str) else {}
+    near = get_close_matches(str(name).lower(), lower, 2, 0.7)
+    return f"did you mean {' or '.join(repr(lower[n]) for n in near)}?" if near else ""
+
+
+def names_hint(name: Any, names: Iterable[str], what: str) -> str:
+    """Return a hint that lists names, and asks whether a similar one is meant.
+
+    >>> names_hint("latt", ["time", "lat"], "the dimensions are")
+    "did you mean 'lat'? the dimensions are: time, lat"
+    """
+    names = list(names)
+    return f"{near_names(name, names)} {what}: {', '.join(names) or 'none'}".lstrip()
+
+
 class AggarrayError(Exception):
     """Base of every error that aggarray raises deliberately.
 

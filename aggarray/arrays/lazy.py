@@ -8,7 +8,7 @@ import numpy as np
 
 from aggarray.arrays.values import select_known
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.errors import NotFoundError, SelectionError
+from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Step, Template
@@ -100,6 +100,17 @@ def _is_redundant(template: Template, now: Step, step: Step) -> bool:
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
 
 
+def convert_units(array: "MasterArray", units: str, calendar: str | None) -> "MasterArray":
+    """Return an array and its own bounds in other units."""
+    now = array._step
+    step = replace(now, units=units, calendar=calendar, dtype=np.dtype("f8") if array.dtype.kind in "iu" else array.dtype)
+    # An empty conversion raises the errors of units and dtype before a file is read.
+    convert(np.empty(0, array.dtype), None, now, step)
+    bounds = {n: array.coords[n].to_units(units, calendar) for n in bounds_names(array) if n in array.coords}
+    changed = with_step(array, step)
+    return replace(changed, coords={**array.coords, **bounds}) if bounds else changed
+
+
 def bounds_names(array: "MasterArray") -> tuple[str, ...]:
     """Return the names of an array's own bounds: one or none (CF 7.1, 7.4)."""
     from aggarray.cf.attributes import basename
@@ -144,8 +155,8 @@ def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: s
 
     if dimension not in array.dimensions:
         why = f" ({dimension!r} is a coordinate without a dimension)" if dimension in array.coords else ""
-        names = ", ".join(array.dimensions) or "none"
-        raise NotFoundError(f"no dimension {dimension!r} to select along{why}", hint=f"the dimensions are: {names}")
+        hint = names_hint(dimension, array.dimensions, "the dimensions are")
+        raise NotFoundError(f"no dimension {dimension!r} to select along{why}", hint=hint)
     coordinate = array.coords.get(dimension)
     if coordinate is None:
         if method is not None or tolerance is not None:
@@ -157,6 +168,32 @@ def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: s
     else:
         values = coordinate._values_and_mask()[0]
     return locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
+
+
+def labels_key(
+    array: "MasterArray", given: Mapping[str, Any] | str | None, method: str | None, tolerance: Any, named: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Return the key of labels by dimension; errors as of `locate_labels`.
+
+    ``given``: more labels, or the method.
+    """
+    labels = {**given, **named} if isinstance(given, Mapping) else named
+    if isinstance(given, str):
+        if not labels:
+            hint = "give dimension=label, such as time='2001-01'"
+            raise SelectionError(f"no labels to select: sel({given!r})", variable=array.name, hint=hint)
+        method = given
+    key = {d: locate_labels(array, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
+    return tuple(key.get(d, slice(None)) for d in array.dimensions)
+
+
+def positions_key(array: "MasterArray", indexers: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the key of positions by dimension; SelectionError for others."""
+    for name in indexers:
+        if name not in array.dimensions:
+            hint = names_hint(name, array.dimensions, "the dimensions are")
+            raise SelectionError(f"no dimension {name!r} to select along", variable=array.name, hint=hint)
+    return tuple(indexers.get(d, slice(None)) for d in array.dimensions)
 
 
 class Lazy:

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, fields, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.lazy import (
     Lazy,
-    bounds_names,
+    convert_units,
     dimension_names,
-    locate_labels,
+    labels_key,
+    positions_key,
     reverse_bounds,
     reverse_dimensions,
     select_dimensions,
@@ -20,14 +20,14 @@ from aggarray.arrays.lazy import (
     with_step,
 )
 from aggarray.arrays.origin import Origin, restore_array
-from aggarray.arrays.values import KnownValues, Viewable, read_datetimes, read_known
+from aggarray.arrays.values import KnownValues, NamedArray, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import printable
 from aggarray.memory.selection import Range, Selector, normalise
-from aggarray.partition.conform import cast, convert, fill_for, plain_dtype
+from aggarray.partition.conform import cast, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.read import ReadOptions, Target, read
 from aggarray.storage.access import ANYWHERE, Access
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MasterArray(Viewable):
+class MasterArray(NamedArray):
     """One array made out of many files.
 
     ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces (units,
@@ -159,21 +159,6 @@ class MasterArray(Viewable):
         return self._matrix.directions
 
     @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self._matrix.dimensions)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the array in memory, in bytes."""
-        return self.size * self.dtype.itemsize
-
-    @property
     def partitions(self) -> "PartitionMatrix":
         """The partition matrix."""
         from aggarray.arrays.partitions import PartitionMatrix
@@ -195,6 +180,10 @@ class MasterArray(Viewable):
 
         Index arrays and masks apply per dimension, orthogonally.
         """
+        if isinstance(key, str):
+            from aggarray.arrays.hints import text_key
+
+            raise text_key(self, key)
         return self.read(key)
 
     def read(
@@ -318,13 +307,7 @@ class MasterArray(Viewable):
         values are not numbers.
         """
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
-        now = self._step
-        step = replace(now, units=units, calendar=calendar, dtype=np.dtype("f8") if self.dtype.kind in "iu" else self.dtype)
-        # An empty conversion raises the errors of units and dtype before a file is read.
-        convert(np.empty(0, self.dtype), None, now, step)
-        bounds = {n: self.coords[n].to_units(units, calendar) for n in bounds_names(self) if n in self.coords}
-        changed = replace(with_step(self, step), coords={**self.coords, **bounds} if bounds else self.coords)
-        return self._after("to_units", (units, calendar), changed)
+        return self._after("to_units", (units, calendar), convert_units(self, units, calendar))
 
     def astype(self, dtype: Any) -> "MasterArray":
         """Return the array in another data type, cast as NumPy does.
@@ -351,9 +334,22 @@ class MasterArray(Viewable):
         >>> lat.sel(lat=slice(1, 2))[:].tolist()
         [0.0]
         """
-        labels, method = ({**given, **labels}, method) if isinstance(given, Mapping) else (labels, given or method)
-        selectors = {d: locate_labels(self, d, label, method=method, tolerance=tolerance) for d, label in labels.items()}
-        return self.lazy[tuple(selectors.get(d, slice(None)) for d in self.dimensions)]
+        return self.lazy[labels_key(self, given, method, tolerance, labels)]
+
+    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> "MasterArray":
+        """Select lazily by position, as ``isel`` of xarray does.
+
+        An integer drops its dimension; slices, 1-d index arrays, lists and masks keep it. Each selects along its dimension
+        alone. The first argument may be a mapping: ``a.isel({"lat": 0})``. Raises SelectionError for dimensions that the array
+        lacks and for positions out of range.
+
+        >>> from aggarray import SubArray
+        >>> rows = SubArray.from_array([[1, 2, 3], [4, 5, 6]], dimensions=("y", "x"))
+        >>> a = MasterArray.from_subarrays([([(0, 2), (0, 3)], rows)], dimensions=("y", "x"))
+        >>> a.isel(y=-1, x=[2, 0]).values.tolist()
+        [6, 4]
+        """
+        return self.lazy[positions_key(self, {**(given or {}), **indexers})]
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.

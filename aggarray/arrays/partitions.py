@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
@@ -70,6 +71,16 @@ class PartitionMatrix:
         return tuple(n for n in self._matrix.cells if n > 1)
 
     @property
+    def dims(self) -> tuple[str, ...]:
+        """The partitioned dimensions, under the name of xarray."""
+        return self.dimensions
+
+    @property
+    def sizes(self) -> FrozenDict[int]:
+        """Number of partitions by partitioned dimension, immutable."""
+        return FrozenDict(zip(self.dimensions, self.shape, strict=True))
+
+    @property
     def edges(self) -> tuple[np.ndarray, ...]:
         """Read-only int64 cuts of each master dimension, from 0 to its size."""
         edges = tuple(e.view() for e in self._matrix.edges)
@@ -79,7 +90,7 @@ class PartitionMatrix:
 
     @property
     def _sizes(self) -> str:
-        return " x ".join(f"{n} {d}" for d, n in zip(self.dimensions, self.shape, strict=True)) or "1"
+        return " x ".join(f"{n} {d}" for d, n in self.sizes.items()) or "1"
 
     def costs(self) -> tuple[np.ndarray, ...]:
         """Return the cost to read each slab of partitions, per master dimension.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
-from aggarray.arrays.values import Viewable
+from aggarray.arrays.values import NamedArray
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
@@ -29,7 +29,7 @@ from aggarray.storage.access import ANYWHERE, Access
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubArray(Viewable):
+class SubArray(NamedArray):
     """Array outside any master: a variable of a file, or values in memory.
 
     `from_file` and `from_array` make it.

@@ -1,11 +1,13 @@
-"""Values in memory: those that scanning has read, views, reference times."""
+"""What all arrays have in common; values in memory; reference times."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from aggarray.cf.frozen import FrozenDict
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.memory.selection import Range, Selector, result_shape
@@ -15,18 +17,89 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
     from aggarray.memory.arrays import Array
 
+    # Type checkers see no operators.
+    _Operators = object
+else:
+    from numpy.lib.mixins import NDArrayOperatorsMixin as _Operators
+
 #: The values of an array that scanning has read, and their mask (None: none is missing).
 KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 
-class Viewable:
-    """Object whose values may be in memory or in a mapped file."""
+class NamedArray(_Operators):
+    """Array with named dimensions, which is read on request.
+
+    It does not compute: operators and NumPy's ufuncs raise TypeError, and methods of NumPy and xarray that it lacks raise
+    AttributeError, which names the way to compute. `numpy.asarray` reads all values. ``==`` compares identity.
+    """
 
     __slots__ = ()
+    __eq__, __ne__, __hash__ = object.__eq__, object.__ne__, object.__hash__
+
+    if TYPE_CHECKING:
+
+        @property
+        def dimensions(self) -> tuple[str, ...]:
+            """Names of the dimensions."""
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Size along each dimension."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type of the values."""
 
     @abstractmethod
-    def read(self, *, copy: bool | None) -> np.ndarray:
+    def read(self, *, copy: bool | None = True) -> Any:
         """Return the values; ``copy`` False: a view, or raise AggregationError."""
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, under the name of xarray."""
+        return self.dimensions
+
+    @property
+    def sizes(self) -> FrozenDict[int]:
+        """Size of each dimension by name, immutable."""
+        return FrozenDict(zip(self.dimensions, self.shape, strict=True))
+
+    @property
+    def values(self) -> Any:
+        """All values, read anew on each access, as by ``[...]``."""
+        return self.read()
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.dimensions)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the array in memory, in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> NoReturn:
+        """Raise TypeError: arrays on disk do not compute, not even by NumPy."""
+        from aggarray.arrays.hints import no_arithmetic
+
+        raise no_arithmetic(self, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # raises the error of the property again
+            if name.startswith("_"):  # probes of other libraries
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            from aggarray.arrays.hints import missing_attribute
+
+            raise missing_attribute(self, name)
 
     def __memory__(self) -> "Array | str":
         from aggarray.memory.creation import array_of
