@@ -56,6 +56,18 @@ def missing_attribute(array: Any, name: str) -> AttributeError:
     return AttributeError(printable(f"{what}; {hint}" if hint else what), name=name, obj=array)
 
 
+def missing_member(collection: Any, name: str) -> AttributeError:
+    """Return the error of an attribute that an aggregation does not have."""
+    what = f"{type(collection).__name__!r} object has no attribute {name!r}"
+    if name in collection.names:
+        hint = f"the array is agg[{name!r}]"
+    elif name in _DATAARRAY or name in _DATASET:
+        hint = f"use .to_xarray().{name} ({_LAZILY}), or the arrays one by one"
+    else:
+        hint = near_names(name, [n for n in (*dir(type(collection)), *collection.names) if not n.startswith("_")])
+    return AttributeError(printable(f"{what}; {hint}" if hint else what), name=name, obj=collection)
+
+
 def _hint(array: Any, name: str) -> str | None:
     if hasattr(type(array), "coords") and name in array.coords:
         return f"the coordinate is .coords[{name!r}]"

@@ -1,14 +1,14 @@
 """The `Aggregation`: master arrays, refusals, and its methods."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import NotFoundError, printable
+from aggarray.errors import NotFoundError, SelectionError, names_hint, printable
 from aggarray.opening.provenance import Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
@@ -49,6 +49,26 @@ class Aggregation:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
+    def keys(self) -> tuple[str, ...]:
+        """Return `names`: a name that several arrays have occurs once."""
+        return self.names
+
+    def values(self) -> tuple[MasterArray, ...]:
+        """Return the arrays."""
+        return self.arrays
+
+    def items(self) -> tuple[tuple[str, MasterArray], ...]:
+        """Return a pair (name, array) of each array; names may repeat.
+
+        >>> import aggarray as aa
+        >>> [(name, array.shape) for name, array in aa.open("sample_data/archive").items()]
+        [('tas', (365, 18, 36))]
+        """
+        return tuple((a.name or "", a) for a in self.arrays)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.names)
+
     def __getitem__(self, name: str) -> MasterArray:
         """Return the array of a name.
 
@@ -59,9 +79,8 @@ class Aggregation:
             return named[0]
         variable = name if isinstance(name, str) else None
         if not named:
-            raise NotFoundError(
-                f"no array {name!r}", variable=variable, hint=f"the arrays are: {', '.join(self.names) or 'none'}"
-            )
+            hint = names_hint(name, self.names, "the arrays are") + ("" if variable else "; agg.arrays[0] is the first")
+            raise NotFoundError(f"no array {name!r}", variable=variable, hint=hint)
         from aggarray.aggregate.differences import distinguishing_text
 
         hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
@@ -85,6 +104,68 @@ class Aggregation:
             duplicates = tuple(d for d in duplicates if d.file not in serving)
         arrays = select_arrays(self.arrays, selection.names, selection.attributes)
         return replace(self, arrays=arrays, duplicates=duplicates, _provenance=self._provenance.selected(selection))
+
+    def sel(
+        self, given: Mapping[str, Any] | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
+    ) -> "Aggregation":
+        """Select lazily by coordinate values, in every array with the dimension.
+
+        The arguments are those of `MasterArray.sel`. Arrays without the dimension stay as they are. Save or append before you
+        select: `append` joins new files with the selected arrays. Raises NotFoundError for a dimension that no array has, and
+        for a label that one of the arrays with the dimension lacks.
+
+        >>> import aggarray as aa
+        >>> agg = aa.open("sample_data/archive").sel(time="2001-07", lat=slice(-30, 30))
+        >>> agg["tas"].sizes
+        {'time': 31, 'lat': 6, 'lon': 36}
+        """
+        from aggarray.opening.dimensions import keys_of, select_along
+
+        keys = keys_of(given, labels)
+        chosen = select_along(self.arrays, keys, lambda a, own: a.sel(own, method, tolerance), NotFoundError)
+        return self._with_arrays(chosen)
+
+    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> "Aggregation":
+        """Select lazily by position, in every array that has the dimension.
+
+        The arguments are those of `MasterArray.isel`; otherwise as `sel`. Raises SelectionError for a dimension that no array
+        has, and for positions out of range in one of the arrays.
+
+        >>> import aggarray as aa
+        >>> aa.open("sample_data/archive").isel(time=0)["tas"].dims
+        ('lat', 'lon')
+        """
+        from aggarray.opening.dimensions import keys_of, select_along
+
+        keys = keys_of(given, indexers)
+        return self._with_arrays(select_along(self.arrays, keys, lambda a, own: a.isel(own), SelectionError))
+
+    def _with_arrays(self, arrays: tuple[MasterArray, ...]) -> "Aggregation":
+        """Return an aggregation of arrays that the files no longer describe."""
+        return replace(self, arrays=arrays, _provenance=Provenance(self._provenance.rules, access=self._provenance.access))
+
+    def close(self) -> None:
+        """Close the files that this process keeps open for reading the arrays.
+
+        Reads keep files open until others need the place (`set_options(open_files=...)`). The arrays stay usable: a later read
+        opens its files again. ``with aa.open(...) as agg:`` closes them at the end of the block.
+        """
+        from aggarray.read import close_files
+
+        close_files(
+            {
+                str(uri)
+                for array in self.arrays
+                for one in (array, *array.coords.values())
+                for uri in one._matrix.references.uris
+            }
+        )
+
+    def __enter__(self) -> "Aggregation":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def save(
         self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
@@ -167,6 +248,17 @@ class Aggregation:
         from aggarray.display.html import aggregation_html
 
         return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # raises the error of the property again
+            if name.startswith("_"):  # probes of other libraries
+                raise AttributeError(f"'Aggregation' object has no attribute {name!r}", name=name, obj=self)
+            from aggarray.arrays.hints import missing_member
+
+            raise missing_member(self, name)
 
     def __repr__(self) -> str:
         from aggarray.aggregate.differences import labels

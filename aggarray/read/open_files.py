@@ -4,9 +4,10 @@ import atexit
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,17 +148,18 @@ class OpenFiles:
         with self._lock:
             _close_unused(self._leases.pop(path, None))
 
-    def _close_unused(self, most: int) -> None:
+    def _close_unused(self, most: int, chosen: Callable[[str], bool] | None = None) -> None:
         """Close unused files, least recently used first, until ``most`` are open."""
         surplus = len(self._leases) - most
+        unused = [p for p, lease in self._leases.items() if lease.users == 0 and (chosen is None or chosen(p))]
         # promise: open-files-limit
-        for path in [p for p, lease in self._leases.items() if lease.users == 0][: max(0, surplus)]:
+        for path in unused[: max(0, surplus)]:
             self._leases.pop(path).handle.close()
 
-    def close(self) -> None:
-        """Close every file that is not being read."""
+    def close(self, chosen: Callable[[str], bool] | None = None) -> None:
+        """Close every file, or the chosen ones, that is not being read."""
         with self._lock:
-            self._close_unused(0)
+            self._close_unused(0, chosen)
 
 
 def _close_unused(lease: _Lease | None) -> None:
@@ -170,10 +172,20 @@ _files = OpenFiles()
 file_state = _files.state
 
 
-def close_files() -> None:
-    """Close the files kept open for later reads, such as before deletion."""
-    _files.close()
-    close_sources()
+def close_files(uris: Collection[str] | None = None) -> None:
+    """Close the files kept open for later reads, such as before deletion.
+
+    ``uris``: only these files, and those within these folders and stores.
+    """
+    chosen = None if uris is None else partial(_is_within, uris)
+    _files.close(chosen)
+    close_sources(chosen)
+
+
+def _is_within(uris: Collection[str], path: str) -> bool:
+    while path not in uris and path:
+        path = path.rpartition("/")[0]
+    return bool(path)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -355,8 +355,14 @@ def read_file(path: str) -> memoryview | None:
         raise
 
 
-def close_sources() -> None:
-    """Close unused cached descriptors and clear the state of remote objects."""
+def close_sources(chosen: Callable[[str], bool] | None = None) -> None:
+    """Close unused cached descriptors, of chosen paths or all.
+
+    Clears the state of remote objects if none are chosen.
+    """
+    if chosen is not None:
+        _sources.discard_where(chosen)
+        return
     _sources.clear()
     if remote := sys.modules.get("aggarray.storage.remote.objects"):
         remote.forget()

@@ -48,6 +48,12 @@ class LRUCache:
             if key in self._items:
                 self._total -= self._size(self._items.pop(key))
 
+    def discard_where(self, chosen: Callable[[Any], bool]) -> None:
+        """Drop the items whose keys are chosen."""
+        with self._lock:
+            for key in [key for key in self._items if chosen(key)]:
+                self._total -= self._size(self._items.pop(key))
+
     def keep(self, key: Hashable, item: Any) -> None:
         """Cache an item, unless it is too large; evict the least recently used."""
         most = self._most()
