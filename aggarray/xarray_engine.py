@@ -9,7 +9,8 @@ from typing import Any
 
 from xarray import Dataset
 
-from aggarray.errors import AggarrayError, AggregationError, NotFoundError
+from aggarray.aggregate.rules import RULES, make_rules
+from aggarray.errors import AggarrayError, AggregationError, NotFoundError, names_hint
 from aggarray.formats import scan
 from aggarray.index.recognition import find_convention
 from aggarray.index.store import stored_generation
@@ -19,8 +20,9 @@ from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
 from aggarray.storage.files import Source, local_path
 
-#: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have.
-OPTIONS = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
+#: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have; the fields of `Rules`.
+OPENING = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
+OPTIONS = (*OPENING, "preset", *RULES)
 
 
 class AggarrayBackendEntrypoint(ArraysEntrypoint):
@@ -46,8 +48,9 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         """Return the one dataset of a source.
 
         ``options``: how to decode, as for `xarray.open_dataset`; ``select``, a mapping of attributes that the arrays must
-        have; and the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
-        storage_options.
+        have; the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
+        storage_options; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``; and
+        ``preset``, "cmip" or "era5", in place of ``rules``.
         ``group``: the path of one of several datasets. Raises AggregationError that lists the datasets if there are several.
         """
         decoders, groups = _open_groups(filename_or_obj, options)
@@ -73,7 +76,7 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
     options = {key: value for key, value in arguments.items() if key not in DECODERS}
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
-        hint = f"the options are {', '.join(OPTIONS)} and group"
+        hint = names_hint(unknown[0], (*OPTIONS, "group"), "the options are")
         raise AggregationError(f"engine aggarray has no option {unknown[0]!r}", hint=hint)
     if hasattr(source, "read") or not isinstance(source, str | os.PathLike | Iterable) or isinstance(source, bytes | Mapping):
         hint = "give a path, or a list of paths"
@@ -82,6 +85,10 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
     if not isinstance(select, Mapping):
         hint = "give a mapping of attributes, such as {'source_id': 'CESM2'}"
         raise AggregationError(f"select={select!r} is not a mapping", hint=hint)
+    fields = {name: options.pop(name) for name in RULES if name in options}
+    if fields or options.get("preset") is not None:
+        options["rules"] = make_rules(options.get("rules"), options.get("preset"), fields)
+    options.pop("preset", None)
     agg = open_source(source, **options)
     try:
         selected = agg.select(**select)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,6 +135,28 @@ class Rules:
         if outside:
             what = f"order names {outside[0]!r}, which is not in along={list(self.along or ())}"
             raise AggregationError(what, hint="name it in both")
+
+
+#: The names of the rules: the fields of `Rules`.
+RULES = tuple(f.name for f in fields(Rules))
+
+
+def make_rules(rules: Rules | None, preset: str | None, changes: Mapping[str, Any]) -> Rules:
+    """Return rules, or those of a preset by name, with changed fields.
+
+    Raises AggregationError for both, for an unknown preset, and as `Rules` does.
+
+    >>> make_rules(None, "cmip", {"overlap": "first"}) == Rules(holes="refuse", overlap="first")
+    True
+    """
+    if rules is not None and not isinstance(rules, Rules):
+        raise AggregationError(f"rules={rules!r} is invalid", hint="give aggarray.Rules(...)")
+    if preset is not None:
+        _one_of("preset", preset, ("cmip", "era5"))
+        if rules is not None:
+            raise AggregationError(f"rules and preset={preset!r}", hint="give one of them")
+        rules = Rules.cmip() if preset == "cmip" else Rules.era5()
+    return replace(rules or Rules(), **changes)
 
 
 def parse_dimension(new_dimension: str) -> tuple[str, re.Pattern[str] | None]:

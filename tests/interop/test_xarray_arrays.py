@@ -20,7 +20,7 @@ import xarray as xr
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.xarray_engine import OPTIONS
+from aggarray.xarray_engine import OPTIONS, RULES
 from aggarray.xarray_engine import AggarrayBackendEntrypoint as Engine
 from tests.support.foreign_indexes import fragment
 from tests.support.netcdf import LAT, TAS, cube, write
@@ -143,7 +143,7 @@ def test_engine_errors(tmp_path: Path) -> None:
         opened(select={"units": "m"})
     with pytest.raises(aa.AggregationError, match="select='units' is not a mapping; give a mapping"):
         opened(select="units")
-    with pytest.raises(aa.AggregationError, match="no option 'colour'; the options are rules, variables"):
+    with pytest.raises(aa.AggregationError, match="no option 'colour'; the options are: rules, variables"):
         opened(colour="red")
     with pytest.raises(aa.NotFoundError, match="no data variable 'x'"):
         opened(variables=["x"])
@@ -157,7 +157,7 @@ def test_engine_errors(tmp_path: Path) -> None:
 
 def test_the_engine_opens_the_sources_of_open() -> None:
     known = set(inspect.signature(aa.open).parameters) - {"source"}
-    assert set(OPTIONS) == known | {"select"}
+    assert set(OPTIONS) == known | {"select", "preset", *RULES}
 
 
 def test_options_reach_opening(tmp_path: Path) -> None:
