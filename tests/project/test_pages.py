@@ -1,9 +1,12 @@
 """The examples of the README and of the documentation run as written and give the documented results."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.support.figures import figures, shrunk
 from tests.support.pages import PAGES, ROOT, blocks, run_page
 
 
@@ -12,7 +15,13 @@ from tests.support.pages import PAGES, ROOT, blocks, run_page
 @pytest.mark.parametrize("page", PAGES)
 def test_examples(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_page((ROOT / page).read_text(encoding="utf-8"), page, tmp_path)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    run_page(text, page, tmp_path)
+    for drawn, stored in figures(text, page).items():
+        ours, theirs = (re.findall(r"-?\d+\.?\d*", svg) for svg in (shrunk((tmp_path / drawn).read_text()), stored.read_text()))
+        # Another version of matplotlib may draw other ticks.
+        same = len(ours) == len(theirs) and np.allclose(np.array(ours, float), np.array(theirs, float), atol=0.2)
+        assert same or len(ours) != len(theirs), f"{stored.name} has changed: python -m tests.support.figures {page}"
 
 
 @pytest.mark.parametrize(("page", "least"), [("README.md", 15), ("docs/distributed-arrays.md", 15), ("docs/parallel.md", 8)])
