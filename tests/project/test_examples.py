@@ -1,12 +1,18 @@
 """The examples give the correct results on four ranks."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aggarray as aa
+from sample_data import models
 from tests.support.mpi import run_mpi
+from tests.support.pages import blocks
+from tests.support.paths import ROOT
 
 ARCHIVE = "sample_data/archive"
 
@@ -46,3 +52,30 @@ def test_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
 def test_pylops_imports_sections() -> None:
     pytest.importorskip("pylops_mpi", reason="no pylops-mpi")
     assert "as NumPy does" in run_mpi(4, "examples/pylops_consumer.py")
+
+
+#: Commands of Slurm for dask-jobqueue: a job is a process group in the background.
+_SLURM = {
+    "sbatch": '#!/bin/sh\nsetsid sh "$1" > "$1.out" 2>&1 < /dev/null &\necho "Submitted batch job $!"\n',
+    "scancel": '#!/bin/sh\nkill -- "-$1" 2>/dev/null || true\n',
+}
+
+
+def test_dask_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask_jobqueue", reason="no dask-jobqueue")
+    page = (ROOT / "docs" / "howto" / "cluster.md").read_text(encoding="utf-8")
+    program = next(block for block in blocks(page) if block.file == "dask_cluster.py")
+    (tmp_path / "dask_cluster.py").write_text(program.text, encoding="utf-8")
+    for name, text in _SLURM.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    models.main(str(tmp_path))
+    aa.open(tmp_path / "cmip6").save(tmp_path / "cmip6.nca")
+    paths = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "dask_cluster.py", str(tmp_path / "cmip6.nca"), "2"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    array = aa.open(tmp_path / "cmip6").select("tas", source_id="BETA", experiment_id="historical")["tas"]
+    assert np.allclose(aa.open(tmp_path / "mean.nc")["tas"][:], array[:].mean(axis=0), rtol=1e-5)

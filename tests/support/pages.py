@@ -5,6 +5,7 @@
 - ``pycon`` is a session: its output must match the page (``...`` matches anything).
 - ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then its output. ``# status 1`` after a
   command is its expected exit status.
+- ``bash`` is a script: it is written to the file that its second line, ``# NAME.sh: ...``, names. ``sbatch NAME.sh`` runs it.
 - ``text``, ``toml`` and ``py`` are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
 
 Any other language is an error. A page with a line ``<!-- needs: NAME -->`` is skipped if the library is not installed.
@@ -25,6 +26,7 @@ import numpy as np
 import pytest
 
 from tests.support.mpi import ROOT, rank_environment, run_mpi
+from tests.support.slurm import run_batch
 
 #: Pages with examples, as paths from the root of the project.
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
@@ -45,7 +47,7 @@ class Block:
     @property
     def file(self) -> str | None:
         """The file that the block is written to; None if it is not written."""
-        result = re.match(r"# (\S+\.(?:py|toml))\n", self.text)
+        result = re.match(r"(?:#!.*\n)?# (\S+\.(?:py|toml|sh))(?::.*)?\n", self.text)
         return result and result[1]
 
 
@@ -144,6 +146,8 @@ def run_command(line: str, where: str, folder: Path) -> str:
     if command[0] == "mpiexec":
         assert command[1] == "-n" and command[3:6] == ["python", "-m", "mpi4py"], f"{where}: {line}"
         return run_mpi(int(command[2]), *command[6:], folder=folder)
+    if command[0] == "sbatch":
+        return run_batch(folder / command[1], command[2:], folder)
     assert command[0] in ("aggarray", "python"), f"{where}: {line}: which program is this?"
     words = ["-m", "aggarray", *command[1:]] if command[0] == "aggarray" else command[1:]
     done = subprocess.run(
