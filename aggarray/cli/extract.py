@@ -72,7 +72,10 @@ def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
 )
 @click.option("--method", type=click.Choice(["nearest", "pad", "backfill"]), help="Which label replaces a missing one.")
 @click.option(
-    "--tolerance", multiple=True, metavar="[DIM=]LIMIT", help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable)."
+    "--tolerance",
+    multiple=True,
+    metavar="[DIM=]LIMIT",
+    help="Greatest distance of --method: 0.5, 12h, time=1D (repeatable; default: one step).",
 )
 @click.option(
     "-o",

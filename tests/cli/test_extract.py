@@ -68,6 +68,123 @@ def test_a_method_is_for_single_labels(index: Path) -> None:
         assert float(result.lat) == 20 and result.lon.values.tolist() == [0, 5] and result.tas.shape == (4, 2)
 
 
+def extracted(source: Path, *options: str) -> xr.Dataset:
+    """Return what a command extracts to a netCDF file."""
+    out = source.with_name("extracted.nc")
+    status, _, err = run("extract", source, *options, "-o", out, "--overwrite")
+    assert (status, err) == (0, "")
+    with xr.open_dataset(out) as result:
+        return result.load()
+
+
+def refused(source: Path, *options: str) -> str:
+    """Return the error of an extract."""
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(source), *options, "-o", str(source.with_name("refused.nc"))])
+    return ""
+
+
+@pytest.mark.parametrize("lats", [np.linspace(-40, 40, 9), np.linspace(40, -40, 9)])
+def test_ends_of_a_slice_in_either_order(tmp_path: Path, lats: np.ndarray) -> None:
+    write(tmp_path / "a.nc", cube(np.arange(3.0), lats))
+    source = tmp_path / "a.nc"
+    for label in ("lat=-20:30", "lat=30:-20"):
+        assert sorted(extracted(source, "--sel", label).lat.values) == [-20, -10, 0, 10, 20, 30]
+    for label in ("lat=-20:20:2", "lat=20:-20:2"):
+        assert sorted(extracted(source, "--sel", label).lat.values) == [-20, 0, 20]
+    assert extracted(source, "--sel", "time=2000-01-02:2000-01-01").time.size == 2
+    assert sorted(extracted(source, "--sel", "lat=:0").lat.values) == (
+        [-40, -30, -20, -10, 0] if lats[0] < 0 else [0, 10, 20, 30, 40]
+    )
+
+
+@pytest.mark.parametrize(
+    ("lats", "near", "far"),
+    [
+        ([-40.0, -30.0, -20.0], ["-50", "-45", "-33", "-10"], ["-51", "10", "-9", "1e6"]),
+        ([88.36, 89.28], ["87.5", "88.9", "90"], ["10", "87", "91"]),
+        ([1000.0, 925.0, 850.0, 700.0, 600.0, 500.0], ["1050", "775", "650", "550", "410"], ["1080", "399"]),
+        ([0.0, 10.0, 20.0, 500.0, 510.0], ["30", "25", "495"], ["31", "260", "489"]),
+        ([5.0], ["5"], ["6", "4.9"]),
+    ],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_method_reaches_one_step(
+    tmp_path: Path, lats: list[float], near: list[str], far: list[str], order: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "a.nc"
+    write(source, cube([0.0], lats[::order]))
+    with xr.open_dataset(source) as whole:
+        for label in near:
+            expected = whole.lat.sel(lat=float(label), method="nearest")
+            assert extracted(source, "--sel", f"lat={label}", "--method", "nearest").lat == expected
+        for label in far:
+            refused(source, "--sel", f"lat={label}", "--method", "nearest")
+            message = capsys.readouterr().err
+            assert f"{min(lats)} to {max(lats)}, the nearest is" in message and "reaches one step of lat" in message
+            expected = whole.lat.sel(lat=float(label), method="nearest")
+            wide = ("--method", "nearest", "--tolerance", "1e9")
+            assert extracted(source, "--sel", f"lat={label}", *wide).lat == expected
+    # In Python a method has no limit, as in xarray.
+    assert aa.open(source)["tas"].sel(lat=1e6, method="nearest").shape == (1, 2)
+
+
+def test_a_list_by_a_method(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "a.nc", cube([0.0], [-40.0, -30.0, -10.0, 0.0]))
+    assert extracted(tmp_path / "a.nc", "--sel", "lat=-50,-22,9", "--method", "nearest").lat.values.tolist() == [-40, -30, 0]
+    refused(tmp_path / "a.nc", "--sel", "lat=-50,11", "--method", "nearest")
+    assert "11 not found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("calendar", ["standard", "noleap"])
+def test_times_by_a_method(tmp_path: Path, calendar: str, capsys: pytest.CaptureFixture[str]) -> None:
+    source, bounds = tmp_path / "a.nc", (("time", "bnds"), [[n, n + 1.0] for n in range(3)])
+    time = (
+        ("time",),
+        np.arange(3) + 0.5,
+        {"standard_name": "time", "units": "days since 2000-01-01", "calendar": calendar, "bounds": "time_bnds"},
+    )
+    write(source, cube(np.arange(3.0), time=time, time_bnds=bounds))
+    for label, day in (("1999-12-31T12:00", 1), ("2000-01-02T18:00", 2), ("2000-01-04T12:00", 3)):
+        result = extracted(source, "--sel", f"time={label}", "--method", "nearest")
+        assert (result.time.dt.day, result.tas.dims) == (day, ("lat", "lon"))
+    for label in ("1999-12-31T11:00", "2000-01-04T13:00", "2099"):
+        refused(source, "--sel", f"time={label}", "--method", "nearest")
+        assert "reaches one step of time" in capsys.readouterr().err
+    # A period is selected whole.
+    assert extracted(source, "--sel", "time=2000", "--sel", "lat=12", "--method", "nearest").sizes["time"] == 3
+    # The only time of a file reaches the length of its cell.
+    one = extracted(source, "--sel", "time=2000-01-02")
+    one.to_netcdf(tmp_path / "one.nc")
+    assert extracted(tmp_path / "one.nc", "--sel", "time=2000-01-03T12:00", "--method", "nearest").tas.ndim == 2
+    refused(tmp_path / "one.nc", "--sel", "time=2000-01-03T13:00", "--method", "nearest")
+
+
+@pytest.mark.parametrize(("start", "outside", "inside"), [(0, "-10", 350), (-180, "190", -170)])
+def test_longitudes_of_the_other_convention(
+    tmp_path: Path, start: int, outside: str, inside: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, lons = tmp_path / "a.nc", np.arange(start, start + 360, 10.0)
+    write(source, cube([0.0], lons=lons))
+    refused(source, "--sel", f"lon={outside}")
+    assert f"lon runs from {start}.0 to {start + 350}.0: write {inside} for {outside}" in capsys.readouterr().err
+    for label in ("-180:180", "0:360"):
+        assert extracted(source, "--sel", f"lon={label}").lon.size == 36
+    refused(source, "--sel", "lon=-20:20" if start == 0 else "lon=160:200")
+    assert ("select 340: and :20" if start == 0 else "select 160: and :-160") in capsys.readouterr().err
+    refused(source, "--sel", "lon=170:-170" if start < 0 else "lon=350:10")
+    assert "separately" in capsys.readouterr().err
+    assert extracted(source, "--sel", f"lon={start + 20}:{start + 50}").lon.size == 4
+    # A region has no other convention to name.
+    write(source, cube([0.0], lons=[100.0, 110.0, 120.0]))
+    assert extracted(source, "--sel", "lon=0:360").lon.size == 3 and extracted(source, "--sel", "lon=-100:110").lon.size == 2
+    refused(source, "--sel", "lon=120:-100")
+    assert "select 120: and :-100 separately" in capsys.readouterr().err
+    # Decreasing longitudes.
+    write(source, cube([0.0], lons=[120.0, 110.0, 100.0]))
+    assert extracted(source, "--sel", "lon=105:130").lon.values.tolist() == [120, 110]
+
+
 @pytest.mark.parametrize("limits", [("12h",), ("time=12h", "2.5"), ("lat=2.5", "time=PT12H")])
 def test_a_tolerance_limits_a_method(index: Path, limits: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     out = index.with_name("out.zarr")
