@@ -43,13 +43,15 @@ def printable(text: Any) -> str:
 def near_names(name: Any, names: Iterable[str]) -> str:
     """Return the question whether a similar name is meant, "" without any.
 
-    >>> near_names("Latt", ["time", "lat", "lon"]), near_names("depth", ["time", "lat", "lon"])
-    ("did you mean 'lat'?", '')
+    >>> near_names("Latt", ["time", "lat", "lon"]), near_names("longitude", ["lat", "lon"]), near_names("x", ["lat"])
+    ("did you mean 'lat'?", "did you mean 'lon'?", '')
     """
     from difflib import get_close_matches
 
-    lower = {n.lower(): n for n in names} if isinstance(name, str) else {}
-    near = get_close_matches(str(name).lower(), lower, 2, 0.7)
+    lower = {n.casefold(): n for n in names} if isinstance(name, str) else {}
+    given = str(name).casefold()
+    near = get_close_matches(given, lower, 2, 0.7)
+    near = near or [n for n in lower if min(len(n), len(given)) > 2 and (n.startswith(given) or given.startswith(n))][:2]
     return f"did you mean {' or '.join(repr(lower[n]) for n in near)}?" if near else ""
 
 

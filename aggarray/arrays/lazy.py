@@ -163,11 +163,14 @@ def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: s
             what = f"dimension {dimension!r} has no coordinate, which method and tolerance need"
             raise SelectionError(what, hint="select by position")
         return label
-    if coordinate.units and is_reference_time(coordinate.units):
-        values = coordinate.datetimes()
-    else:
-        values = coordinate._values_and_mask()[0]
-    return locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
+    times = coordinate.units is not None and is_reference_time(coordinate.units)
+    values = coordinate.datetimes() if times else coordinate._values_and_mask()[0]
+    try:
+        return locate(values, label, method=method, tolerance=tolerance, dimension=dimension)
+    except NotFoundError as error:
+        if not times and coordinate.units not in (None, "1"):
+            error.hint = f"{error.hint}; {dimension} is in {coordinate.units}"
+        raise
 
 
 def labels_key(

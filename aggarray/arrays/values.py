@@ -137,7 +137,9 @@ def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
     from aggarray.cf.units.calendars import datetime_kind, datetimes
 
     if array.units is None or not is_reference_time(array.units):
+        named = next((n for n, c in array.coords.items() if c.units and c.ndim == 1 and is_reference_time(c.units)), None)
         hint = "select an array with units such as 'days since 2000-01-01'"
+        hint = hint if named is None else f"the times are .coords[{named!r}].datetimes()"
         raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)
     times = _with_nan(*array._values_and_mask())
     valid = times[np.isfinite(times)]

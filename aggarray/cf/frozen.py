@@ -33,6 +33,17 @@ class FrozenDict(dict[str, _V]):
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenDict, (dict(self),)
 
+    def __repr__(self) -> str:
+        """Return the items, a line for each if some, such as arrays, have several.
+
+        Of these the first line is shown.
+        """
+        texts = {key: repr(value).split("\n") for key, value in self.items()}
+        if all(len(lines) == 1 for lines in texts.values()):
+            return super().__repr__()
+        items = (f"{key!r}: {lines[0]}{' ...' if len(lines) > 1 else ''}" for key, lines in texts.items())
+        return "{" + ",\n ".join(items) + "}"
+
 
 def frozen(mapping: Mapping[str, _V]) -> FrozenDict[_V]:
     """Return a mapping as a FrozenDict, unchanged if it is one."""

@@ -50,4 +50,6 @@ def _locate(error: AggarrayError, arrays: Sequence[MasterArray], number: int) ->
     error.variable = arrays[number].name
     label = labels(arrays)[number]
     way = f"to leave this array out{f' ({label})' if label else ''}, select others with agg.select(...)"
+    if isinstance(error, NotFoundError):
+        way += ", or give a slice, which may select nothing"
     error.hint = way if error.hint is None else f"{error.hint}; {way}"

@@ -79,6 +79,26 @@ def test_isel_errors(array: MasterArray) -> None:
         array["2001"]
 
 
+def test_errors_of_labels(sample_archive: Path) -> None:
+    array = aa.open(sample_archive)["tas"]
+    with pytest.raises(aa.NotFoundError, match=r"no dimension 'latitude' .*; did you mean 'lat'."):
+        array.sel(latitude=0)
+    with pytest.raises(aa.NotFoundError, match=r"dimension 'lat': 500 not found .*method='nearest'; lat is in degrees_north$"):
+        array.sel(lat=500)
+    with pytest.raises(aa.SelectionError, match=r"2001 \(int\) is not a label .*; give text, '2001', or other dates"):
+        array.sel(time=2001)
+    with pytest.raises(aa.UnitsError, match=r"the times are .coords\['time'\].datetimes\(\)$"):
+        array.datetimes()
+
+
+def test_coordinates_print_one_in_a_line(array: MasterArray) -> None:
+    lines = repr(array.coords).splitlines()
+    assert lines == ["{'lat': <aggarray.MasterArray lat (lat: 3) float64> ...}"]
+    both = replace(array, coords={"lat": array.coords["lat"], "height": array.coords["lat"]}).coords
+    assert [line.partition(":")[0] for line in repr(both).splitlines()] == ["{'lat'", " 'height'"]
+    assert repr(array.sizes) == "{'time': 4, 'lat': 3, 'lon': 2}" and repr(array.attrs) == "{}"
+
+
 OPERATIONS: list[Callable[[Any], Any]] = [
     *(lambda a: a + 1, lambda a: 1 + a, lambda a: a - a, lambda a: a * np.float64(2), lambda a: np.float64(2) * a),
     *(lambda a: VALUES - a, lambda a: a / VALUES, lambda a: a**2, lambda a: a > 3, lambda a: a <= a, lambda a: a @ a),

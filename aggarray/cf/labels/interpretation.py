@@ -91,7 +91,8 @@ def show(label: Any) -> str:
 
 
 def _wrong_type(axis: Axis, label: Any) -> SelectionError:
-    dates = "dates (text as 2000-01-15, datetime64, datetime, cftime)"
+    year = f"text, {str(label)!r}, or other " if isinstance(label, int) and 1000 <= label <= 9999 else ""
+    dates = f"{year}dates (text as 2000-01-15, datetime64, datetime, cftime)"
     accepted = {"numbers": "numbers", "text": "text"}.get(axis.value_type, dates)
     return axis.invalid(f"{show(label)} ({type(label).__name__}) is not a label of this coordinate", f"give {accepted}")
 
