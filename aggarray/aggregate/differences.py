@@ -109,11 +109,13 @@ def distinguishing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list
     """Return the differing facets without those that others imply.
 
     Of CMIP6, these are source_id, experiment_id, variant_label, table_id and grid_label; ``institution_id``, ``frequency`` and
-    the like only where arrays of one name differ in nothing else.
+    the like only where arrays of one name differ in nothing else. A facet that some arrays lack differs if the others differ,
+    or arrays of one name do.
     """
     differing = dict(differing_facets(arrays))
     present = {name for name in FACETS if all(facets_of(a).get(name) for a in arrays)} if differing else set()
-    kept = {name for name in differing if not present.intersection(IMPLIED_BY.get(name, ()))}
+    values = {name: len({v for v in values if v is not None}) for name, values in differing.items()}
+    kept = {name for name in differing if values[name] > 1 and not present.intersection(IMPLIED_BY.get(name, ()))}
     for name in differing:
         known = {(a.name, *(differing[k][n] for k in kept)) for n, a in enumerate(arrays)}
         finer = {(a.name, *(differing[k][n] for k in kept), differing[name][n]) for n, a in enumerate(arrays)}

@@ -15,6 +15,7 @@ from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.compatibility import conversion, conversion_between
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError
 
 Units = tuple[str | None, str | None]
@@ -176,6 +177,24 @@ def shown(value: Any) -> str:
     return f"{item:.10g}" if isinstance(item, float) else repr(item)
 
 
+def shown_in(value: Any, units: Units) -> str:
+    """Return a value as messages show it, a reference time as its date.
+
+    >>> shown_in(np.float64(59.5), ("days since 2000-01-01", "noleap")), shown_in(2, ("m", None))
+    ('2000-03-01T12:00:00', '2')
+    """
+    name, calendar = units
+    if name is None or not is_reference_time(name):
+        return shown(value)
+    from aggarray.cf.units.calendars import date, datetime_kind, datetimes
+
+    try:
+        kind = datetime_kind(name, calendar, value, value)
+        return date(datetimes(np.atleast_1d(value), name, calendar, kind)[0])
+    except (AggarrayError, AttributeError, TypeError, ValueError):  # text, or a value that is no time
+        return shown(value)
+
+
 def shown_pair(one: Any, other: Any) -> str:
     """Return two values as messages show them, with enough digits to differ.
 
@@ -203,16 +222,16 @@ def describe_axis_difference(key: str, members: Sequence[Candidate], fraction: f
     if not len(x) or not len(y):
         return f"{name} has {len(x)} and {len(y)} values"
     if not numeric:
-        return f"{name} differs: {_extent(x)} and {_extent(y)}"
-    text = f"{name} has {_extent(x)} and {_extent(y)}"
+        return f"{name} differs: {_extent(x, units)} and {_extent(y, units)}"
+    text = f"{name} has {_extent(x, units)} and {_extent(y, units)}"
     between = _between(x, y)
-    return text if between is None else f"{text}; {shown(between)} is between values of the other"
+    return text if between is None else f"{text}; {shown_in(between, units)} is between values of the other"
 
 
-def _extent(values: np.ndarray) -> str:
+def _extent(values: np.ndarray, units: Units) -> str:
     if len(values) == 1:
-        return f"the value {shown(values[0])}"
-    return f"{len(values)} values from {shown(values[0])} to {shown(values[-1])}"
+        return f"the value {shown_in(values[0], units)}"
+    return f"{len(values)} values from {shown_in(values[0], units)} to {shown_in(values[-1], units)}"
 
 
 def _between(x: np.ndarray, y: np.ndarray) -> Any:

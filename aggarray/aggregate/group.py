@@ -228,5 +228,6 @@ def _overlap(view: View, row: int, by: int) -> tuple[str, str]:
         covers = [view.layouts[key].positions[view.layouts[key].classes[r]] for r in (row, by)]
         ends = [(cover[0], cover[-1]) for cover in covers]
         low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
-        spans.append(f"{axes[key].name} {low} to {high}")
-    return f"they overlap at {', '.join(spans)}", "give Rules(overlap='first') or 'last' to say which serves them"
+        spans.append(f"{axes[key].name} {low if low == high else f'{low} to {high}'}")
+    hint = "give Rules(overlap='first') or Rules(overlap='last') to say which serves them"
+    return f"they overlap at {', '.join(spans)}", hint

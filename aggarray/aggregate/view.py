@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from aggarray.aggregate.candidate import AxisCoordinate, Candidate
-from aggarray.aggregate.equality import reference_units, roundings, shown
+from aggarray.aggregate.equality import reference_units, roundings, shown_in
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
@@ -143,7 +143,8 @@ class View:
         for row in rows:
             indices = np.flatnonzero(np.asarray(layout.positions[layout.classes[row]]) == position)
             if indices.size:
-                return shown(self.group[row].axes[key].values(*reference_units(c.axes[key] for c in self.group))[indices[0]])
+                units = reference_units(c.axes[key] for c in self.group)
+                return shown_in(self.group[row].axes[key].values(*units)[indices[0]], units)
         return str(position)
 
 

@@ -13,6 +13,7 @@ import click
 from aggarray.errors import AggarrayError, AggregationError
 
 if TYPE_CHECKING:
+    from aggarray.aggregate.report import Problem
     from aggarray.arrays.master import MasterArray
     from aggarray.opening.aggregation import Aggregation
 
@@ -80,6 +81,10 @@ opening_options = _all(
     click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Look for files of an index below NEW instead of OLD."),
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
     click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
+)
+_GROUP = "Print a row per group of these attributes, such as source_id,table_id; 'name' groups by variable."
+group_option = click.option(
+    "--group-by", multiple=True, metavar="NAME,...", callback=lambda ctx, param, value: split_names(value), help=_GROUP
 )
 #: Options of joining: fields of `Rules`, and a preset. Labels have another --tolerance.
 rules_options_of_labels = _all(
@@ -240,6 +245,28 @@ def progress_bar() -> bool | None:
     return True if sys.stderr is not None and sys.stderr.isatty() else None
 
 
+def split_names(texts: Sequence[str]) -> list[str]:
+    """Return distinct names from texts of names and commas.
+
+    >>> split_names(["source_id,table_id", "source_id"])
+    ['source_id', 'table_id']
+    """
+    return list(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
+
+
+def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Problem]", as_json: bool) -> None:
+    """Print the groups of arrays by attributes."""
+    from aggarray.display.facts import aggregation_facts
+    from aggarray.display.groups import group_facts, group_table, groups
+    from aggarray.display.table import terminal_width
+
+    made = groups(agg, aggregation_facts(agg), names, problems)
+    if as_json:
+        echo_json(group_facts(made, names))
+    else:
+        click.echo(group_table(made, names, terminal_width()))
+
+
 def echo_json(data: Any) -> None:
     """Print data as JSON."""
     click.echo(json.dumps(data, indent=2))
@@ -263,22 +290,25 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
 def arrays_of_files(agg: "Aggregation") -> str:
     """Return the numbers of arrays and files in words."""
     from aggarray.display.facts import file_count
+    from aggarray.display.markup import counted
 
     return f"{counted(len(agg), 'array')} of {counted(file_count(agg), 'file')}"
 
 
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "file"), counted(0, "file")
-    ('1 file', '0 files')
-    """
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def echo_notes(agg: "Aggregation", hint: str) -> None:
-    """Print the numbers of refusals and skipped files to standard error."""
-    counts = [f"arrays not joined: {len(agg.refusals)}"] if agg.refusals else []
-    counts += [f"files or variables skipped: {len(agg.skipped)}"] if agg.skipped else []
+    """Print the numbers of refusals and skipped files to standard error.
+
+    Datasets are expected to stay separate.
+    """
+    if not agg.refusals and not agg.skipped:
+        return
+    from aggarray.display.markup import counted
+    from aggarray.display.refusals import divide
+
+    unexpected, _ = divide(agg.refusals, agg._provenance.rules.separate_by)
+    files = {item.file for item in agg.skipped if item.variable is None}
+    numbers = [(len(unexpected), "array", "not joined"), (len(files), "file", "skipped")]
+    numbers.append((len(agg.skipped) - len(files), "variable", "skipped"))
+    counts = [f"{counted(number, what)} {how}" for number, what, how in numbers if number]
     if counts:
         click.echo(f"{', '.join(counts)}; {hint}", err=True)

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 from aggarray.cli import _labels
-from aggarray.cli._common import counted, make_rules, open_source, progress_bar, select_where
+from aggarray.cli._common import make_rules, open_source, progress_bar, select_where
 from aggarray.cli._datasets import as_keys, converted, require_dataset
 from aggarray.cli._job import Job
 from aggarray.cli.extract import describe_extract
 from aggarray.dataclass import dataclass
 from aggarray.display import report
-from aggarray.display.facts import printable
+from aggarray.display.markup import counted, printable
 from aggarray.errors import AggarrayError, NotFoundError
 from aggarray.export.extract import extract, is_extracted
 from aggarray.export.extract.target import ExtractTarget

@@ -1,64 +1,104 @@
 """Command ``aggarray explain``: show joins and refusals."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aggarray.cli import _common as common
 
+if TYPE_CHECKING:
+    from aggarray.opening.aggregation import Aggregation
+
+#: Of more arrays than this, a table has a row for each.
+MOST_DETAILED = 6
+
 
 @click.command("explain")
 @common.source_argument
 @common.variables_option
+@click.option("--all", "everything", is_flag=True, help="Show details of every array and the reason of every refusal.")
+@common.group_option
 @common.rules_options
 @common.opening_options
 @common.json_option
-def command(as_json: bool, **arguments: Any) -> None:
+def command(everything: bool, group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """Explain how the arrays of SOURCE were joined, or why not.
 
-    The output includes conversions on reading, skipped files and missing parts.
+    The output includes conversions on reading, skipped files and missing parts. Datasets that differ in attributes such as
+    source_id are expected to stay separate: without --all, one line counts them.
 
     The exit status is 1 if there are problems: gaps, holes, duplicate files, unreadable files.
     """
     from aggarray.display import facts
 
-    explanation = facts.explanation(common.open_arguments(arguments))
-    if as_json:
-        common.echo_json(explanation)
+    agg = common.open_arguments(arguments)
+    report = agg.check()
+    if group_by:
+        common.echo_groups(agg, group_by, report.problems, as_json)
     else:
-        refusals = [f"{' and '.join(dict.fromkeys(r['arrays']))} [{r['rule']}]: {r['reason']}" for r in explanation["refusals"]]
-        variables = [f": variable {s['variable']!r}" if s["variable"] else "" for s in explanation["skipped"]]
-        skipped = [f"{s['file']}{v}: {s['reason']}" for s, v in zip(explanation["skipped"], variables, strict=True)]
-        problems = [f"[{p['kind']}] {p['message']}" for p in explanation["problems"]]
-        lines = [line for array in explanation["arrays"] for line in [*_array_lines(array), ""]]
-        for title, texts in (("not joined", refusals), ("skipped", skipped), ("problems", problems)):
-            lines += [title, *(facts.printable(f"  {text}") for text in texts), ""] if texts else []
-        click.echo("\n".join(lines).rstrip())
-    if explanation["problems"]:
+        explanation = facts.explanation(agg, report)
+        if as_json:
+            common.echo_json(explanation)
+        else:
+            from aggarray.display.refusals import problem_table, skipped_table
+            from aggarray.display.table import terminal_width
+
+            width = terminal_width()
+            blocks = [*_arrays(agg, explanation["arrays"], everything, width), _refusals(agg, everything, width)]
+            unreadable = {problem.file for problem in report.problems if problem.kind == "unreadable"}
+            skipped = [item for item in agg.skipped if item.variable is not None or item.file not in unreadable]
+            blocks += [f"skipped\n{skipped_table(skipped, width)}"] if skipped else []
+            blocks += [f"problems\n{problem_table(report.problems, width)}"] if report.problems else []
+            click.echo("\n\n".join(block for block in blocks if block))
+    if report.problems:
         raise SystemExit(1)
 
 
-def _array_lines(array: dict[str, Any]) -> list[str]:
+def _arrays(agg: "Aggregation", arrays: list[dict[str, Any]], everything: bool, width: int | None) -> list[str]:
+    """Return a block of text per array, or a table of many arrays."""
+    if everything or len(arrays) <= MOST_DETAILED:
+        return ["\n".join(_array_lines(array, width)) for array in arrays]
+    from aggarray.display.facets import facet_columns
+    from aggarray.display.listing import array_list
+
+    kinds = [", ".join(dict.fromkeys(c["kind"] for c in array["conformed"])) for array in arrays]
+    return [array_list(arrays, facet_columns(agg.arrays), width, {"conformed": kinds})]
+
+
+def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:
+    """Return the refusals, with those between datasets in one line."""
+    from aggarray.cli._hints import in_shell, options_of
+    from aggarray.display.refusals import dataset_line, divide, refusal_table
+
+    unexpected, between = divide(agg.refusals, agg._provenance.rules.separate_by)
+    shown, options = [*unexpected, *(between if everything else ())], options_of(click.get_current_context().command.params)
+    lines = [refusal_table(shown, agg.arrays, width, lambda text: in_shell(text, options))] if shown else []
+    lines += [f"{dataset_line(between, agg.arrays)}; --all lists why"] if between and not everything else []
+    return "\n".join(["not joined", *lines]) if lines else ""
+
+
+def _array_lines(array: dict[str, Any], width: int | None) -> list[str]:
     from aggarray.aggregate.differences import common_folder
-    from aggarray.display.facts import printable, sizes
+    from aggarray.display.listing import shape_text, time_text
+    from aggarray.display.markup import counted, printable, sizes
     from aggarray.display.table import table
 
-    shape = ", ".join(f"{d}: {n}" for d, n in zip(array["dimensions"], array["shape"], strict=True))
     which = f" [{array['which']}]" if array["which"] else ""
-    lines = [printable(f"{array['name']}{which} ({shape}) {array['dtype']} {array['units'] or ''}".rstrip())]
+    lines = [printable(f"{array['name']}{which} {shape_text(array)} {array['dtype']} {array['units'] or ''}".rstrip())]
     matrix, folder = array["partitions"], common_folder(array["paths"])
     holes = f", {matrix['missing']} missing" if matrix["missing"] else ""
-    files = f"{array['files']} files in {folder or 'several folders'}" if array["files"] != 1 else array["paths"][0]
-    counts = sizes(matrix["dimensions"], matrix["shape"])
-    lines.append(printable(f"  partitions {counts}{holes}, from {files if array['files'] else 'memory'}"))
+    files = f"{counted(array['files'], 'file')} in {folder or 'several folders'}"
+    where = "memory" if not array["files"] else files if array["files"] > 1 else array["paths"][0]
+    lines.append(printable(f"  partitions {sizes(matrix['dimensions'], matrix['shape'])}{holes}, from {where}"))
     if array["time"]:
-        lines.append(f"  time {' to '.join(dict.fromkeys(array['time']))}")
+        lines.append(f"  time {time_text(array['time'])}")
     if array["conformed"]:
         rows = []
         for c in array["conformed"]:
             example = os.path.relpath(c["example"], folder) if c["example"] and folder else c["example"] or "in memory"
             rows.append([c["kind"], c["found"], c["master"], f"{c['count']} of {array['subarrays']}", example])
-        text = table(rows, ["conformed", "in the file", "in the array", "sub-arrays", "such as"])
+        head = ["conformed", "in the file", "in the array", "sub-arrays", "such as"]
+        text = table(rows, head, width=None if width is None else width - 2)
         lines += ["  " + line for line in text.splitlines()]
     return lines

@@ -10,33 +10,31 @@ from aggarray.cli import _common as common
 @click.command("info")
 @common.source_argument
 @common.variables_option
+@common.group_option
 @common.rules_options
 @common.opening_options
 @common.json_option
-def command(as_json: bool, **arguments: Any) -> None:
+def command(group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """List the arrays of SOURCE.
 
-    SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'.
+    SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'. The problems of a group are those found
+    without opening files: gaps, holes and duplicates.
     """
-    from aggarray.display import facts
-    from aggarray.display.table import table
+    from aggarray.display.facts import aggregation_facts
 
     agg = common.open_arguments(arguments)
-    arrays = facts.aggregation_facts(agg)
+    if group_by:
+        from aggarray.opening.checking import array_problems
+
+        common.echo_groups(agg, group_by, array_problems(agg._outcome), as_json)
+        return
+    arrays = aggregation_facts(agg)
     if as_json:
         common.echo_json(arrays)
         return
-    rows = []
-    for fact in arrays:
-        matrix, times = fact["partitions"], " to ".join(dict.fromkeys(fact["time"] or ()))
-        counts = facts.sizes(matrix["dimensions"], matrix["shape"]) + (
-            f" ({matrix['missing']} missing)" * (matrix["missing"] > 0)
-        )
-        rows.append(
-            [fact["name"], fact["which"], " ".join(fact["dimensions"]), fact["type"], fact["units"] or "", counts, times]
-        )
-    head = ["name", "which", "dimensions", "type", "units", "partitions", "time range"]
-    if not any(fact["which"] for fact in arrays):
-        head, rows = [head[0], *head[2:]], [[row[0], *row[2:]] for row in rows]
-    click.echo(table(rows, head))
+    from aggarray.display.facets import facet_columns
+    from aggarray.display.listing import array_list
+    from aggarray.display.table import terminal_width
+
+    click.echo(array_list(arrays, facet_columns(agg.arrays), terminal_width()))
     common.echo_notes(agg, "run aggarray explain for the reasons")

@@ -132,6 +132,7 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
             "missing": int((array._matrix.refs < 0).sum()),
         },
         "files": len(paths),
+        "bytes": array.nbytes,
         "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
         "time": list(time_range(array) or []) or None,
         "coords": list(array.coords),
@@ -146,15 +147,15 @@ def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
     return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
-def explanation(agg: Aggregation) -> dict[str, Any]:
-    """Return the data of `aggarray explain`."""
+def explanation(agg: Aggregation, report: "Report") -> dict[str, Any]:
+    """Return the data of `aggarray explain`; ``report``: of its check."""
     pairs = zip(agg, aggregation_facts(agg), strict=True)
     arrays = [{**facts, "conformed": [asdict(c) for c in conformed(array)]} for array, facts in pairs]
     return {
         "arrays": arrays,
         "refusals": _rows(agg.refusals, ("arrays", "files", "rule", "reason")),
         "skipped": _rows(agg.skipped, ("file", "variable", "reason")),
-        "problems": problem_facts(agg.check()),
+        "problems": problem_facts(report),
     }
 
 

@@ -27,6 +27,15 @@ def shortened(text: Any, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "file"), counted(0, "file"), counted(2, "new file")
+    ('1 file', '0 files', '2 new files')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def sizes(dimensions: Iterable[str], shape: Iterable[int]) -> str:
     """Return the sizes of dimensions in words.
 

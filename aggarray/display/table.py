@@ -29,10 +29,14 @@ def shortened_middle(text: str, most: int) -> str:
     'EC-Ea…rChem'
     >>> shortened_middle("(time: 1980, plev: 19, lat: 192, lon: 288)", 26)
     '(time: 1980, …, lon: 288)'
+    >>> shortened_middle("(time: 1980, plev: 19, lat: 192, lon: 288)", 18)
+    '(time: 1980, …)'
     """
     if len(text) <= most:
         return text
     words = text.split(", ")
+    if len(words) > 1 and len(words[0]) + 4 <= most < len(words[0]) + len(words[-1]) + 5:
+        return f"{words[0]}, …{')' * text.endswith(')')}"
     for left_out in range(1, len(words) - 1):
         first = (len(words) - left_out + 1) // 2
         fitted = ", ".join([*words[:first], "…", *words[first + left_out :]])
@@ -63,27 +67,41 @@ def table(
         for i, name in enumerate(head)
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    if width is not None:
+    heads = [[name] for name in cells[0]]
+    if width is not None and sum(widths) + len(_GAP) * (len(head) - 1) > width:
+        below = [max((len(row[i]) for row in cells[1:]), default=0) for i in range(len(head))]
+        heads = [_head(name, w) for name, w in zip(cells[0], below, strict=True)]
+        widths = [max(w, *map(len, lines)) for w, lines in zip(below, heads, strict=True)]
         widths = _fitted(widths, [name == wrap for name in head], width - len(_GAP) * (len(head) - 1))
-    lines = [_GAP.join("-" * w for w in widths)]
-    blocks = [[_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)] for row in cells]
-    texts = [line for block in blocks for line in _lines(block, widths, numeric)]
-    height = max(map(len, blocks[0])) if blocks[0] else 1
-    return "\n".join([*texts[:height], *lines, *texts[height:]])
+    lines = [*_lines(heads, widths, numeric), _GAP.join("-" * w for w in widths)]
+    for row in cells[1:]:
+        block = [_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)]
+        lines += _lines(block, widths, numeric)
+    return "\n".join(lines)
 
 
 def _is_number(item: Any) -> bool:
     return isinstance(item, int | float) and not isinstance(item, bool)
 
 
-def _fitted(widths: list[int], wraps: list[bool], most: int) -> list[int]:
-    """Return widths that sum to at most ``most``: the widest become narrower.
+def _head(name: str, width: int) -> list[str]:
+    """Return the lines of a name, cut after "_" if wider than its column.
 
-    A column that wraps becomes narrower first, to a third of the line.
+    >>> _head("grid_label", 3), _head("table_id", 8), _head("files", 3)
+    (['grid_', 'label'], ['table_id'], ['files'])
+    """
+    first, underscore, rest = name.partition("_")
+    return [name] if len(name) <= width or not rest else [first + underscore, rest]
+
+
+def _fitted(widths: list[int], wraps: list[bool], most: int) -> list[int]:
+    """Return widths of a sum of at most ``most``: the widest shrink.
+
+    A column that wraps becomes narrower first, to half of the line.
     """
     fitted = list(widths)
     for i in [i for i, is_wrapped in enumerate(wraps) if is_wrapped]:
-        fitted[i] = min(fitted[i], max(most - sum(fitted) + fitted[i], most // 3, NARROWEST))
+        fitted[i] = min(fitted[i], max(most - sum(fitted) + fitted[i], most // 2, NARROWEST))
     while sum(fitted) > most:
         widest = max(range(len(fitted)), key=lambda i: fitted[i])
         if fitted[widest] <= NARROWEST:
@@ -94,8 +112,13 @@ def _fitted(widths: list[int], wraps: list[bool], most: int) -> list[int]:
 
 def _block(text: str, width: int, wraps: bool) -> list[str]:
     """Return the lines of a cell."""
-    if not wraps or len(text) <= width:
-        return [shortened_middle(text, width)]
+    return wrapped(text, width) if wraps else [shortened_middle(text, width)]
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """Return the lines of a text, broken between words."""
+    if width is None or len(text) <= width:
+        return [text]
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
     return [shortened_middle(line, width) for line in lines]
 

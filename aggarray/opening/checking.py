@@ -13,14 +13,19 @@ from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.opening.verification import assumption_problems
 
 
+def array_problems(outcome: Outcome) -> list[Problem]:
+    """Return the problems that are found without opening a file."""
+    problems: list[Problem] = []
+    for array in outcome.arrays:
+        problems += gap_problems(array)
+        problems += hole_problems(array)
+    return [*problems, *duplicate_problems(outcome.duplicates, outcome.arrays)]
+
+
 def check(outcome: Outcome, provenance: Provenance, checksum: bool) -> Report:
     """Report problems of arrays and files; see `Aggregation.check`."""
-    problems: list[Problem] = []
     with provenance.access.reach():
-        for array in outcome.arrays:
-            problems += gap_problems(array)
-            problems += hole_problems(array)
-        problems += duplicate_problems(outcome.duplicates, outcome.arrays)
+        problems = array_problems(outcome)
         problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in provenance.structures()}, checksum)
         problems += assumption_problems(provenance.structures())
         problems += skipped_problems(outcome.skipped)

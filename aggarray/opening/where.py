@@ -66,11 +66,16 @@ def restricted(outcome: Outcome, arrays: Sequence[MasterArray]) -> Outcome:
     return Outcome(tuple(arrays), refusals, outcome.skipped, tuple(d for d in outcome.duplicates if d.kept in serving))
 
 
+def check_attribute(arrays: Sequence[MasterArray], name: str, option: str) -> None:
+    """Raise NotFoundError, which lists attributes, if no array has one."""
+    if arrays and not any(texts_of(a, name) for a in arrays):
+        what = f"{option} {name}: no array has an attribute {name!r}"
+        raise NotFoundError(what.strip(), hint=_attributes_hint(arrays, name))
+
+
 def _patterns(arrays: Sequence[MasterArray], name: str, items: Iterable[str], option: str) -> list[str]:
     """Return the patterns of an attribute; NotFoundError unless each matches."""
-    if arrays and not any(texts_of(a, name) for a in arrays):
-        what = f"no array has an attribute {name!r}"
-        raise NotFoundError(f"{option} {name}: {what}".strip(), hint=_attributes_hint(arrays, name))
+    check_attribute(arrays, name, option)
     patterns = []
     for item in items:
         # A value may itself contain a comma.

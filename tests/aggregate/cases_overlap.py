@@ -104,7 +104,7 @@ def interleaved_times_shared_in_one_step(f: Folder) -> Outcome:
     """Every second day with one common day: an overlap, even if it is equal."""
     f("a", cube([0, 2, 4]))
     f("b", cube([1, 2, 3]))
-    return Outcome([tas([0, 2, 4]), tas([1, 2, 3])], [ExpectedRefusal("overlap", ("time", r"\b2\b"))])
+    return Outcome([tas([0, 2, 4]), tas([1, 2, 3])], [ExpectedRefusal("overlap", ("time", "2000-01-03"))])
 
 
 @cases

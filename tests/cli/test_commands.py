@@ -44,16 +44,14 @@ def test_info_prints_a_table_with_one_row_per_array(
     status, out, err = run(capsys, "info", sample_archive, sample_tiles)
     lines = out.splitlines()
     assert (status, err) == (0, "")
-    assert re.split(r"\s{2,}", lines[0]) == ["name", "dimensions", "type", "units", "partitions", "time range"]
-    assert re.split(r"\s{2,}", lines[2]) == [
-        "tas",
-        "time lat lon",
-        "365 * 18 * 36 * ?float64",
-        "K",
-        "12 time",
-        "2001-01-01T12:00:00 to 2001-12-31T12:00:00",
+    assert lines[:2] == ["2 arrays of 22 files, 1.9 MB of values", ""]
+    head, rule, *rows = (re.split(r"\s{2,}", line) for line in lines[2:])
+    assert head == ["name", "shape", "type", "units", "partitions", "time", "files", "size"]
+    assert set("".join(rule)) == {"-"}
+    assert rows == [
+        ["tas", "(time: 365, lat: 18, lon: 36)", "?float64", "K", "2001", "12", "1.9 MB"],
+        ["value", "(y: 8, x: 7)", "float64", "1", "4 y x 6 x", "10", "448 B"],
     ]
-    assert re.split(r"\s{2,}", lines[3]) == ["value", "y x", "8 * 7 * float64", "1", "4 y x 6 x"]
 
 
 def test_info_json_holds_the_same_as_data(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
@@ -63,6 +61,7 @@ def test_info_json_holds_the_same_as_data(capsys: pytest.CaptureFixture[str], sa
     assert fact["name"] == "tas" and fact["shape"] == [365, 18, 36] and fact["units"] == "K" and fact["files"] == 12
     assert fact["type"] == "365 * 18 * 36 * ?float64"
     assert fact["partitions"] == {"dimensions": ["time"], "shape": [12], "missing": 0}
+    assert fact["bytes"] == 365 * 18 * 36 * 8
     assert fact["time"] == ["2001-01-01T12:00:00", "2001-12-31T12:00:00"]
 
 
@@ -81,12 +80,14 @@ def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.Cap
     (tmp_path / "c.nc").write_text("no data")
     status, out, _ = run(capsys, "explain", tmp_path)
     assert status == 1
-    assert "[unreadable] not a data file" in out and f"({tmp_path}/c.nc)" in out
-    assert "tas [units]: units differ: 'K' and 'Pa' do not convert: a.nc, b.nc" in out or "'Pa' and 'K'" in out
-    assert f"{tmp_path}/c.nc: not a data file" in out
+    rows = [re.split(r"\s{2,}", line) for line in out.splitlines()]
+    assert ["units", "tas", "units differ: 'K' and 'Pa' do not convert: a.nc, b.nc"] in rows
+    unreadable = [row for row in rows if row[0] == "unreadable"]
+    assert len(unreadable) == 1 and unreadable[0][1].startswith("not a data file") and f"({tmp_path}/c.nc)" in unreadable[0][1]
+    assert "skipped" not in out
     status, out, err = run(capsys, "info", tmp_path)
     assert status == 0
-    assert "arrays not joined: 1, files or variables skipped: 1; run aggarray explain for the reasons" in err
+    assert err == "1 array not joined, 1 file skipped; run aggarray explain for the reasons\n"
 
 
 def test_explain_ends_with_1_where_there_are_problems_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -108,13 +109,16 @@ def test_arrays_of_one_name_are_told_apart(capsys: pytest.CaptureFixture[str], t
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with netCDF4.Dataset(write(path, [start, start + 1]), "a") as file:
                     file.setncatts({"source_id": model, "table_id": table, "frequency": table.lower(), "mip_era": "CMIP6"})
-    _, out, _ = run(capsys, "info", tmp_path)
-    head, _, first, *_ = (re.split(r"\s{2,}", line) for line in out.splitlines())
-    assert head[:3] == ["name", "which", "dimensions"] and first[:2] == ["tas", "source_id: IITM-ESM, table_id: Amon"]
+    _, out, err = run(capsys, "info", tmp_path)
+    first, common, _, head, _, row, *_ = (re.split(r"\s{2,}", line) for line in out.splitlines())
+    assert (first, err) == (["4 arrays of 8 files, 64 B of values"], "") and common == ["all: name tas, type float32, units K"]
+    assert head == ["source_id", "table_id", "shape", "time", "files", "size"]
+    assert row == ["IITM-ESM", "Amon", "(time: 4)", "2000-01-01 to 2000-01-04", "2", "16 B"]
     status, out, _ = run(capsys, "explain", tmp_path)
     assert status == 0 and "tas [source_id: MIROC6, table_id: day] (time: 4)" in out
     assert f"from 2 files in {tmp_path}/MIROC6/day\n" in out
-    assert "Amon/0.nc, " in out
+    assert "4 datasets stay separate because they differ in source_id, table_id; --all lists why\n" in out
+    assert "Amon/0.nc, " not in out and "Amon/0.nc, " in run(capsys, "explain", tmp_path, "--all")[1]
     facts = json.loads(run(capsys, "info", tmp_path, "--json")[1])
     assert facts[3]["facets"] == {"mip_era": "CMIP6", "source_id": "MIROC6", "table_id": "day", "frequency": "day"}
     assert facts[3]["paths"] == [str(tmp_path / "MIROC6" / "day" / name) for name in ("0.nc", "2.nc")]

@@ -1,0 +1,84 @@
+"""Refusals, skipped files and problems as tables."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from aggarray.aggregate.differences import common_folder, distinguishing_facets, facets_of
+from aggarray.aggregate.rules import FACETS, Refusal, Skipped
+from aggarray.arrays.master import MasterArray
+from aggarray.display.markup import counted, printable
+from aggarray.display.table import table
+
+if TYPE_CHECKING:
+    from aggarray.aggregate.report import Problem
+
+#: Rules whose refusals come first: they lose data, or separate what looks equal.
+FIRST = ("overlap", "units", "calendar", "coordinate", "coordinate_values", "dimensions", "grid_mapping")
+
+
+def divide(refusals: Sequence[Refusal], separate_by: Collection[str] = FACETS) -> tuple[list[Refusal], list[Refusal]]:
+    """Return unexpected refusals, severest first, and those between datasets.
+
+    ``separate_by``: the attributes that distinguish datasets.
+    """
+    between = [r for r in refusals if r.rule in separate_by or r.rule in FACETS]
+    order = {rule: number for number, rule in enumerate(FIRST)}
+    others = [r for r in refusals if r.rule not in separate_by and r.rule not in FACETS]
+    return sorted(others, key=lambda r: order.get(r.rule, len(order))), between
+
+
+def refusal_table(
+    refusals: Sequence[Refusal], arrays: Sequence[MasterArray], width: int | None, advice: Callable[[str], str] = str
+) -> str:
+    """Return a table of refusals; ``advice`` translates what to do.
+
+    The column ``dataset`` has the facets that tell the arrays apart, where several datasets are known from ``arrays``.
+    """
+    names = _datasets(arrays)
+    rows = []
+    for r in refusals:
+        datasets = list(dict.fromkeys(name for file in r.files if (name := names.get(file))))
+        # The reason names two datasets.
+        dataset = datasets[0] if len(datasets) == 1 else ""
+        rows.append([r.rule, " and ".join(dict.fromkeys(r.arrays)), dataset, advice(r.reason)])
+    if not any(row[2] for row in rows):
+        return table([[*row[:2], row[3]] for row in rows], ["rule", "arrays", "reason"], width=width, wrap="reason")
+    return table(rows, ["rule", "arrays", "dataset", "reason"], width=width, wrap="reason")
+
+
+def _datasets(arrays: Sequence[MasterArray]) -> dict[str, str]:
+    """Return the facets that tell arrays apart as text, by file."""
+    columns = [values for _, values in distinguishing_facets(arrays)]
+    names: dict[str, str] = {}
+    for row, array in enumerate(arrays) if columns else ():
+        text = " ".join(value for values in columns if (value := values[row]))
+        names |= {str(uri): text for uri in array._matrix.references.uris}
+    return names
+
+
+def dataset_line(between: Sequence[Refusal], arrays: Sequence[MasterArray]) -> str:
+    """Return the number of separate datasets, and in what they differ.
+
+    Without ``arrays``, there is one dataset more than refusals for each name.
+    """
+    names = [name for name, _ in distinguishing_facets(arrays)]
+    if not names:
+        names = [rule for rule, _ in Counter(r.rule for r in between).most_common()]
+    count = len({tuple(facets_of(a).items()) for a in arrays}) or len(between) + len({r.arrays[0] for r in between})
+    return f"{counted(count, 'dataset')} stay separate because they differ in {', '.join(names)}"
+
+
+def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:
+    """Return a table of unusable files and variables."""
+    folder = common_folder([s.file for s in skipped])
+    names = [s.file[len(folder) :].lstrip("/") if folder and s.file.startswith(folder) else s.file for s in skipped]
+    columns = {"file": names, "variable": [s.variable or "" for s in skipped], "reason": [s.reason for s in skipped]}
+    shown = {name: values for name, values in columns.items() if any(values)}
+    where = f"in {printable(folder)}\n" if folder else ""
+    return where + table(list(zip(*shown.values(), strict=True)), list(shown), width=width, wrap="reason")
+
+
+def problem_table(problems: "Sequence[Problem]", width: int | None) -> str:
+    """Return a table of the problems of a check."""
+    return table([[p.kind, p.message] for p in problems], ["kind", "problem"], width=width, wrap="problem")
