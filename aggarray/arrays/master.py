@@ -20,7 +20,7 @@ from aggarray.arrays.lazy import (
     with_step,
 )
 from aggarray.arrays.origin import Origin, restore_array
-from aggarray.arrays.values import KnownValues, NamedArray, read_datetimes, read_known
+from aggarray.arrays.values import Convertible, KnownValues, NamedArray, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MasterArray(NamedArray):
+class MasterArray(NamedArray, Convertible):
     """One array made out of many files.
 
     ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces (units,
@@ -350,40 +350,6 @@ class MasterArray(NamedArray):
         [6, 4]
         """
         return self.lazy[positions_key(self, {**(given or {}), **indexers})]
-
-    def to_dask(self, chunks: Any = None) -> Any:
-        """Return the array as a dask array of one layer, read lazily.
-
-        ``chunks``: None = along the partitions; else as in dask, or by names of dimensions; SelectionError for other values.
-        """
-        from aggarray.interop.dask import to_dask
-
-        return to_dask(self, chunks)
-
-    def to_xarray(self, chunks: Any = None) -> Any:
-        """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
-
-        ``chunks``: None = without dask, {} = along the partitions; else as in ``xarray.open_dataset``.
-        """
-        from aggarray.interop.xarray_store import to_dataarray
-
-        return to_dataarray(self, chunks)
-
-    def plot_coverage(self, ax: Any = None) -> Any:
-        """Draw the partition matrix; return the axes of matplotlib.
-
-        Missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or the last partitioned
-        dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is the next dimension, and further
-        ones are shown at their first partition. No file is read. Raises AggregationError without the extra ``plot``.
-        """
-        from aggarray.display.coverage import plot_coverage
-
-        return plot_coverage(self, ax)
-
-    def _repr_html_(self) -> str:
-        from aggarray.display.html import array_html
-
-        return array_html(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))

@@ -110,6 +110,64 @@ class NamedArray(_Operators):
             return str(error)
 
 
+class Convertible:
+    """Array that other libraries can take, in chunks."""
+
+    __slots__ = ()
+
+    def chunks_for(self, nbytes: int) -> tuple[tuple[int, ...], ...]:
+        """Return chunk sizes per dimension, as dask has them.
+
+        A chunk never spans two partitions and never ends inside a stored chunk. It has at most ``nbytes`` bytes, unless one
+        stored chunk has more. Chunks are merged along the partitioned dimensions first. Opens a few files if no index knows
+        how they are stored. Raises SelectionError unless ``nbytes`` is a positive integer.
+
+        >>> from aggarray import MasterArray, SubArray
+        >>> pieces = [([(n, n + 4)], SubArray.from_array([1.0] * 4, dimensions=("x",))) for n in (0, 4)]
+        >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
+        >>> a.chunks_for(100), a.chunks_for(16)
+        (((4, 4),), ((2, 2, 2, 2),))
+        """
+        from aggarray.arrays.chunk_sizes import chunks_for
+
+        return chunks_for(self, nbytes)
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Return the array as a dask array of one layer, read lazily.
+
+        ``chunks``: None or {} = stored chunks, merged up to 100 MB as by `chunks_for`; "auto" = merged further, up to dask's
+        size; else as in dask, or by names of dimensions. Raises SelectionError for other values.
+        """
+        from aggarray.interop.dask import to_dask
+
+        return to_dask(self, chunks)
+
+    def to_xarray(self, chunks: Any = None) -> Any:
+        """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
+
+        ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB; else as in ``xarray.open_dataset``.
+        """
+        from aggarray.interop.xarray_store import to_dataarray
+
+        return to_dataarray(self, chunks)
+
+    def plot_coverage(self, ax: Any = None) -> Any:
+        """Draw the partition matrix; return the axes of matplotlib.
+
+        Missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or the last partitioned
+        dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is the next dimension, and further
+        ones are shown at their first partition. No file is read. Raises AggregationError without the extra ``plot``.
+        """
+        from aggarray.display.coverage import plot_coverage
+
+        return plot_coverage(self, ax)
+
+    def _repr_html_(self) -> str:
+        from aggarray.display.html import array_html
+
+        return array_html(self)
+
+
 def select_known(known: KnownValues, axis: int, selector: Selector) -> KnownValues:
     """Select along a dimension of the known values of an array."""
     key: Any = selector.as_slice() if isinstance(selector, Range) else selector

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError, install_command
+from aggarray.interop.chunk_sizes import dask_size, preferred_sizes
 from aggarray.interop.pickling import LazyBlock, fingerprint, read_block
+from aggarray.partition.chunk_sizes import merged_sizes
 
 try:
     import dask.array as da
     from dask.base import tokenize
     from dask.blockwise import BlockwiseDep, blockwise
     from dask.highlevelgraph import HighLevelGraph
+    from dask.utils import parse_bytes
 except ImportError as error:
     raise AggregationError(f"to_dask needs dask: {error}", hint=install_command("xarray")) from error
 
@@ -40,41 +43,44 @@ class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
         return type(self).__name__, self._told
 
 
-def partition_chunks(array: Any) -> Chunks:
-    """Return the sizes of the partitions along each dimension.
-
-    >>> from aggarray import MasterArray, SubArray
-    >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
-    >>> partition_chunks(MasterArray.from_subarrays([([(0, 2)], a), ([(2, 3)], b)], dimensions=("x",)))
-    ((2, 1),)
-    """
-    return tuple(tuple(np.diff(edges).tolist()) or (0,) for edges in array._matrix.edges)
-
-
 def chunked(array: Any, chunks: Any = None) -> Chunks:
     """Return the sizes of the chunks along each dimension.
 
-    ``chunks``: None for the partitions, else as dask takes them, by name or number of the dimension. Raises SelectionError
-    for chunks that are invalid.
+    ``chunks``: None or {} for stored chunks, merged up to `PREFERRED` bytes; else as dask takes them, by name or number of the
+    dimension. "auto" and numbers of bytes ("32 MiB") merge these across files, up to that size. Raises SelectionError for
+    chunks that are invalid.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> a, b = SubArray.from_array([1.0, 2.0]), SubArray.from_array([3.0])
+    >>> array = MasterArray.from_subarrays([([(0, 2)], a), ([(2, 3)], b)], dimensions=("x",))
+    >>> chunked(array), chunked(array, "auto"), chunked(array, {"x": 1})
+    (((2, 1),), ((3,),), ((1, 1, 1),))
     """
-    partitions = partition_chunks(array)
     _check_sizes(chunks)
+    preferred = preferred_sizes(array)
     if chunks is None:
-        return partitions
+        return preferred
     if isinstance(chunks, Mapping):
         unknown = [d for d in chunks if d not in array.dimensions and d not in range(array.ndim)]
         if unknown:
             hint = f"the array has {', '.join(array.dimensions)}"
             raise SelectionError(f"chunks={chunks!r}: no dimension {unknown[0]!r}", hint=hint)
         by_axis = {(array.dimensions.index(d) if isinstance(d, str) else d): size for d, size in chunks.items()}
-        chunks = tuple(partitions[axis] if by_axis.get(axis) is None else by_axis[axis] for axis in range(array.ndim))
+        chunks = tuple(preferred[axis] if by_axis.get(axis) is None else by_axis[axis] for axis in range(array.ndim))
+    given = list(chunks) if isinstance(chunks, tuple | list) else [chunks] * array.ndim
+    automatic = [axis for axis, size in enumerate(given) if isinstance(size, str)]
     try:
-        sizes_by_axis = da.core.normalize_chunks(chunks, array.shape, dtype=array.dtype, previous_chunks=partitions)
+        limit = min((dask_size() if given[axis] == "auto" else parse_bytes(given[axis]) for axis in automatic), default=0)
+        explicit = chunks
+        if automatic and len(given) == array.ndim:
+            explicit = tuple(preferred[axis] if axis in automatic else size for axis, size in enumerate(given))
+        sizes_by_axis = da.core.normalize_chunks(explicit, array.shape, dtype=array.dtype)
     except (ValueError, TypeError, NotImplementedError) as error:
         reason, _, _ = " ".join(str(error).split()).partition(". Got ")  # dask repeats chunks and shape
         hint = "give one size, or a tuple of sizes that add up to its size, per dimension"
         raise SelectionError(f"chunks={chunks!r} for an array of shape {array.shape}: {reason:.200}", hint=hint) from error
-    return tuple(tuple(map(int, lengths)) for lengths in sizes_by_axis)
+    sizes = tuple(tuple(map(int, lengths)) for lengths in sizes_by_axis)
+    return merged_sizes(sizes, automatic, array.dtype.itemsize, int(limit)) if automatic else sizes
 
 
 def _check_sizes(chunks: Any) -> None:
@@ -92,7 +98,7 @@ def _check_sizes(chunks: Any) -> None:
 def to_dask(array: Any, chunks: Any = None) -> Any:
     """Return a master array as a dask array, lazily.
 
-    No file is opened and no task is made.
+    No task is made. A few files are opened if no index knows how they are stored.
     ``chunks``: as `chunked` takes them.
 
     >>> from aggarray import MasterArray, SubArray

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import dataclass
+from aggarray.storage.urls import is_remote
 
 Key = tuple[slice, ...]
 
@@ -33,6 +34,18 @@ def bare(array: Any) -> Any:
     return replace(array, attrs={}, file_attrs={}, coords={}, _matrix=matrix)
 
 
+def read_threads(array: Any) -> int | None:
+    """Return the threads of a read, None for the option.
+
+    Tasks of dask run in several threads already: each reads local files by itself, which takes less memory.
+    """
+    import threading
+
+    uris = array._matrix.references.uris
+    in_task = threading.current_thread() is not threading.main_thread()
+    return 1 if in_task and not (len(uris) and is_remote(str(uris[0]))) else None
+
+
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
     """Block of an array that is read later, with a small pickle."""
@@ -42,7 +55,7 @@ class LazyBlock:
 
     def read(self) -> np.ndarray:
         """Return the values of the block."""
-        return np.asarray(self.array.read(self.key))
+        return np.asarray(self.array.read(self.key, threads=read_threads(self.array)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if from_index(self.array):

@@ -12,8 +12,9 @@ import numpy as np
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, install_command
+from aggarray.interop.chunk_sizes import preferred_chunks
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
-from aggarray.interop.pickling import bare, fingerprint
+from aggarray.interop.pickling import bare, fingerprint, read_threads
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 
 try:
@@ -43,7 +44,7 @@ class LazyValues(BackendArray):  # type: ignore[misc]
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        return np.asarray(self._source.read(key)).astype(self.dtype, copy=False)
+        return np.asarray(self._source.read(key, threads=read_threads(self._array))).astype(self.dtype, copy=False)
 
     @cached_property
     def _source(self) -> Any:
@@ -64,8 +65,9 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
 
     def get_variables(self) -> dict[str, Variable]:
         """Return the variables, not decoded."""
-        attrs = self.group.attributes()
-        return {name: self._variable(name, array, attrs[name]) for name, array in self.group.variables.items()}
+        attrs, arrays = self.group.attributes(), self.group.variables
+        chunks = dict(zip(arrays, preferred_chunks(arrays.values()), strict=True))
+        return {name: self._variable(name, array, attrs[name], chunks[name]) for name, array in arrays.items()}
 
     def get_attrs(self) -> dict[str, Any]:
         """Return the file attributes that all arrays share."""
@@ -83,24 +85,14 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
     def close(self) -> None:
         """Do nothing: a dataset keeps no file open."""
 
-    def _variable(self, name: str, array: Any, attrs: Mapping[str, Any]) -> Variable:
+    def _variable(self, name: str, array: Any, attrs: Mapping[str, Any], chunks: Mapping[str, Any]) -> Variable:
         masked = self.masked.get(name, True) if isinstance(self.masked, Mapping) else self.masked
         form = form_of(array, bool(masked))
-        encoding = {"preferred_chunks": preferred_chunks(array), **form.encoding}
+        encoding = {"preferred_chunks": chunks, **form.encoding}
         if form.dtype.kind == "T":
             encoding["dtype"] = str
         values = indexing.LazilyIndexedArray(LazyValues(array, form))
         return Variable(array.dimensions, values, {**attrs, **form.attrs}, encoding)
-
-
-def preferred_chunks(array: Any) -> dict[str, Any]:
-    """Return the sizes of partitions by dimension, one number if equal."""
-    chunks: dict[str, Any] = {}
-    for dimension, edges in zip(array.dimensions, array._matrix.edges, strict=True):
-        sizes = np.diff(edges)
-        even = bool(sizes.size) and bool((sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0])
-        chunks[dimension] = int(sizes[0]) if even else tuple(sizes.tolist())
-    return chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +134,7 @@ def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
 def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     """Return an array with its coordinates as a DataArray.
 
-    ``chunks``: as `xarray.open_dataset` takes them.
+    ``chunks``: as `xarray.open_dataset` takes them; "auto" ends no chunk inside a stored one.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = SubArray.from_array([1.0, 2.0], units="m")
@@ -150,6 +142,10 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     >>> depth.name, depth.attrs, depth.values.tolist()
     ('depth', {'units': 'm'}, [nan, 1.0, 2.0])
     """
+    if isinstance(chunks, str) and chunks == "auto":
+        from aggarray.interop.dask import chunked
+
+        chunks = dict(zip(array.dimensions, chunked(array, chunks), strict=True))
     dataset = open_dataset(GroupSource({ROOT: group_of(array)}), engine=ArraysEntrypoint, chunks=chunks)
     return dataset[variable_name(array)].rename(array.name)
 

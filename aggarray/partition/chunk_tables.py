@@ -64,6 +64,24 @@ class ChunkTables:
         before = self._looked_up().before
         return int(before[self.starts[row + 1]] - before[self.starts[row]])
 
+    def layouts_of(self, references: Any, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:
+        """Return the number of the layout of each sub-array, and all layouts.
+
+        ``references``: `References`, of which ``rows`` are in question. The number is -1 for changed and unknown files.
+        """
+        lookup, codes, names = self._looked_up(), references.uri[rows], references.variable[rows]
+        files = np.array([lookup.files.get(str(uri), -1) for uri in references.uris] or [-1], np.int64)[codes]
+        variables = np.array([lookup.names.get(name, -1) for name in references.variables] or [-1], np.int64)[names]
+        numbers = np.full(len(rows), -1, np.int64)
+        if references.stamps is None or not len(lookup.keys):
+            return numbers, self.layouts
+        keys = files * len(self.names) + variables
+        at = np.minimum(lookup.keys.searchsorted(keys), len(lookup.keys) - 1)
+        same = (self.stamps[files, :2] == references.stamps[codes, :2]).all(axis=1)
+        present = same & (lookup.keys[at] == keys) & (files >= 0) & (variables >= 0)
+        numbers[present] = self.layout[lookup.rows[at[present]]]
+        return numbers, self.layouts
+
     def _row(self, uri: str, variable: str, scanned: tuple[int, int]) -> int | None:
         lookup = self._looked_up()
         code, name = lookup.files.get(uri), lookup.names.get(variable)

@@ -106,6 +106,16 @@ class JoinedChunkIndexes:
         """Return the stored bytes of a variable of a file, -1 if unknown."""
         return next((n for member in self._members if (n := member.stored(uri, variable, scanned)) >= 0), -1)
 
+    def layouts_of(self, references: Columns, rows: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+        """Return the layouts of sub-arrays, as `ChunkTables.layouts_of` does."""
+        numbers, layouts = np.full(len(rows), -1, np.int64), list[Any]()
+        for member in self._members:
+            if hasattr(member, "layouts_of"):
+                own, more = member.layouts_of(references, rows)
+                numbers = np.where((numbers < 0) & (own >= 0), own + len(layouts), numbers)
+                layouts += more
+        return numbers, layouts
+
 
 def join_chunk_indexes(first: ChunkIndexes | None, second: ChunkIndexes | None) -> ChunkIndexes | None:
     """Return a chunk index that combines two, without duplicates."""

@@ -1,0 +1,67 @@
+"""Shapes of the stored chunks of sub-arrays.
+
+An index has them for all files. Without one, the first and the last file of each template are opened, and the others only if
+these two differ.
+"""
+
+from contextlib import suppress
+from math import prod
+
+import numpy as np
+
+from aggarray.errors import AggarrayError
+from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.partition.matrix import References, used_rows
+from aggarray.read.chunk_index import find_chunk_index
+from aggarray.storage.access import Access
+
+#: Shape of a stored chunk in the dimensions of the sub-array, None if it is not stored in chunks or this is not known.
+Shape = tuple[int, ...] | None
+#: Most templates whose files are opened.
+_MOST = 64
+
+
+def stored_shapes(references: References, rows: np.ndarray, access: Access) -> tuple[np.ndarray, list[Shape]]:
+    """Return a number per sub-array, and the chunk shape of each number.
+
+    ``rows``: the sub-arrays in question; the others have the number 0, as those that are not stored in chunks. Files that are
+    missing, or must not be read, count as not stored in chunks.
+    """
+    numbers = np.zeros(len(references), np.int64)
+    shapes: dict[Shape, int] = {None: 0}
+    rows = rows[references.uri[rows] >= 0]
+    find = getattr(references.tables, "layouts_of", None)
+    if find is not None:
+        found, layouts = find(references, rows)
+        own_shapes = (_grid_shape(shape, chunk, bool(filters)) for shape, chunk, _, filters, _ in layouts)
+        codes = np.array([shapes.setdefault(shape, len(shapes)) for shape in own_shapes] or [0])
+        numbers[rows[found >= 0]] = codes[found[found >= 0]]
+        rows = rows[found < 0]
+    templates = references.template[rows]
+    with access.reach():
+        for template in used_rows(templates, len(references.templates))[:_MOST].tolist():
+            if not references.templates[template].unresolved:
+                own = rows[templates == template]
+                ends = [shapes.setdefault(_read_shape(references, row, access), len(shapes)) for row in (own[0], own[-1])]
+                numbers[own] = ends[0]
+                if ends[0] != ends[1]:
+                    all_own = (_read_shape(references, row, access) for row in own)
+                    numbers[own] = [shapes.setdefault(shape, len(shapes)) for shape in all_own]
+    return numbers, list(shapes)
+
+
+def _read_shape(references: References, row: int, access: Access) -> Shape:
+    with suppress(AggarrayError):  # the read raises the error
+        located = find_chunk_index(references, int(row), access)
+        if located is not None:
+            return shape_of(located[0])
+    return None
+
+
+def shape_of(index: ChunkIndex) -> Shape:
+    """Return the shape of a chunk, None if parts of it are read as well."""
+    return _grid_shape(index.shape, index.chunk, bool(index.filters))
+
+
+def _grid_shape(shape: tuple[int, ...], chunk: tuple[int, ...], filtered: bool) -> Shape:
+    return chunk if filtered or prod(-(-n // c) for n, c in zip(shape, chunk, strict=True)) != 1 else None

@@ -1,0 +1,132 @@
+"""`MasterArray.chunks_for` on files: from an index and without one, chunked in many ways."""
+
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray import MasterArray, SubArray
+from aggarray.read import chunk_index
+
+
+def write(path: Path, start: int, steps: int, chunks: tuple[int, int, int] | None, **options: Any) -> None:
+    """Write ``steps`` days of a variable of 8 by 10 points, 320 bytes a day."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, values in (("time", start + np.arange(steps)), ("lat", np.arange(8) * 10.0), ("lon", np.arange(10) * 10.0)):
+            file.createDimension(name, len(values))
+            file.createVariable(name, "f8", (name,))[:] = values
+        file["time"].setncatts({"units": "days since 2001-01-01", "standard_name": "time"})
+        file["lat"].units, file["lon"].units = "degrees_north", "degrees_east"
+        how = {"contiguous": True} if chunks is None else {"chunksizes": chunks}
+        tas = file.createVariable("tas", "f4", ("time", "lat", "lon"), **how, **options)
+        tas.units = "K"
+        tas[:] = np.arange(steps * 80).reshape(steps, 8, 10) % 97 + start
+
+
+def archive(folder: Path, *files: tuple[int, tuple[int, int, int] | None], **options: Any) -> tuple[MasterArray, MasterArray]:
+    """Return the array of files, given as steps and chunks, opened from the files and from an index."""
+    start = 0
+    for number, (steps, chunks) in enumerate(files):
+        write(folder / f"{number}.nc", start, steps, chunks, **options)
+        start += steps
+    agg = aa.open(folder / "*.nc")
+    agg.save(folder / "index.nca")
+    chunk_index.chunk_tables.clear()
+    return agg["tas"], aa.open(folder / "index.nca")["tas"]
+
+
+def test_stored_chunks_are_merged_within_files(tmp_path: Path) -> None:
+    for array in archive(tmp_path, (12, (1, 8, 10)), (9, (1, 8, 10)), (4, (1, 8, 10)), zlib=True):
+        assert array.chunks_for(10**6) == ((12, 9, 4), (8,), (10,))
+        assert array.chunks_for(5 * 320) == ((4, 4, 4, 5, 4, 4), (8,), (10,))
+        assert array.chunks_for(1) == ((1,) * 25, (8,), (10,))
+
+
+def test_chunks_of_points_are_merged_into_rows(tmp_path: Path) -> None:
+    for array in archive(tmp_path, (6, (6, 4, 5)), (6, (6, 4, 5)), zlib=True):
+        assert array.chunks_for(6 * 4 * 20) == ((6, 6), (4, 4), (5, 5))
+        assert array.chunks_for(6 * 4 * 40) == ((6, 6), (4, 4), (10,))
+        assert array.lazy[:, ::-1, 3:].chunks_for(1) == ((6, 6), (4, 4), (2, 5))
+
+
+def test_files_of_different_chunks(tmp_path: Path) -> None:
+    for array in archive(tmp_path, (12, (4, 8, 10)), (12, (3, 4, 10)), (12, (12, 8, 5)), zlib=True):
+        assert array.chunks_for(1) == ((4, 4, 4, 3, 3, 3, 3, 12), (8,), (10,))
+
+
+def test_files_of_one_shape_but_different_chunks(tmp_path: Path) -> None:
+    files = [(6, (2, 8, 10))] * 2 + [(6, (3, 8, 10))] + [(6, (6, 8, 10))]
+    for array in archive(tmp_path, *files, zlib=True):
+        assert array.chunks_for(1) == ((2, 2, 2, 2, 2, 2, 3, 3, 6), (8,), (10,))
+
+
+def test_contiguous_variables_are_cut_into_rows(tmp_path: Path) -> None:
+    for array in archive(tmp_path, (12, None), (9, None)):
+        assert array.chunks_for(4 * 320) == ((4, 4, 4, 3, 3, 3), (8,), (10,))
+        assert array.chunks_for(80) == ((1,) * 21, (2, 2, 2, 2), (10,))
+
+
+def test_one_large_stored_chunk_stays_whole(tmp_path: Path) -> None:
+    for array in archive(tmp_path, (12, (12, 8, 10)), (9, (1, 8, 10)), zlib=True):
+        assert array.chunks_for(3 * 320) == ((12, 3, 3, 3), (8,), (10,))
+
+
+def test_few_files_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array, indexed = archive(tmp_path, *[(4, (1, 8, 10))] * 30, zlib=True)
+    opened: list[str] = []
+    true = chunk_index.opened
+    monkeypatch.setattr(
+        chunk_index, "opened", lambda refs, row, access: opened.append(refs.uri_of(row)) or true(refs, row, access)
+    )
+    assert indexed.chunks_for(640) == ((2,) * 60, (8,), (10,)) and not opened
+    assert array.chunks_for(640) == ((2,) * 60, (8,), (10,))
+    assert [Path(uri).name for uri in opened] == ["0.nc", "9.nc"] or len(opened) == 2
+
+
+def test_missing_and_forbidden_files(tmp_path: Path) -> None:
+    archive(tmp_path, (12, (1, 8, 10)), (12, (1, 8, 10)), zlib=True)
+    index = tmp_path / "index.nca"
+    (tmp_path / "0.nc").unlink()
+    assert aa.open(index, missing="fill")["tas"].chunks_for(1) == ((1,) * 24, (8,), (10,))
+    (tmp_path / "bare").mkdir()
+    write(tmp_path / "bare" / "a.nc", 0, 6, (2, 8, 10), zlib=True)
+    array = aa.open(tmp_path / "bare" / "a.nc")["tas"]
+    (tmp_path / "bare" / "a.nc").unlink()
+    chunk_index.chunk_tables.clear()
+    assert array.chunks_for(4 * 320) == ((3, 3), (8,), (10,))
+
+
+def test_zarr_and_netcdf3(tmp_path: Path) -> None:
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    values = np.arange(960, dtype="f4").reshape(12, 8, 10)
+    dataset = xr.Dataset({"tas": (("time", "lat", "lon"), values)})
+    dataset.to_zarr(tmp_path / "a.zarr", consolidated=False, encoding={"tas": {"chunks": (3, 4, 10)}})
+    dataset.to_netcdf(tmp_path / "a.nc", format="NETCDF3_CLASSIC", unlimited_dims=["time"])
+    assert aa.open(tmp_path / "a.zarr")["tas"].chunks_for(1) == ((3,) * 4, (4, 4), (10,))
+    assert aa.open(tmp_path / "a.nc")["tas"].chunks_for(2 * 320) == ((2,) * 6, (8,), (10,))
+
+
+def test_values_in_memory_and_holes() -> None:
+    pieces = [([(n, n + 4)], SubArray.from_array(np.zeros(4), dimensions=("x",))) for n in (0, 8)]
+    array = MasterArray.from_subarrays(pieces, dimensions=("x",))
+    assert array.chunks_for(10**6) == ((4, 4, 4),) and array.chunks_for(16) == ((2,) * 6,)
+    assert array.lazy[0].chunks_for(1) == () and array.lazy[3:3].chunks_for(1) == ((0,),)
+
+
+@pytest.mark.parametrize("nbytes", [0, -1, 1.5, True, "1", None])
+def test_invalid_sizes(nbytes: Any) -> None:
+    array = MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([1.0]))], dimensions=("x",))
+    with pytest.raises(aa.SelectionError, match=r"invalid nbytes=.*; give the bytes of a chunk as a positive integer"):
+        array.chunks_for(nbytes)
+
+
+def test_an_archive(shared_data: Path) -> None:
+    for array in aa.open(shared_data / "cmip6"):
+        sizes = array.chunks_for(2000)
+        assert tuple(map(sum, sizes)) == array.shape
+        edges = array._matrix.edges
+        assert all(set(e.tolist()) <= {0, *np.cumsum(s).tolist()} for e, s in zip(edges, sizes, strict=True))
