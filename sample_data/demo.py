@@ -19,7 +19,8 @@ import numpy as np
 
 import aggarray as aa
 from aggarray.display import report
-from aggarray.display.facts import conformed, table
+from aggarray.display.facts import conformed
+from aggarray.display.table import table
 from aggarray.export.extract import extract
 from sample_data.damaged import damaged
 from sample_data.foreign import foreign

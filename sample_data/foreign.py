@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 
 import aggarray as aa
-from aggarray.display.facts import table
+from aggarray.display.table import table
 from sample_data.output import check, show
 
 

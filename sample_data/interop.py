@@ -8,7 +8,7 @@ import numpy as np
 import aggarray as aa
 from aggarray import memory, mpi
 from aggarray.dap import Distribution, LocalArray, validate_all
-from aggarray.display.facts import table
+from aggarray.display.table import table
 from sample_data.output import HERE, check, is_installed, show
 from sample_data.ranks import exports
 from sample_data.stations import expected_profiles
