@@ -9,7 +9,7 @@ from typing import Any
 
 from xarray import Dataset
 
-from aggarray.aggregate.rules import RULES, make_rules
+from aggarray.aggregate.rules import RULES, changed_rules
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError, names_hint
 from aggarray.formats import scan
 from aggarray.index.recognition import find_convention
@@ -87,7 +87,7 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
         raise AggregationError(f"select={select!r} is not a mapping", hint=hint)
     fields = {name: options.pop(name) for name in RULES if name in options}
     if fields or options.get("preset") is not None:
-        options["rules"] = make_rules(options.get("rules"), options.get("preset"), fields)
+        options["rules"] = changed_rules(options.get("rules"), options.get("preset"), fields)
     options.pop("preset", None)
     agg = open_source(source, **options)
     try:

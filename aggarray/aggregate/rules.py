@@ -141,12 +141,12 @@ class Rules:
 RULES = tuple(f.name for f in fields(Rules))
 
 
-def make_rules(rules: Rules | None, preset: str | None, changes: Mapping[str, Any]) -> Rules:
+def changed_rules(rules: Rules | None, preset: str | None, changes: Mapping[str, Any]) -> Rules:
     """Return rules, or those of a preset by name, with changed fields.
 
     Raises AggregationError for both, for an unknown preset, and as `Rules` does.
 
-    >>> make_rules(None, "cmip", {"overlap": "first"}) == Rules(holes="refuse", overlap="first")
+    >>> changed_rules(None, "cmip", {"overlap": "first"}) == Rules(holes="refuse", overlap="first")
     True
     """
     if rules is not None and not isinstance(rules, Rules):

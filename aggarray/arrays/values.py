@@ -61,12 +61,24 @@ class NamedArray(_Operators):
 
     @property
     def sizes(self) -> FrozenDict[int]:
-        """Size of each dimension by name, immutable."""
+        """Size of each dimension by name, immutable.
+
+        >>> from aggarray import SubArray
+        >>> SubArray.from_array([[1, 2, 3]], dimensions=("lat", "lon")).sizes
+        {'lat': 1, 'lon': 3}
+        """
         return FrozenDict(zip(self.dimensions, self.shape, strict=True))
 
     @property
     def values(self) -> Any:
-        """All values, read anew on each access, as by ``[...]``."""
+        """All values, of the shape of the array, read anew on each access.
+
+        Raises FormatError, MissingFileError and UnitsError as `MasterArray.read` does.
+
+        >>> from aggarray import SubArray
+        >>> SubArray.from_array([[1, 2, 3]]).values
+        array([[1, 2, 3]])
+        """
         return self.read()
 
     @property

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -210,12 +209,10 @@ def select_where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option:
 
 def make_rules(fields: Mapping[str, Any]) -> Any:
     """Return `Rules` of a preset and fields; UsageError if invalid."""
-    from aggarray.aggregate.rules import Rules
+    from aggarray.aggregate.rules import changed_rules
 
-    presets = {None: Rules, "cmip": Rules.cmip, "era5": Rules.era5}
     try:
-        rules = presets[fields.get("preset")]()
-        return replace(rules, **{name: value for name, value in fields.items() if name != "preset"})
+        return changed_rules(None, fields.get("preset"), {name: value for name, value in fields.items() if name != "preset"})
     except AggarrayError as error:
         raise click.UsageError(str(error)) from error
 

@@ -149,6 +149,12 @@ class Aggregation:
 
         Reads keep files open until others need the place (`set_options(open_files=...)`). The arrays stay usable: a later read
         opens its files again. ``with aa.open(...) as agg:`` closes them at the end of the block.
+
+        >>> import aggarray as aa
+        >>> with aa.open("sample_data/archive") as agg:
+        ...     values = agg["tas"][:10]
+        >>> agg["tas"][:10].shape == values.shape
+        True
         """
         from aggarray.read import close_files
 

@@ -1,6 +1,5 @@
 """Selection of arrays by name and attributes, with errors that advise."""
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.rules import FACETS, facet
 from aggarray.arrays.master import MasterArray
-from aggarray.errors import NotFoundError
+from aggarray.errors import NotFoundError, names_hint, near_names
 
 #: Most values, and most names of attributes, that an error lists.
 _MOST_VALUES, _MOST_NAMES = 12, 80
@@ -60,8 +59,7 @@ def select_arrays(
     for name in names or ():
         present = list(dict.fromkeys(a.name or "" for a in remaining))
         if name not in present:
-            hint = f"{_did_you_mean(name, present)}the arrays are: {', '.join(present) or 'none'}"
-            raise NotFoundError(f"no array {name!r}", variable=name, hint=hint)
+            raise NotFoundError(f"no array {name!r}", variable=name, hint=names_hint(name, present, "the arrays are"))
     if names is not None:
         remaining = [a for a in remaining if a.name in names]
         before = [f"name {' or '.join(map(repr, names))}"]
@@ -87,17 +85,18 @@ def _no_attribute(name: str, value: Any, own: Iterable[Mapping[str, Any]], befor
                 values.setdefault(key, []).append(attribute)
     texts = values if isinstance(value, str) else ()  # a number is the value of many attributes
     holders = sorted((k for k in texts if any(_is_value(k, one, value) for one in values[k])), key=lambda k: k not in FACETS)
-    similar = f"did you mean {holders[0]}={value!r}? " if holders else _did_you_mean(name, values)
+    similar = f"did you mean {holders[0]}={value!r}?" if holders else near_names(name, values)
     listed = ", ".join(sorted(values)[:_MOST_NAMES]) + (", ..." if len(values) > _MOST_NAMES else "")
-    return NotFoundError(f"no array{_with(before)} has an attribute {name!r}", hint=f"{similar}the attributes are: {listed}")
+    hint = f"{similar} the attributes are: {listed}".lstrip()
+    return NotFoundError(f"no array{_with(before)} has an attribute {name!r}", hint=hint)
 
 
 def _no_value(name: str, value: Any, present: Iterable[Any], before: Sequence[str]) -> NotFoundError:
     values = sorted({_shown(one) for one in present if one is not None})
     listed = ", ".join(values[:_MOST_VALUES])
     listed += f" or one of {len(values) - _MOST_VALUES} others" if len(values) > _MOST_VALUES else ""
-    similar = _did_you_mean(value, (one for one in present if isinstance(one, str))) if isinstance(value, str) else ""
-    return NotFoundError(f"no array{_with(before)} has {name}={value!r}", hint=f"{similar}{name} is {listed}")
+    similar = near_names(value, (one for one in present if isinstance(one, str)))
+    return NotFoundError(f"no array{_with(before)} has {name}={value!r}", hint=f"{similar} {name} is {listed}".lstrip())
 
 
 def _with(before: Sequence[str]) -> str:
@@ -112,14 +111,3 @@ def _shown(value: Any) -> str:
     """
     text = " ".join((repr(value) if isinstance(value, str) else str(value)).split())
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a question with the most similar name, "" if none is similar.
-
-    >>> _did_you_mean("miroc6", ["CESM2", "MIROC6"])
-    "did you mean 'MIROC6'? "
-    """
-    by_folded = {str(n).casefold(): n for n in names}
-    similar = difflib.get_close_matches(str(name).casefold(), by_folded, 1)
-    return f"did you mean {by_folded[similar[0]]!r}? " if similar else ""

@@ -396,7 +396,7 @@ def test_variable_length_types_of_netcdf(tmp_path: Path) -> None:
 
 def test_missing_awkward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "awkward", None)
-    with pytest.raises(aa.AggregationError, match=r"to_awkward needs awkward: .*aggarray\[ragged\]"):
+    with pytest.raises(aa.AggregationError, match=r"to_awkward needs awkward: .*pip install '.*\[ragged\]'"):
         memory.Ragged(np.arange(3), np.array([0, 3])).to_awkward()
 
 
