@@ -217,24 +217,14 @@ def make_rules(fields: Mapping[str, Any]) -> Any:
         raise click.UsageError(str(error)) from error
 
 
-def require_distinct(arrays: "Sequence[MasterArray]", by: str) -> "list[MasterArray]":
-    """Return the arrays; AggregationError with advice ``by`` if names repeat."""
-    from aggarray.aggregate.differences import distinguishing_text
-
-    for name in dict.fromkeys(a.name for a in arrays):
-        same = [a for a in arrays if a.name == name]
-        if len(same) > 1:
-            what = f"{len(same)} arrays are named {name!r}: {distinguishing_text(same)}"
-            raise AggregationError(what, hint=f"choose one {by}")
-    return list(arrays)
-
-
 def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     """Return the array of a name, or the only one; UsageError otherwise."""
     if variable is None and len(agg.names) != 1:
         raise click.UsageError(f"the source has several variables ({', '.join(agg.names)}); choose one with -v")
+    from aggarray.cli._datasets import require_dataset
+
     named = [a for a in agg if a.name == variable] if variable else list(agg)
-    return require_distinct(named, "by --where NAME=VALUE")[0] if named else agg[variable or ""]
+    return require_dataset(named, True)[0] if named else agg[variable or ""]
 
 
 def progress_bar() -> bool | None:

@@ -1,10 +1,10 @@
-"""The arrays of one dataset, which an extract writes together."""
+"""The arrays of one dataset, and how to choose it among several."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from aggarray.errors import AggregationError, NotFoundError
+from aggarray.errors import AggregationError, NotFoundError, UnitsError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -74,7 +74,7 @@ def _raise_datasets(
     # Arrays of equal facets differ in units, cell_methods or the like.
     where = _first_of(facets) | _first_of(differing_attributes(same)[:1])
     if facets:
-        what = f"{len(set(rows))} datasets for one output: they differ in {'; '.join(map(_listed, facets))}"
+        what = f"{len(set(rows))} datasets instead of one: they differ in {'; '.join(map(_listed, facets))}"
     else:
         what = f"{len(same)} arrays are named {same[0].name!r}: {distinguishing_text(same)}"
     hint = f"choose one, for example with {written(where)}" if where else "choose one by --sel, or in Python"
@@ -118,7 +118,7 @@ def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -
             texts.append(f"{', '.join(names[:_MOST_LISTED])}{more} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})")
         largest = max(groups, key=lambda group: len(group.arrays))
         advice = written({}, [a.name or "" for a in largest.arrays[:_MOST_LISTED]])
-        raise AggregationError(f"{len(groups)} grids for one output: {'; '.join(texts)}", hint=f"choose variables: {advice}")
+        raise AggregationError(f"{len(groups)} grids instead of one: {'; '.join(texts)}", hint=f"choose variables: {advice}")
 
 
 def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "list[MasterArray]":
@@ -127,4 +127,12 @@ def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "lis
     for name in units:
         if name not in names:
             raise NotFoundError(f"units of {name!r}: no such variable", hint=f"the variables are: {', '.join(names) or 'none'}")
-    return [array.to_units(units[array.name or ""]) if array.name in units else array for array in arrays]
+    return [_in_units(array, units[array.name or ""]) if array.name in units else array for array in arrays]
+
+
+def _in_units(array: "MasterArray", units: str) -> "MasterArray":
+    try:
+        return array.to_units(units)
+    except UnitsError as error:
+        error.variable = array.name
+        raise

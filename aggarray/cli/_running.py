@@ -160,7 +160,7 @@ class Run:
         line = f"aggarray run {shlex.quote(self.job.path)}"
         how: dict[str, Any] = {"exists": "update", "compress": compress, "aggregation": agg, "command": line}
         done = extract(arrays, path, **how, progress=progress_bar())
-        self.note("extract", path, "unchanged" if done.unchanged else describe_extract(done, arrays).partition(": ")[2])
+        self.note("extract", path, describe_extract(done, arrays).partition(": ")[2])
 
     def _page(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
         path = output["path"]

@@ -161,6 +161,8 @@ def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:
     """Return a line about an extract."""
     from aggarray.scan.progress import amount
 
+    if done.unchanged:
+        return f"{done.path}: unchanged"
     shapes = ", ".join(f"{a.name} {' x '.join(map(str, a.shape)) or 'scalar'}" for a in arrays)
     resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
     return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{resumed}"

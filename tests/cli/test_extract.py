@@ -254,7 +254,7 @@ def test_all_variables_of_a_dataset_are_one_output(tmp_path: Path, capsys: pytes
         main(list(new))
     err = capsys.readouterr().err
     assert (
-        "2 grids for one output: " in err
+        "2 grids instead of one: " in err
         and "tos (time: 2, lat: 5)" in err
         and "; choose variables: -v area -v pr -v tas\n" in err
     )
@@ -262,7 +262,7 @@ def test_all_variables_of_a_dataset_are_one_output(tmp_path: Path, capsys: pytes
     write(tmp_path / "data" / "huss.nc", cube([0, 1, 2], tas=None, huss=field("huss")), {"source_id": "M2"})
     with pytest.raises(SystemExit, match="1"):
         main([*new[:2], "-v", "tas", "-v", "huss", "-o", str(tmp_path / "newer.nc")])
-    assert "2 datasets for one output: they differ in source_id: M1, M2" in capsys.readouterr().err
+    assert "2 datasets instead of one: they differ in source_id: M1, M2" in capsys.readouterr().err
     assert not list(tmp_path.glob("newer*"))
 
 
@@ -326,10 +326,12 @@ def test_of_the_rules_units_apply_to_an_index(index: Path, capsys: pytest.Captur
 def test_the_command_line_is_history_without_secrets(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     out = index.with_name("out.zarr")
-    assert run("extract", index, "-v", "tas", "--storage", "secret=x1y2", "--sel", "lat=0:", "-o", out)[0] == 0
+    asked = ("extract", index, "-v", "tas", "--storage", "secret=x1y2", "--sel", "lat=0:", "-o", out)
+    assert run(*asked)[0] == 0
     with xr.open_zarr(out) as result:
         line = f"aggarray extract {index} -v tas --storage secret=... --sel lat=0: -o {out}"
         assert result.attrs["history"] == f"1970-01-01T00:00:00Z: {line}"
+    assert run(*asked) == (0, f"{out}: unchanged\n", "")
 
 
 def complete(line: str, cwd: Path) -> list[str]:

@@ -98,7 +98,7 @@ def test_every_command_that_opens_a_source(run: Run, archive: Path, tmp_path: Pa
     assert json.loads(run("distribute", archive, *chosen, "-n", "2", "--json")[1])["shape"] == [4, 3, 2]
     assert run("view", archive, *chosen, "-o", tmp_path / "p.html")[1] == f"{tmp_path / 'p.html'}: 1 array of 2 files\n"
     assert run("extract", archive, *chosen, "-o", tmp_path / "x.nc")[0] == 0
-    assert "choose one by --where" in run("distribute", archive, "-n", "2")[2]
+    assert "choose one, for example with --where " in run("distribute", archive, "-n", "2")[2]
 
 
 def test_check_of_a_selection_sees_its_files_only(run: Run, archive: Path, tmp_path: Path) -> None:

@@ -217,7 +217,10 @@ def test_overwrite_and_update(tmp_path: Path, suffix: str) -> None:
     extract(tas, out)
     before = files_below(out)
     assert is_extracted(tas, out) and not is_extracted(tas.lazy[:3], out)
-    assert extract(tas, out, exists="update").unchanged and files_below(out) == before
+    for exists in ("update", "raise"):
+        assert extract(tas, out, exists=exists).unchanged and files_below(out) == before
+    with pytest.raises(aa.AggregationError, match="already exists"):
+        extract(tas.lazy[:3], out)
     assert not extract(tas, out, exists="overwrite").unchanged and files_below(out) == before
     assert not extract(tas.lazy[:3], out, exists="update").unchanged
     assert aa.open(out)["tas"].shape == (3, 9, 14)

@@ -78,8 +78,8 @@ def extract(
 
     ``path`` ends with .zarr, .nc or .nc4. Coordinates that arrays share are written once; attributes, units, calendars and
     missing values are kept. In netCDF the dimensions of time are unlimited.
-    ``exists``: what happens to an existing result: "raise", "overwrite", or "update": keep it if it holds the same pieces of
-    the same files, unchanged since, else overwrite it if `extract` made it.
+    ``exists``: what happens to an existing result, unless it holds the same pieces of the same files, unchanged since: "raise",
+    or "update": overwrite it if `extract` made it. "overwrite": overwrite any extract, netCDF file or Zarr store.
     ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5". None: "zlib:4" in netCDF and "blosc:5" in
     Zarr; arrays of less than 64 kB are then stored uncompressed.
     ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
@@ -143,7 +143,7 @@ def _carry_out(
     done = Extracted(target.path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
     # promise: extract-rerun-sweeps
     swept = target.swept()
-    if exists == "update" and stored_fingerprint(target.path) == target.fingerprint:
+    if exists != "overwrite" and stored_fingerprint(target.path) == target.fingerprint:
         unlock(target.path)
         return replace(done, unchanged=True)
     if swept:
