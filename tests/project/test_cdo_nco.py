@@ -101,8 +101,10 @@ def test_a_row_of_the_tables(row: list[str], folder: Path, names: dict[str, Any]
     if options:
         assert np.allclose(by_shell(options, folder), values, rtol=1e-6, equal_nan=True)
     theirs = by_command(command, folder, "station" if "hourly" in code else RUN.format("r1i1p1f1"))
+    if theirs is None and not options:
+        pytest.skip("no CDO or NCO")
     if theirs is None:
-        pytest.skip("no CDO or NCO: compared with the shell only")
+        return
     if values.shape != theirs.shape and values.shape == theirs.T.shape:
         theirs = theirs.T  # NCO puts a dimension that it reverses elsewhere
     # CDO bounds cells by great circles, which matters on this coarse grid.

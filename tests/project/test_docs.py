@@ -48,26 +48,31 @@ def build(source: Path, target: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_documentation_builds_and_describes_everything(tmp_path: Path) -> None:
-    done = build(DOCS, tmp_path)
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the pages, which build without warnings."""
+    path = tmp_path_factory.mktemp("docs")
+    done = build(DOCS, path)
     assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_the_documentation_builds_and_describes_everything(pages: Path) -> None:
     from sphinx.util.inventory import InventoryFile
 
-    with (tmp_path / "objects.inv").open("rb") as file:
+    with (pages / "objects.inv").open("rb") as file:
         inventory: Any = InventoryFile.load(file, "", lambda *parts: "/".join(parts))
     kinds = getattr(inventory, "data", inventory)  # newer and older versions of Sphinx
     described = {name for kind, result in kinds.items() if kind.startswith("py:") for name in result}
     assert sorted(set(names()) - described) == []
     for page in DOCS.rglob("*.md"):
-        assert (tmp_path / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
-    assert aggarray.__version__ in (tmp_path / "index.html").read_text(encoding="utf-8")
+        assert (pages / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    assert aggarray.__version__ in (pages / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_reference_has_tables_of_parameters_and_no_private_ones(tmp_path: Path) -> None:
-    done = build(DOCS, tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_reference_has_tables_of_parameters_and_no_private_ones(pages: Path) -> None:
     rows: dict[str, int] = {}
-    for page in (tmp_path / "reference").glob("*.html"):
+    for page in (pages / "reference").glob("*.html"):
         text = page.read_text(encoding="utf-8")
         for entry in re.split(r'<dt class="sig sig-object py" id="', text)[1:]:
             name, signature = entry.partition('"')[0], re.sub(r"<[^>]+>", "", entry.partition("</dt>")[0].partition(">")[2])
