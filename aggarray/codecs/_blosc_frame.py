@@ -10,6 +10,8 @@ import threading
 
 import numpy as np
 
+from aggarray.codecs._decompressors import decompress_blosc
+
 #: Header flags: blocks are shuffled by bytes or by bits.
 BYTES, BITS = 0x1, 0x4
 #: Largest frame, in bytes, that a thread reuses.
@@ -36,9 +38,7 @@ class Frame:
 
     def undo(self, out: np.ndarray) -> None:
         """Unshuffle into a contiguous buffer of ``blocks * width`` bytes."""
-        from numcodecs import blosc
-
-        blosc.decompress(self._bytes, out)
+        decompress_blosc(self._bytes, out)
 
 
 _last = threading.local()

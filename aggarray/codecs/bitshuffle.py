@@ -8,7 +8,8 @@ with its stored size (4 bytes). Trailing elements that fill no group of eight ar
 import numpy as np
 
 from aggarray.codecs._blosc_frame import BITS, Frame
-from aggarray.codecs._lz4_block import lz4_block, number, split_blocks
+from aggarray.codecs._decompressors import decompress_lz4
+from aggarray.codecs._sized_blocks import number, split_blocks
 from aggarray.codecs.base import MAX_ITEM, Codec, Parameters, output_buffer
 from aggarray.codecs.zstd import CODEC as ZSTD
 
@@ -77,7 +78,7 @@ class Bitshuffle(Codec):
         if not block or block % (8 * itemsize):
             raise ValueError(f"damaged: blocks of {block} bytes")
         planes, end = np.empty(decoded, np.uint8), decoded // (8 * itemsize) * 8 * itemsize
-        starts, decompress = range(0, end, block), lz4_block if compressor == _LZ4 else _zstd_block
+        starts, decompress = range(0, end, block), decompress_lz4 if compressor == _LZ4 else _zstd_block
         blocks, rest = split_blocks(data, len(starts))
         for start, stored in zip(starts, blocks, strict=True):
             decompress(stored, planes[start : min(start + block, end)])

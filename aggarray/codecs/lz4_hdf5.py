@@ -6,7 +6,8 @@ The data begin with the decoded size (8 bytes) and the size of a block (4 bytes)
 
 import numpy as np
 
-from aggarray.codecs._lz4_block import lz4_block, number, split_blocks
+from aggarray.codecs._decompressors import decompress_lz4
+from aggarray.codecs._sized_blocks import number, split_blocks
 from aggarray.codecs.base import Codec, Parameters, output_buffer
 
 
@@ -28,7 +29,7 @@ class Lz4Hdf5(Codec):
             if stored.size == part.size:
                 part[...] = stored
             else:
-                lz4_block(stored, part)
+                decompress_lz4(stored, part)
         return result
 
 

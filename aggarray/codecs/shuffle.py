@@ -4,8 +4,6 @@ The first bytes of all elements are stored first, then the second bytes. Paramet
 fill no element are stored as they are.
 """
 
-import sys
-
 import numpy as np
 
 from aggarray.codecs.base import MAX_ITEM, Codec, Parameters
@@ -14,8 +12,8 @@ from aggarray.codecs.base import MAX_ITEM, Codec, Parameters
 _PIECE = 1 << 20
 #: Below this number of bytes a frame costs more than it saves.
 _SMALL = 1 << 15
-#: Bytes that NumPy unshuffles in a process before numcodecs is imported, which takes as long.
-_IMPORT = 1 << 24
+#: Bytes that NumPy unshuffles in a process before Blosc is loaded, which takes as long as frames save by then.
+_LOAD = 1 << 22
 
 _unshuffled = 0
 
@@ -26,7 +24,7 @@ def worthwhile(itemsize: int, size: int) -> bool:
     if not 1 < itemsize <= MAX_ITEM:
         return False
     _unshuffled += size
-    return _unshuffled >= _IMPORT or "numcodecs.blosc" in sys.modules
+    return _unshuffled >= _LOAD
 
 
 def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:

@@ -3,40 +3,25 @@
 Parameters, such as the level, are ignored.
 """
 
-import re
-
 import numpy as np
 
+from aggarray.codecs._decompressors import decompress_zstd
 from aggarray.codecs.base import Codec, Parameters, output_buffer
-
-#: Error of numcodecs for a frame without a content size that decodes to less than the buffer.
-_EXACT = re.compile(r"expected to decompress \d+, got (\d+)")
 
 
 class Zstd(Codec):
-    """Codec by numcodecs."""
+    """Codec by the library in numcodecs."""
 
     name = "zstd"
     ratio = 1 << 16
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Decompress, into ``out`` if it fits; a frame of unknown size may be cut."""
-        from numcodecs import zstd
-
         stated = _content_size(data)
         decoded = size if stated is None else stated
         result = output_buffer(decoded, size, out)
-        if not decoded:
-            return result
-        try:
-            zstd.decompress(data, result)
-        except RuntimeError as error:
-            # The library requires the exact size, and reports it after it has decoded the frame.
-            exact = _EXACT.search(str(error))
-            if stated is not None or exact is None:
-                raise
-            return result[: int(exact[1])]
-        return result
+        count = decompress_zstd(data, result) if decoded else 0
+        return result if count == decoded else result[:count]
 
 
 def _content_size(data: np.ndarray) -> int | None:

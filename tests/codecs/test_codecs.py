@@ -8,6 +8,7 @@ import bz2
 import gzip
 import importlib
 import struct
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -27,11 +28,14 @@ from hypothesis import strategies as st
 
 from aggarray import codecs
 from aggarray.codecs import Filter, before_shuffle, decode, known
+from aggarray.codecs import _decompressors as decompressing
 from aggarray.codecs import _inflate as inflating
+from aggarray.codecs import shuffle as shuffling
 from aggarray.codecs.bitshuffle import unshuffle_bits
 from aggarray.codecs.fletcher32 import fletcher32
 from aggarray.codecs.shuffle import unshuffle_into
 from aggarray.codecs.streams import decode_streams
+from tests.support.paths import ROOT
 
 imagecodecs = pytest.importorskip("imagecodecs")
 
@@ -350,6 +354,44 @@ def test_lz4_of_imagecodecs(data: bytes, block: int) -> None:
     if data:
         stored = imagecodecs.lz4h5_encode(data, blocksize=block)
         assert decode((Filter("lz4_hdf5"),), stored, len(data)).tobytes() == data
+
+
+@pytest.mark.parametrize("name", ["blosc", "lz4", "zstd", "lz4_hdf5", "bitshuffle", "shuffle"])
+def test_decoding_without_functions_of_c(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decompressing, "_function", lambda name: None)
+    monkeypatch.setattr(shuffling, "_LOAD", 0)
+    for data in (SMOOTH, NOISE, b"x" * 9, b"xy" * 50_001):
+        step, stored = encoded(name, data)
+        assert decode((step,), stored, len(data)).tobytes() == data
+    test_wrong_sizes(name)
+    test_truncated(name)
+    test_zstd_without_a_size()
+
+
+def test_functions_of_c_need_no_import_of_numcodecs() -> None:
+    """Another process has not imported numcodecs; a library that does not load, or lacks the function, is None."""
+    script = """
+import sys, numpy as np
+from aggarray.codecs import _decompressors as own
+assert None not in map(own._function, own._FUNCTIONS)
+for module in ("absent", "compat_ext"):
+    own._FUNCTIONS["other"] = module, [], None
+    assert own._function.__wrapped__("other") is None
+assert not [name for name in sys.modules if name.startswith("numcodecs")]
+sys.modules["numcodecs"] = None
+assert own._function.__wrapped__("ZSTD_decompress") is None
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    "decompress", [decompressing.decompress_blosc, decompressing.decompress_lz4, decompressing.decompress_zstd]
+)
+def test_strided_buffers_are_refused(decompress: Callable[..., Any]) -> None:
+    data = np.frombuffer(bytes(numcodecs.Blosc().encode(b"x" * 99)), np.uint8)
+    for stored, out in ((data, np.empty(198, np.uint8)[::2]), (np.repeat(data, 2)[::2], np.empty(99, np.uint8))):
+        with pytest.raises(ValueError, match="not contiguous"):
+            decompress(stored, out)
 
 
 def test_zstd_without_a_size() -> None:

@@ -1,21 +1,6 @@
-"""Sized blocks (HDF5 filters 32004, 32008) and raw LZ4, by numcodecs."""
-
-import struct
+"""Sized blocks of HDF5 filters 32004 and 32008."""
 
 import numpy as np
-
-
-def lz4_block(data: np.ndarray, out: np.ndarray) -> None:
-    """Decompress a raw block; raise ValueError or RuntimeError if damaged."""
-    from numcodecs import lz4
-
-    if not data.size:
-        raise ValueError("truncated")
-    # numcodecs expects the decoded size before the block.
-    framed = np.empty(data.size + 4, np.uint8)
-    framed[:4] = np.frombuffer(struct.pack("<I", out.size), np.uint8)
-    framed[4:] = data
-    lz4.decompress(framed, out)
 
 
 def number(data: np.ndarray, start: int, length: int) -> int:

@@ -1,0 +1,6 @@
+"""The digest BLAKE2b without ``hashlib``, which loads OpenSSL in 3 ms."""
+
+try:
+    from _blake2 import blake2b as blake2b
+except ImportError:  # other interpreters
+    from hashlib import blake2b as blake2b
