@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import field
-from hashlib import sha256
 from math import prod
 from typing import Any
 
@@ -202,6 +201,8 @@ def digest(block: Any) -> bytes:
     >>> digest(np.ma.array([1, 2])) == digest(np.ma.array([1.0, 2.0]))
     True
     """
+    from hashlib import sha256
+
     mask = np.ma.getmask(block)
     values = np.asarray(np.ma.getdata(block))
     sums = sha256()

@@ -5,7 +5,6 @@ point ``aggarray.formats``. A new format needs no entry in a list. The content o
 """
 
 import functools
-import hashlib
 import os
 import stat
 import sys
@@ -18,6 +17,7 @@ from aggarray.formats.flattened import flat_handle
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
 from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported_folder, unsupported_head, unsupported_parent
 from aggarray.plugins import foreign_objects, own_objects
+from aggarray.storage.blake2 import blake2b
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
 from aggarray.storage.files import absolute, given_path, is_folder, missing, stat_file, state_path
 from aggarray.storage.state import Stamp
@@ -184,7 +184,7 @@ def _read_ends(file: ByteSource, sizes: tuple[int, int]) -> tuple[bytes, int]:
     # promise: sizeless-files
     head_size, tail_size = sizes if file.size else (0, 0)
     head, tail = file.preads([(0, head_size), (max(0, file.size - tail_size), tail_size)])
-    return head, int.from_bytes(hashlib.blake2b(head + tail, digest_size=8).digest(), "little", signed=True)
+    return head, int.from_bytes(blake2b(head + tail, digest_size=8).digest(), "little", signed=True)
 
 
 def open_file(path: str | os.PathLike[str]) -> Handle:

@@ -5,10 +5,10 @@ import re
 from aggarray.errors import FormatError
 
 #: Errors of HDF5 that opens a truncated or damaged file, and of numcodecs for an unknown codec.
-_OPENING = re.compile(
+_OPENING = (
     r"Unable to (?:synchronously )?open file \((?P<why>truncated file: eof = (?P<size>\d+).*stored_eof = (?P<end>\d+)|.*)\)"
 )
-_CODEC = re.compile(r"codec not available: '*(?P<name>[^']+)'*")
+_CODEC = r"codec not available: '*(?P<name>[^']+)'*"
 
 
 def error_text(error: BaseException) -> str:
@@ -27,7 +27,7 @@ def library_fault(error: BaseException, path: str | None = None, variable: str |
     # A KeyError's text is its argument in quotes.
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     text = " ".join(text.split()) or type(error).__name__
-    opening, codec = _OPENING.fullmatch(text), _CODEC.fullmatch(text)
+    opening, codec = re.fullmatch(_OPENING, text), re.fullmatch(_CODEC, text)
     if opening is not None:
         size, end = opening["size"], opening["end"]
         what = (

@@ -8,7 +8,10 @@ import numpy as np
 
 from aggarray.codecs.base import Filter
 from aggarray.dataclass import dataclass
+from aggarray.errors import MissingFileError
+from aggarray.storage.byte_source import read_pieces
 from aggarray.storage.state import Versions
+from aggarray.storage.urls import below
 
 #: Number of chunks up to which a chunk index is always built. A longer one needs a sixteenth of its chunks to be stored.
 FREE_CHUNKS = 1 << 20
@@ -50,6 +53,26 @@ class ChunkIndex:
         """Number of chunks along each dimension."""
         return grid_of(self.shape, self.chunk)
 
+    def file_of(self, path: str, number: int) -> tuple[str, bool]:
+        """Return the path of a chunk's file, and whether it must exist.
+
+        ``path``: file or store of the variable.
+        """
+        if self.names is None:
+            return path, True
+        name = self.names(number)
+        outside = name.startswith("/") or "://" in name
+        return (name if outside else below(path, name)), outside
+
+    def describe(self, path: str, number: int) -> str:
+        """Return position and place of a chunk, for errors."""
+        index = ", ".join(str(int(i)) for i in np.unravel_index(number, self.grid)) if self.grid else ""
+        if number in (self.inline or {}):
+            return f"chunk [{index}] in the references"
+        file, _ = self.file_of(path, number)
+        within = "" if file == path else f" of {file.removeprefix(f'{path}/')}"
+        return f"chunk [{index}] at byte {self.offsets[number]}{within}"
+
 
 def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
     """Return the number of chunks per dimension, the last perhaps partial.
@@ -58,6 +81,24 @@ def grid_of(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
     (3, 0)
     """
     return tuple(-(-n // c) for n, c in zip(shape, chunk, strict=True))
+
+
+def read_parts(path: str, table: ChunkIndex, numbers: Sequence[int], versions: Versions) -> list[memoryview | None]:
+    """Return the stored bytes of chunks in several files; None: fill value.
+
+    ``versions``: as in `read_pieces`. Raises MissingFileError for a file that must exist.
+    """
+    inline = table.inline or {}
+    parts: list[memoryview | None] = [memoryview(inline[number]) if number in inline else None for number in numbers]
+    offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()
+    rows = [i for i, number in enumerate(numbers) if number not in inline and offsets[i] >= 0]
+    files = [table.file_of(path, numbers[i]) for i in rows]
+    pieces = read_pieces([file for file, _ in files], [offsets[i] for i in rows], [sizes[i] for i in rows], versions)
+    for i, (file, needed), part in zip(rows, files, pieces, strict=True):
+        if part is None and needed:
+            raise MissingFileError("no such file", path=file, hint="restore it, or open with missing='fill'")
+        parts[i] = part
+    return parts
 
 
 def needs_chunk_index(grid: Sequence[int], stored: int) -> bool:

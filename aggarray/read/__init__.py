@@ -25,12 +25,12 @@ from aggarray.errors import (
 )
 from aggarray.memory.selection import Selector
 from aggarray.options import get_options
+from aggarray.partition.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
 from aggarray.partition.conform import Masked
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
 from aggarray.read.chunk_blocks import read_chunk_blocks
 from aggarray.read.chunk_index import LocatedIndex, chunk_tables, find_chunk_index
-from aggarray.read.chunk_selection import ChunkBlock, Indices, chunk_blocks_of, parts_of
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
 from aggarray.read.open_files import OpenFiles, close_files
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from aggarray.codecs import Filter, before_shuffle, check_size, decode, decode_all
-from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.errors import AggarrayError, FormatError
 from aggarray.options import get_options
-from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.read.chunk_selection import ChunkBlock, parts_of
-from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, native, place_in_view, put_conformed
-from aggarray.storage.byte_source import read_into, read_pieces, shared_source
+from aggarray.partition.chunk_index import ChunkIndex, read_parts
+from aggarray.partition.chunk_selection import ChunkBlock, parts_of
+from aggarray.read.stored_piece import StoredPiece, convert_in_place, native, place_in_view, put_conformed
+from aggarray.storage.byte_source import read_into, shared_source
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.state import Versions
 
@@ -75,9 +75,9 @@ def stored_ranges(table: ChunkIndex, numbers: Sequence[int]) -> list[tuple[int, 
 
 
 def _parts(stored: StoredPiece, numbers: Sequence[int]) -> list[Part]:
-    ranges = stored_ranges(stored.table, numbers)
     if stored.table.names is not None:
-        return _parts_of_store(stored, numbers, ranges)
+        return read_parts(stored.path, stored.table, numbers, stored.versions or Versions())
+    ranges = stored_ranges(stored.table, numbers)
     with shared_source(stored.path, stored.state) as source:
         parts = iter(source.read_ranges([r for r in ranges if r[0] >= 0]))
     return [None if offset < 0 else next(parts) for offset, _ in ranges]
@@ -94,26 +94,11 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
         for number, part, row in zip(numbers, parts, rows, strict=True):
             if part is not None and len(part) != row.size:
                 text = f"{len(part)} bytes stored where {row.size} should be"
-                raise FormatError(f"{_placed(stored, number)}: {text}", hint="restore the file")
+                raise FormatError(f"{stored.table.describe(stored.path, number)}: {text}", hint="restore the file")
             if part is not None:
                 row[...] = np.frombuffer(part, np.uint8)
         _fill(table, parts, rows.reshape(len(numbers), -1, table.dtype.itemsize))
     return np.asarray(_select(rows, block, table.dtype, 1, False)[0])
-
-
-def _parts_of_store(stored: StoredPiece, numbers: Sequence[int], ranges: Sequence[tuple[int, int]]) -> list[Part]:
-    """Return the stored bytes of chunks in several files; None: fill value."""
-    inline = stored.table.inline or {}
-    parts: list[Part] = [memoryview(inline[number]) if number in inline else None for number in numbers]
-    rows = [i for i, number in enumerate(numbers) if number not in inline and ranges[i][0] >= 0]
-    files = [file_of(stored, numbers[i]) for i in rows]
-    offsets, sizes = [ranges[i][0] for i in rows], [ranges[i][1] for i in rows]
-    pieces = read_pieces([path for path, _ in files], offsets, sizes, stored.versions or Versions())
-    for i, (path, needed), part in zip(rows, files, pieces, strict=True):
-        if part is None and needed:
-            raise MissingFileError("no such file", path=path, hint="restore it, or open with missing='fill'")
-        parts[i] = part
-    return parts
 
 
 def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
@@ -234,16 +219,6 @@ def _served(stored: StoredPiece, block: ChunkBlock) -> bool:
     return True
 
 
-def _placed(stored: StoredPiece, number: int) -> str:
-    table = stored.table
-    index = ", ".join(str(int(i)) for i in np.unravel_index(number, table.grid)) if table.grid else ""
-    if number in (table.inline or {}):
-        return f"chunk [{index}] in the references"
-    path, _ = file_of(stored, number)
-    within = "" if path == stored.path else f" of {path.removeprefix(f'{stored.path}/')}"
-    return f"chunk [{index}] at byte {table.offsets[number]}{within}"
-
-
 def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error: ValueError) -> FormatError:
     table, size = stored.table, prod(stored.table.chunk) * stored.table.dtype.itemsize
     for number, part in zip(block.numbers, parts, strict=True):
@@ -254,5 +229,5 @@ def _blamed(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part], error
                 decode(table.filters, part, size, _mask(table, number))
         except ValueError as own:
             # promise: chunk-error-names-chunk
-            return FormatError(f"{own}, in {_placed(stored, number)}", hint="restore the file")
+            return FormatError(f"{own}, in {stored.table.describe(stored.path, number)}", hint="restore the file")
     return FormatError(str(error), hint="restore the file")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aggarray.errors import MissingFileError
-from aggarray.read.chunk_selection import ChunkBlock, Rows, rows_of
-from aggarray.read.stored_piece import StoredPiece, convert_in_place, file_of, place_in_view, put_conformed
+from aggarray.partition.chunk_selection import ChunkBlock, Rows, rows_of
+from aggarray.read.stored_piece import StoredPiece, convert_in_place, place_in_view, put_conformed
 from aggarray.storage.byte_source import GAP, ByteSource, shared_source, version_source
 
 #: Bytes of one call that reads neighbouring rows.
@@ -77,7 +77,7 @@ def _by_file(stored: StoredPiece, numbers: np.ndarray, there: np.ndarray) -> Ite
         return
     chunks, own = np.unique(numbers[there], return_inverse=True)
     order = np.argsort(own, kind="stable")
-    files = [file_of(stored, number) for number in chunks.tolist()]
+    files = [stored.table.file_of(stored.path, number) for number in chunks.tolist()]
     ends = np.searchsorted(own[order], np.arange(len(files) + 1)).tolist()
     for file, (begin, end) in zip(files, pairwise(ends), strict=True):
         yield file, there[order[begin:end]]

@@ -12,10 +12,10 @@ import numpy as np
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
 from aggarray.formats.base import naming_errors
 from aggarray.formats.flattened import stored_name
+from aggarray.partition.chunk_selection import outer, parts_of
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
-from aggarray.read.chunk_selection import outer, parts_of
 from aggarray.read.open_files import opened
 from aggarray.read.stored_piece import Outputs, Target, putter, raise_named
 from aggarray.storage.access import Access

@@ -12,12 +12,12 @@ import numpy as np
 
 from aggarray.errors import AggarrayError
 from aggarray.options import get_options
+from aggarray.partition.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_blocks import decode_block, stored_ranges
 from aggarray.read.chunk_index import LocatedIndex
-from aggarray.read.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
 from aggarray.storage.byte_source import read_ranges
 

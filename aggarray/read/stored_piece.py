@@ -14,14 +14,13 @@ from aggarray.cf.encoding import Encoding
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.partition.chunk_selection import outer
 from aggarray.partition.conform import arrange, conform
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_index import LocatedIndex
-from aggarray.read.chunk_selection import outer
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.state import FileState, Versions
-from aggarray.storage.urls import below
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
@@ -54,15 +53,6 @@ class StoredPiece(NamedTuple):
     is_plain: bool
     #: Versions of the files met so far, for chunks in several files.
     versions: Versions | None = None
-
-
-def file_of(stored: StoredPiece, number: int) -> tuple[str, bool]:
-    """Return the path of a chunk's file, and whether it must exist."""
-    if stored.table.names is None:
-        return stored.path, True
-    name = stored.table.names(number)
-    outside = name.startswith("/") or "://" in name
-    return (name if outside else below(stored.path, name)), outside
 
 
 def stored_piece(matrix: Matrix, piece: Piece, located: LocatedIndex, outputs: Outputs, target: Target) -> StoredPiece:

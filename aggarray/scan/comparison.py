@@ -4,7 +4,6 @@
 values of coordinates, and the roles of variables. `difference` describes how a file differs from its assumed signature.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
 from aggarray.formats.templates import are_pairs_decreasing
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.roles import VariableNames, roles_of
+from aggarray.storage.blake2 import blake2b
 
 #: Attributes that determine the meaning, storage or related variables of a variable.
 _MEANING = (
@@ -86,7 +86,7 @@ def _digest(values: np.ndarray | None) -> bytes | None:
         return None
     plain = values.dtype.kind in "biufcmM"
     data = np.ascontiguousarray(values).tobytes() if plain else repr(values.tolist()).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return blake2b(data, digest_size=16).digest()
 
 
 def identity_of(attrs: Attributes, names: Sequence[str]) -> dict[str, str]:
@@ -194,7 +194,7 @@ def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
 
 def own_number(structure: Structure, assumed: FileSignature) -> int:
     """Return a 63-bit hash of what is read from a file itself."""
-    digest = hashlib.blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
+    digest = blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 

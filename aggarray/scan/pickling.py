@@ -5,7 +5,6 @@ unpickler reads all objects of a stream, so that repeated objects are sent as re
 identical first. Both ends clear their memos regularly to limit memory.
 """
 
-import hashlib
 import pickle
 from dataclasses import fields, replace
 from typing import IO, Any
@@ -13,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.storage.blake2 import blake2b
 
 #: Start of a stream of objects; anything that a process writes before it is skipped.
 MARK = b"\n\x93aggarray scan 1\n"
@@ -151,7 +151,7 @@ class Interner:
         if values.nbytes < least or values.dtype.kind not in "iuf":
             return values
         values.flags.writeable = False
-        digest = hashlib.blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
+        digest = blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
         return self._arrays.setdefault((values.shape, values.dtype, digest), values)
 
 

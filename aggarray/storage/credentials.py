@@ -39,11 +39,12 @@ class StorageOptions:
         self._key = self._digest() if self._options else b""
 
     def _digest(self) -> bytes:
-        import hashlib
         import pickle
 
+        from aggarray.storage.blake2 import blake2b
+
         try:
-            return hashlib.blake2b(pickle.dumps(self._options), digest_size=16).digest()
+            return blake2b(pickle.dumps(self._options), digest_size=16).digest()
         except (pickle.PickleError, TypeError, AttributeError):
             # Options that do not pickle are compared by identity.
             return str(id(self._options)).encode()

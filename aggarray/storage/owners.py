@@ -9,9 +9,9 @@ import os
 import re
 import secrets
 import time
-from hashlib import blake2b
 
 from aggarray.dataclass import dataclass
+from aggarray.storage.blake2 import blake2b
 
 #: Age in seconds at which temporary files of unknown processes, or of other hosts, are removed.
 ABANDONED = 3600.0

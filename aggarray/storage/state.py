@@ -44,24 +44,39 @@ class Versions:
         """Return a copy that can be extended."""
         return Versions(dict(self.states), dict(self.tags))
 
+    def extend(self, other: "Versions") -> None:
+        """Add other versions; ChangedFileError for another version of a file."""
+        for path, state in other.states.items():
+            if self.states.setdefault(path, state) != state:
+                raise changed(path)
+        for path, tag in other.tags.items():
+            if self.tags.setdefault(path, tag) != tag:
+                raise changed(path)
 
-#: States of files when a read through libraries, which fetch the parts of a file one by one, first met them, by path.
-_first_states: ContextVar[dict[str, FileState] | None] = ContextVar("aggarray_first_states", default=None)
+
+#: Versions of files when a read that fetches the parts of a file one by one, as libraries do, first met them.
+_first_versions: ContextVar[Versions | None] = ContextVar("aggarray_first_versions", default=None)
 
 
 @contextmanager
-def one_version() -> Iterator[None]:
-    """Require one version of each file in a block; see `check_version`."""
-    token = _first_states.set({}) if _first_states.get() is None else None
+def one_version() -> Iterator[Versions]:
+    """Require one version of each file in a block; see `check_version`.
+
+    Gives the versions that the outermost block has met.
+    """
+    met = _first_versions.get()
+    if met is not None:
+        yield met
+        return
+    token = _first_versions.set(met := Versions())
     try:
-        yield
+        yield met
     finally:
-        if token is not None:
-            _first_states.reset(token)
+        _first_versions.reset(token)
 
 
 def check_version(path: str, state: FileState) -> None:
     """Raise ChangedFileError for a file changed since this read first met it."""
-    first = _first_states.get()
-    if first is not None and first.setdefault(path, state) != state:
+    first = _first_versions.get()
+    if first is not None and first.states.setdefault(path, state) != state:
         raise changed(path)

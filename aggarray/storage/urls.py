@@ -114,6 +114,17 @@ def below(folder: str, path: str) -> str:
     return f"{folder}/{path}" if "://" not in folder else join(folder, *path.split("/"))
 
 
+def stem(path: str) -> str:
+    """Return the last name in a path without its suffix, as `pathlib` does.
+
+    >>> stem("/data/a.b.zarr"), stem("s3://bucket/.zarr/"), stem("a.")
+    ('a.b', '.zarr', 'a.')
+    """
+    name = os.path.basename(path.rstrip("/"))
+    dot = name.rfind(".")
+    return name[:dot] if 0 < dot < len(name) - 1 else name
+
+
 def parent(uri: str) -> str:
     """Return the path or address of the folder of a file or object.
 

@@ -64,6 +64,8 @@ def shard(chunk: bytes) -> bytes:
 ZLIB, TEXT = {"id": "zlib", "level": 1}, {"dtype": "|O", "filters": [{"id": "vlen-utf8"}]}
 BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 1, "shuffle": 0, "blocksize": 0}
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
+#: Chunks with this codec are read by zarr-python.
+TURNED = {"name": "transpose", "configuration": {"order": [0]}}
 ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
 
 
@@ -83,6 +85,7 @@ def bombs(folder: Path) -> dict[str, str]:
         "gzip of version 3": third(folder / "a", gzip.compress(zeros), codecs=[BYTES, GZIP]),
         "zstd of version 3": third(folder / "b", zstd.compress(zeros, 1), codecs=[BYTES, ZSTD]),
         "a shard": third(folder / "c", shard(gzip.compress(zeros)), **sharded(BYTES, GZIP, inner=[4])),
+        "a transposed shard": third(folder / "f", shard(gzip.compress(zeros)), **sharded(TURNED, BYTES, GZIP, inner=[4])),
         "shards in shards": third(folder / "d", bytes(99), **sharded(sharded(BYTES, inner=[2])["codecs"][0], inner=[4])),
         "references": references(folder / "e.json", "base64:", zlib.compress(zeros, 9)),
     }
@@ -109,18 +112,21 @@ def test_decompression_bombs_are_refused(tmp_path: Path) -> None:
 
 
 def test_ordinary_stores_are_read(tmp_path: Path) -> None:
-    """zarr-python decodes checked chunks: with and without shards, strings, filters, unknown codecs."""
+    """Chunks with and without shards, and those that zarr-python decodes: strings, transposes, filters, unknown codecs."""
     group = zarr.open_group(tmp_path / "s.zarr", mode="w")
     values = np.arange(1.0, 41.0)
     group.create_array("a", data=values, chunks=(5,), shards=(20,), dimension_names=["a"])
     group.create_array("b", data=values.astype("f4"), chunks=(7,), compressors=None, dimension_names=["b"])
     group.create_array("c", data=np.array(["x", "ü" * 99, ""], np.dtypes.StringDType()), dimension_names=["c"])
     group.create_array("d", data=np.arange(1 << 10), chunks=(1 << 10,), shards=(1 << 11,), dimension_names=["d"])
+    turned = [zarr.codecs.TransposeCodec(order=(0,))]
+    group.create_array("h", data=values, chunks=(5,), shards=(20,), filters=turned, dimension_names=["h"])
     agg = aa.open(tmp_path / "s.zarr")
+    assert agg["h"][...].tolist() == values.tolist()
     assert agg["a"][...].tolist() == agg["b"][...].tolist() == values.tolist()
     assert agg["c"][...].tolist() == ["x", "ü" * 99, ""] and agg["d"][...].tolist() == list(range(1 << 10))
     scanned = {v.name: v.values.tolist() for s in agg._provenance.structures() for v in s.variables if v.values is not None}
-    assert set(scanned) == {*"abcd"} and scanned["a"] == values.tolist()
+    assert set(scanned) == {*"abcdh"} and scanned["a"] == scanned["h"] == values.tolist()
     old = zarr.open_group(tmp_path / "t.zarr", mode="w", zarr_format=2)
     from numcodecs import BZ2, Delta, FixedScaleOffset
 

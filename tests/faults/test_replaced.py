@@ -73,14 +73,14 @@ def test_a_shard_replaced_after_its_index_was_read(tmp_path: Path, compressed: b
     mine, other = write("a.zarr", 0), write("b.zarr", 10_000)
     array = aa.open(tmp_path / "a.zarr")["tas"]
     array[0]
-    own = chunk_blocks._parts_of_store
+    own = chunk_blocks.read_parts
 
     def late(*given: object) -> object:
         other.replace(mine)
         close_sources()  # open files would be read in their old version
         return own(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(chunk_blocks, "_parts_of_store", late)
+    monkeypatch.setattr(chunk_blocks, "read_parts", late)
     with pytest.raises(aa.FormatError, match=r"(changed while it was read|truncated).*variable 'tas' in .*a\.zarr"):
         array[...]
 

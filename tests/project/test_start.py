@@ -33,7 +33,7 @@ PATHS = {
 OTHERS = {
     "index": {"deflate"},
     "file": {"deflate"},
-    "zarr": {"numcodecs", "google_crc32c", "msgpack", "typing_extensions"},
+    "zarr": set(),
     "info": {"deflate", "click", "cftime"},
     "check": {"deflate", "click", "cftime"},
 }

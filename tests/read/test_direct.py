@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 import aggarray.read as reading
+from aggarray.partition.chunk_selection import runs_along
 from aggarray.read import contiguous
 from aggarray.read.chunk_blocks import decoded_chunks
 from aggarray.read.chunk_index import chunk_tables
-from aggarray.read.chunk_selection import runs_along
 
 SHAPE = (7, 10, 6)
 KEYS = st.tuples(

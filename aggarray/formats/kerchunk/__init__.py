@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
 
 #: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.
-_KEYS = re.compile(rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"')
+_KEYS = rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"'
 _HEAD = 1 << 20
 
 
@@ -28,10 +28,10 @@ class _Kerchunk:
             return False
         if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
             return False
-        if _KEYS.search(head):
+        if re.search(_KEYS, head):
             return True
         with suppress(OSError), open(path, "rb") as file:
-            return _KEYS.search(file.read(_HEAD)) is not None
+            return re.search(_KEYS, file.read(_HEAD)) is not None
         return False
 
     def scan(self, path: str) -> "Structure":

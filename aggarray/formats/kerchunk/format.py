@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from aggarray.formats.zarr.format import ZarrHandle, structure_of
 from aggarray.formats.zarr.nodes import Node
 from aggarray.partition.chunk_index import ChunkIndex, needs_chunk_index
 from aggarray.storage.byte_source import shared_source
+from aggarray.storage.urls import stem
 
 #: Largest decoded size of an encoded chunk in bytes.
 _LARGEST = (1 << 32) - 1
@@ -69,7 +69,7 @@ class ReferencedFile(ZarrHandle):
 
     def _find(self, variable: str) -> tuple[str, Node | None]:
         nodes = self.references.nodes
-        single = variable == PurePath(self._path).stem and "" in nodes and nodes[""].meta is not None
+        single = variable == stem(self._path) and "" in nodes and nodes[""].meta is not None
         return ("", nodes[""]) if single else (variable, nodes.get(variable))
 
     def table(self, variable: str) -> tuple[Numbering, ReferenceTable]:
@@ -103,7 +103,7 @@ class ReferencedFile(ZarrHandle):
     def _stored(self, within: str, node: Node) -> Any:
         from aggarray.formats.kerchunk.store import ReferenceStore
 
-        return ReferenceStore(node, *self.table(within or PurePath(self._path).stem))
+        return ReferenceStore(node, *self.table(within or stem(self._path)))
 
     def chunks(self, variable: str) -> ChunkIndex | None:
         """Return the chunk index, None if only `read` returns the values."""

@@ -53,6 +53,16 @@ def chunk_index_of(store: str, within: str, layout: ArrayLayout) -> ChunkIndex |
     return replace(chunks, offsets=offsets, sizes=sizes, names=Paths(within, keys, chunks.grid, (1,) * len(chunks.chunk)))
 
 
+def of_complete_files(index: ChunkIndex) -> ChunkIndex:
+    """Return an index that reads files of one chunk completely.
+
+    An unencoded chunk whose file is too long then raises an error when it is decoded.
+    """
+    if index.versions is not None or not isinstance(index.names, Paths):
+        return index
+    return replace(index, sizes=_constant_columns(len(index.sizes))[1])
+
+
 def build_chunk_index(layout: ArrayLayout) -> tuple[ChunkIndex, tuple[ShardIndex, ...]] | None:
     """Return an index without locations, and those of nested shards."""
     if layout.dtype.kind not in "biufc":

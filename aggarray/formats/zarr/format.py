@@ -1,23 +1,22 @@
 """Reader of Zarr stores of version 2 and 3.
 
 Stores are groups, nested or not, consolidated or not, or single arrays. The structure is read from the JSON metadata, which is
-faster than opening every array. Values are read by zarr-python. Missing chunks have the fill value. Pickled objects are never
-decoded.
+faster than opening every array. Values are read by the chunk index of an array. Without one, zarr-python reads them. Missing
+chunks have the fill value. Pickled objects are never decoded.
 """
 
-import base64
 import os
 import struct
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import decode_text, plain_text
+from aggarray.codecs import known
 from aggarray.errors import LIBRARY_ERRORS, FormatError, NotFoundError
 from aggarray.formats.base import (
     Box,
@@ -33,12 +32,12 @@ from aggarray.formats.base import (
 )
 from aggarray.formats.limits import is_scannable
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest, select_partial
-from aggarray.formats.zarr.chunk_index import chunk_index_of
+from aggarray.formats.zarr.chunk_index import chunk_index_of, of_complete_files
 from aggarray.formats.zarr.chunk_keys import MOST, ArrayLayout, parse_dtype
 from aggarray.formats.zarr.nodes import Node, files_of, load_all, lost_arrays, nodes_of
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.state import one_version
-from aggarray.storage.urls import carrier, is_remote, join
+from aggarray.storage.urls import carrier, is_remote, join, stem
 
 #: Largest number of dimensions in NumPy, and largest depth of nested attributes that are kept.
 _MOST_AXES, _DEEPEST = 64, 16
@@ -171,7 +170,7 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "c":
             return dtype.type(complex(*map(_real, value)) if isinstance(value, list) else value)
         if dtype.kind == "S":
-            return decode_text(base64.b64decode(value, validate=True)).rstrip("\x00")
+            return decode_text(_from_base64(value)).rstrip("\x00")
         if dtype.kind in "mM":
             return np.int64(np.iinfo(np.int64).min if value == "NaT" else value).view(dtype)
         return dtype.type(value) if dtype.kind in "biu" else value
@@ -181,22 +180,32 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _real(value: Any) -> float:
     if isinstance(value, str) and value not in ("NaN", "Infinity", "-Infinity"):
-        return float(struct.unpack("<d", base64.b64decode(value, validate=True))[0])
+        return float(struct.unpack("<d", _from_base64(value))[0])
     return float(value)
+
+
+def _from_base64(text: Any) -> bytes:
+    import base64
+
+    return base64.b64decode(text, validate=True)
 
 
 # Values
 
 
 class ZarrHandle:
-    """An open Zarr store. Each array is opened once."""
+    """An open Zarr store. Each array is opened once.
+
+    ``nodes``: nodes of the store that were read.
+    """
 
     lasting = True
 
     def __init__(self, path: str, nodes: Mapping[str, Node] | None = None):
         self._path = path
-        # Nodes of a remote store that were fetched.
         self._nodes = dict(nodes or {})
+        #: Chunk indexes by which values are read.
+        self._readable: dict[str, ChunkIndex] = {}
         self._arrays: dict[str, tuple[Any, Mapping[str, Any]]] = {}
 
     def _layout(self, variable: str) -> tuple[str, Node, ArrayLayout]:
@@ -224,7 +233,7 @@ class ZarrHandle:
     def _load(self, within: str, prefetch: str = "") -> Node | None:
         """Return a node; ``prefetch``: another folder to fetch with it."""
         if not is_remote(self._path):
-            return load_all([join(self._path, *within.split("/"))])[0]
+            return self._nodes.get(within) or load_all([join(self._path, *within.split("/"))])[0]
         if not {within, prefetch} <= set(self._nodes):
             self._nodes |= nodes_of(self._path, [name for name in (within, prefetch) if name])
         return self._nodes.get(within)
@@ -255,6 +264,11 @@ class ZarrHandle:
 
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the stored values of a box; errors are not converted."""
+        index = self._readable_index(variable)
+        if index is not None:
+            from aggarray.formats.zarr.chunk_values import read_box
+
+            return read_box(self._path, index, box)
         if variable not in self._arrays:
             self._arrays[variable] = self._open_array(variable)
         array, attrs = self._arrays[variable]
@@ -267,6 +281,18 @@ class ZarrHandle:
             except UnicodeDecodeError:
                 values = np.asarray(self._open_array(variable, as_bytes=True)[0][box])
         return stored_values(values, attrs, joined, f"{self._path}, variable {variable!r}")
+
+    def _readable_index(self, variable: str) -> ChunkIndex | None:
+        """Return the chunk index that reads values, None: zarr-python does."""
+        index = self._readable.get(variable)
+        if index is None and variable not in self._arrays:
+            index = self.chunks(variable)
+            if index is None or not known(index.filters):
+                return None
+            index = of_complete_files(index)
+            if index.versions is None:
+                self._readable[variable] = index
+        return index
 
     def all_values(self, variable: Variable) -> np.ndarray | None:
         """Return all values, None if they are too large for a scan."""
@@ -302,6 +328,7 @@ class ZarrHandle:
     def close(self) -> None:
         """Drop the opened arrays."""
         self._arrays.clear()
+        self._readable.clear()
 
 
 NO_NODE = Node(2, None, {})
@@ -312,7 +339,7 @@ def _stem(path: str) -> str:
     if is_remote(path):
         member = path.partition("://")[2].partition("::")[0].partition("?")[0]
         path = member.rstrip("/") or carrier(path)
-    return PurePath(path).stem
+    return stem(path)
 
 
 def structure_of(path: str, format_name: str, nodes: Mapping[str, Node]) -> Structure:

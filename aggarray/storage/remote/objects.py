@@ -3,7 +3,6 @@
 The state of an object is requested once in `FRESH` seconds; web servers and S3 report a change in between with the bytes.
 """
 
-import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
+from aggarray.storage.blake2 import blake2b
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.remote import web
@@ -53,7 +53,7 @@ class ObjectState(NamedTuple):
 
 
 def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "little")
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "little")
 
 
 #: When a state was requested, and the state, by address and access.
