@@ -1,6 +1,5 @@
 """Formats that are recognised but not read, and how to convert them."""
 
-import json
 import os
 from collections.abc import Collection
 
@@ -135,6 +134,8 @@ def _is_icechunk(folder: str) -> bool:
 
 
 def _is_n5(path: str) -> bool:
+    import json
+
     try:
         with open(path, "rb") as file:
             attributes = json.loads(file.read(1 << 20))

@@ -6,7 +6,6 @@ the table in JSON, up to the end of the file. By its directory an index is opene
 file whose directory is absent or damaged, the HDF5 metadata state the same (`hdf5_columns`).
 """
 
-import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -87,6 +86,8 @@ def end_of_hdf5(head: bytes) -> int | None:
 
 def encode(directory: Directory) -> bytes | None:
     """Return the bytes of a directory, None if it cannot state a column."""
+    import json
+
     columns = {}
     for name, column in directory.columns.items():
         if column.filters not in _FILTERS or column.masks is not None:
@@ -103,6 +104,8 @@ def parse(content: bytes | memoryview, end: int) -> Directory:
 
     Raises ValueError, or one of `LIBRARY_ERRORS`, if they are damaged, or name bytes behind the end.
     """
+    import json
+
     magic, length, checksum = _HEADER.unpack_from(content)
     table = content[_HEADER.size :]
     # promise: index-directory-checksum

@@ -6,7 +6,6 @@ reads them; neither knows their meaning. Each save increments the generation of 
 what another process has saved.
 """
 
-import json
 import math
 import os
 import re
@@ -102,6 +101,8 @@ class Writer:
 
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
         """Write the group into a ``netCDF4.Dataset``, in the oldest usable schema."""
+        import json
+
         group = dataset.createGroup(GROUP)
         group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
@@ -238,6 +239,8 @@ class Reader:
 
     def document(self, name: str = "document") -> Any:
         """Return a JSON document: "document", or "records"."""
+        import json
+
         with self.opened():
             size = self._length(name)
             if size > _MAX_DOCUMENT:

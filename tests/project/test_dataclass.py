@@ -1,4 +1,4 @@
-"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function each."""
+"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function, when it is needed."""
 
 import builtins
 import copy
@@ -121,7 +121,7 @@ def test_subclasses_may_have_attributes() -> None:
         leaf.name = "b"
 
 
-def test_one_function_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_function_is_compiled_for_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     execute = builtins.exec
     monkeypatch.setattr(builtins, "exec", lambda text, *names: (compiled.append(text), execute(text, *names))[1])
@@ -131,8 +131,45 @@ def test_one_function_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     class Plain:
         value: int
 
+    assert not compiled
+    assert Plain(1) == Plain(1) and Plain(2).value == 2
     assert len(compiled) == 1
-    assert Plain(1) == Plain(1)
+
+
+def test_subclasses_share_or_replace_the_constructor() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Parent:
+        value: int
+
+    class Child(Parent):
+        pass
+
+    class Other(Parent):
+        def __init__(self, text: str) -> None:
+            super().__init__(int(text))
+
+    @dataclass(frozen=True, slots=True)
+    class Wider(Parent):
+        more: int = 0
+
+    @dataclass(frozen=True)
+    class Own:
+        value: int
+
+        def __init__(self, text: str) -> None:
+            object.__setattr__(self, "value", int(text))
+
+    def signatures() -> list[str]:
+        return [str(inspect.signature(cls)) for cls in (Parent, Child, Other, Wider, Own)]
+
+    expected = ["(value: int) -> None"] * 2 + [
+        "(text: str) -> None",
+        "(value: int, more: int = 0) -> None",
+        "(text: str) -> None",
+    ]
+    assert signatures() == expected
+    assert (Other("3").value, Child(4).value, Wider(5, 6).more, Own("7").value, Parent(8).value) == (3, 4, 6, 7, 8)
+    assert signatures() == expected
 
 
 def test_all_modules_use_this_decorator() -> None:

@@ -17,8 +17,6 @@ from aggarray.formats.base import LIBRARY_LOCK, Box, Variable, naming_errors
 from aggarray.formats.hdf5.metadata.chunk_index import check_chunks, chunk_index_of, contiguous_of, numbers_of, texts_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse, require_supported
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.metadata.rows import StoredRows, stored_rows
-from aggarray.formats.hdf5.rows import rows_of, select_sizes
 from aggarray.memory.texts import Texts
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.urls import is_remote
@@ -26,6 +24,7 @@ from aggarray.storage.urls import is_remote
 if TYPE_CHECKING:
     from aggarray.formats.hdf5.external import Source
     from aggarray.formats.hdf5.library import H5pyFile
+    from aggarray.formats.hdf5.metadata.rows import StoredRows
 
 _T = TypeVar("_T")
 
@@ -159,6 +158,9 @@ class HDF5File:
                 if texts is not None:
                     key: Any = (*box, ...)  # with an Ellipsis the result is an array even without dimensions
                     return np.asarray(texts[key])
+                from aggarray.formats.hdf5.metadata.rows import stored_rows
+                from aggarray.formats.hdf5.rows import rows_of, select_sizes
+
                 if variable not in self._rows:
                     name = variable if file.has(variable) else rows_of(variable) or variable
                     self._rows[variable] = stored_rows(file.data, file.variable(name)), name != variable

@@ -27,11 +27,9 @@ from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.heaps import heap_object
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.hdf5.metadata.rows import refuse_rows, stored_rows
 from aggarray.formats.hdf5.metadata.types import PLAIN, ROWS
 from aggarray.formats.hdf5.metadata.values import check_storage, values_of
 from aggarray.formats.hdf5.refusals import DEEPEST, NO_SCALE, NOT_UTF8, OUTSIDE, TOO_DEEP
-from aggarray.formats.hdf5.rows import ragged_variables, select_sizes
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, select_partial
 
 
@@ -211,6 +209,9 @@ def _referenced(walk: _Walk, count: int, address: int, number: int) -> int:
 def _with_rows(
     walk: _Walk, items: tuple[DatasetItem, ...], variables: Sequence[Variable]
 ) -> tuple[tuple[Variable, ...], dict[str, np.ndarray]]:
+    from aggarray.formats.hdf5.metadata.rows import refuse_rows, stored_rows
+    from aggarray.formats.hdf5.rows import ragged_variables, select_sizes
+
     names = {item.path for item in items}
     headers = {item.path: dataset.header for item, dataset in zip(items, walk.datasets, strict=True)}
     expanded: list[Variable] = []
