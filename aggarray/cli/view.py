@@ -19,15 +19,15 @@ from aggarray.cli import _common as common
 def command(output: str, title: str | None, check: bool, as_json: bool, **arguments: Any) -> None:
     """Draw the arrays of SOURCE on one HTML page.
 
-    The page shows which file covers which part, virtual, missing and converted parts, and arrays that were not joined, with
-    reasons. It needs no other file and no network.
+    The page shows the datasets on one time axis with gaps and overlaps, then for each array which file covers which part,
+    virtual, missing and converted parts, and lines of Python and the shell that open it. It needs no other file and no network.
 
     An existing page is replaced; any other existing file is an error.
     """
     from aggarray.display import facts, report
 
     agg = common.open_arguments(arguments)
-    page = report.page(agg, title, agg.check() if check else None)
+    page = report.page(agg, title, agg.check() if check else None, arguments["source"])
     with common.protected_sources(output, arguments["source"], agg):
         changed = report.write(page, output)
     if as_json:

@@ -119,7 +119,12 @@ def coordinate_of(array: Any, dimension: str) -> Any:
     best = [c for c in times if c is named or text_attribute(c.attrs.get("standard_name")) == "time"] + [
         c for c in (named,) if c is not None
     ]
-    return next((c for c in best if c._known is not None or not len(c._matrix.references.uris)), None)
+    return next(filter(is_known, best), None)
+
+
+def is_known(coordinate: Any) -> bool:
+    """Return whether the values of a coordinate are known without reading."""
+    return coordinate._known is not None or not len(coordinate._matrix.references.uris)
 
 
 def times_of(array: Any, dimension: str) -> Any:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
 
 
+#: Differences of which pictures mark the cells: values, their order or their precision are not those of the file.
+MATTERS = frozenset({"units", "calendar", "direction", "dimension order", "dtype"})
+
+
 @dataclass(frozen=True, slots=True)
 class Conformance:
     """Difference between sub-arrays and their master, with an example file."""

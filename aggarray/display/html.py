@@ -5,14 +5,32 @@ shown.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from aggarray.display.cells import IN_MEMORY, MISSING, cells_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
-from aggarray.display.markup import escaped, shortened, sizes
+from aggarray.aggregate.rules import Refusal, Skipped
+from aggarray.arrays.ragged import flat_of
+from aggarray.cf.units.recognition import is_reference_time
+from aggarray.display import palette
+from aggarray.display.cells import (
+    IN_MEMORY,
+    MISSING,
+    cells_of,
+    coordinate_of,
+    displayed_dimensions,
+    is_drawn_upwards,
+    spans,
+    spans_of,
+    times_of,
+)
+from aggarray.display.markup import breakable, escaped, shortened, sizes
+from aggarray.display.overview import HEIGHT, WIDTH, Overview, Row, bar_paths, overview_of, period
 from aggarray.display.ownership import COLOURS
+from aggarray.display.timeline import Span, Timeline, time_gaps, timeline
+from aggarray.errors import AggarrayError
+from aggarray.scan.progress import amount
 
 #: Up to this number, files are coloured in their order, otherwise by their position.
 _FEW = 16
@@ -20,24 +38,39 @@ _FEW = 16
 _LEAST = 5
 #: The most rows of arrays, reasons and attributes, and the longest values; the rest is cut.
 _MOST_ROWS, _LONGEST = 50, 300
+_LONGEST_CELL, _MOST_DATASETS = 40, 100
+#: The most gaps that are named.
+_MOST_GAPS = 3
+#: The rows of an aggregation that are shown at first.
+_FIRST_ROWS = 12
+#: Width and height of the bar of a dataset.
+_BAR = (260, 12)
 #: Text has the colours of the notebook, light or dark.
 _STYLE = """<style>
-.aggarray-shown { color: var(--jp-content-font-color0, var(--vscode-editor-foreground, inherit)); line-height: 1.5; }
-.aggarray-shown table { border-collapse: collapse; margin: .3em 0; }
-.aggarray-shown th, .aggarray-shown td { text-align: left; padding: .1em .8em .1em 0; border: 0; background: none;
-  color: inherit; vertical-align: top; overflow-wrap: anywhere; }
-.aggarray-shown thead th { border-bottom: 1px solid #8888; font-weight: 600; }
+.aggarray-shown { color: var(--jp-content-font-color0, var(--vscode-editor-foreground, inherit)); line-height: 1.4; }
+.aggarray-shown table { border-collapse: collapse; margin: .2em 0; font-size: inherit; }
+.aggarray-shown th, .aggarray-shown td { text-align: left; padding: .05em .9em .05em 0; border: 0; background: none;
+  color: inherit; vertical-align: top; overflow-wrap: break-word; }
+.aggarray-shown th { font-weight: 600; white-space: nowrap; }
+.aggarray-shown .aggarray-rows td { white-space: nowrap; vertical-align: middle; }
+.aggarray-shown .nb { white-space: nowrap; }
+.aggarray-shown .aggarray-number { text-align: right; }
+.aggarray-shown .aggarray-scroll { overflow-x: auto; }
 .aggarray-shown summary { cursor: pointer; }
 .aggarray-shown svg { display: block; max-width: 100%; height: auto; margin: .3em 0; }
+.aggarray-shown .aggarray-rows svg { max-width: none; margin: 0; }
 </style>"""
 
 
 def array_html(array: Any) -> str:
     """Return the HTML of a master array without reading a file."""
+    facts = "".join(
+        f"<tr><th>{escaped(name)}</th><td>{breakable(text)}</td></tr>" for name, text in facts_of(array, timeline(flat_of(array)))
+    )
     lines = [
         f"<b>{escaped(array.name or 'array')}</b> {escaped(words(array))}",
+        f"<table><tbody>{facts}</tbody></table>",
         svg(array),
-        escaped(partition_words(array)),
         _details(f"Coordinates ({len(array.coords)})", [(n, words(c)) for n, c in array.coords.items()]),
         _details(f"Attributes ({len(array.attrs)})", list(array.attrs.items())),
         _details(f"Attributes of the files ({len(array.file_attrs)})", list(array.file_attrs.items())),
@@ -45,25 +78,106 @@ def array_html(array: Any) -> str:
     return _wrapped(lines)
 
 
-def aggregation_html(arrays: Sequence[Any], which: Sequence[str], refusals: Sequence[Any], skipped: Sequence[Any]) -> str:
+def facts_of(array: Any, line: Timeline | None) -> list[tuple[str, str]]:
+    """Return time range, coordinates, chunks, gaps and size as named texts.
+
+    ``line``: the timeline of the array. No file is read: what is not known is left out.
+    """
+    facts = []
+    if line is not None:
+        facts.append(("time", " to ".join(dict.fromkeys(line.dates))))
+    facts.append(("coordinates", ", ".join(filter(None, (_extent(array, d) for d in array.dimensions)))))
+    facts.append(("partitions", partition_words(array).removeprefix("partitions: ")))
+    chunk = stored_chunk(array)
+    if chunk is not None:
+        facts.append(("stored chunks", f"({', '.join(f'{d}: {n}' for d, n in chunk)})"))
+    if line is not None and line.covered[0][0] < line.covered[-1][1]:
+        more = [f"{len(line.steps) - _MOST_GAPS} more"] * (len(line.steps) > _MOST_GAPS)
+        facts.append(("gaps", "; ".join([*(gap.text for gap in line.steps[:_MOST_GAPS]), *more]) or "none"))
+    facts.append(("size", amount(int(array.nbytes), "bytes")))
+    return [(name, text) for name, text in facts if text]
+
+
+def _extent(array: Any, dimension: str) -> str:
+    """Return the first and last value of a coordinate that is no time, or ""."""
+    coordinate = coordinate_of(array, dimension)
+    if coordinate is None or not coordinate.size or is_reference_time(coordinate.units):
+        return ""
+    try:
+        first, last = coordinate[[0, -1]].tolist()
+    except AggarrayError:
+        return ""
+    ends = [f"{v:.6g}" if isinstance(v, int | float) else shortened(v, 20) for v in (first, last)]
+    units = {"degrees_north": "°N", "degrees_east": "°E"}.get(str(coordinate.units), f" {coordinate.units or ''}").rstrip()
+    return f"{dimension} {' to '.join(dict.fromkeys(ends))}{units}"
+
+
+def stored_chunk(array: Any) -> list[tuple[str, int]] | None:
+    """Return the chunk shape of the first file, None unless an index has it."""
+    references, refs = array._matrix.references, array._matrix.refs
+    row = next(iter(refs[refs >= 0][:1].tolist()), None)
+    stamp = None if row is None else references.stamp_of(row)
+    if row is None or references.tables is None or stamp is None:
+        return None
+    variable = references.variables[int(references.variable[row])]
+    index = references.tables.find(references.uri_of(row), variable, (stamp[1], stamp[0]))
+    names = references.template_of(row).dimensions
+    return None if index is None or len(index.chunk) != len(names) else list(zip(names, index.chunk, strict=True))
+
+
+def aggregation_html(
+    arrays: Sequence[Any], refusals: Sequence[Refusal], skipped: Sequence[Skipped], is_expected: Callable[[str], bool]
+) -> str:
     """Return the HTML of an aggregation without reading a file.
 
-    ``which``: text that distinguishes arrays of the same name.
+    ``is_expected``: whether a rule keeps different datasets apart, so that its refusals are of no interest.
     """
-    rows = [
-        f"<tr><td><b>{escaped(a.name or 'array')}</b>{f'<br>{escaped(label)}' if label else ''}</td>"
-        f"<td>{escaped(words(a))}<br>{escaped(partition_words(a))}</td><td>{svg(a, 240, 40)}</td></tr>"
-        for a, label in zip(arrays[:_MOST_ROWS], which, strict=False)
-    ]
-    more = len(arrays) - len(rows)
+    shown = overview_of(arrays[:_MOST_DATASETS], refusals)
+    rows = [_dataset(array, row, shown) for array, row in zip(arrays, shown.rows, strict=False)]
+    first, rest = rows[:_FIRST_ROWS], rows[_FIRST_ROWS:]
+    more = f"<p>... and {len(arrays) - len(rows)} more</p>" if len(arrays) > len(rows) else ""
+    surprising = [(r.rule, r.reason) for r in refusals if not is_expected(r.rule)]
+    count = f"<b>{len(arrays)} array{'s' * (len(arrays) != 1)}</b>"
     lines = [
-        f"<b>{len(arrays)} array{'s' * (len(arrays) != 1)}</b>",
-        f"<table><tbody>{''.join(rows)}</tbody></table>" if rows else "",
-        f"... and {more} more" if more > 0 else "",
-        _details(f"Not joined ({len(refusals)})", [(r.rule, r.reason) for r in refusals]),
+        f"{count}, {amount(sum(int(a.nbytes) for a in arrays), 'bytes')} of values" if arrays else count,
+        _datasets(shown, first) if first else "",
+        f"<details><summary>{len(rest)} more</summary>{_datasets(shown, rest)}{more}</details>" if rest else more,
+        _details(f"Not joined ({len(surprising)})", surprising),
         _details(f"Skipped ({len(skipped)})", [(s.variable or "file", f"{s.file}: {s.reason}") for s in skipped]),
     ]
     return _wrapped(lines)
+
+
+def _datasets(shown: Overview, rows: Sequence[str]) -> str:
+    """Return rows of datasets as a table, under the ends of their axis."""
+    names = "".join(f"<th>{escaped(shortened(name, _LONGEST_CELL))}</th>" for name in shown.names)
+    dates = [row.timeline.dates for row in shown.rows if row.timeline]
+    ends = period(min(d[0] for d in dates), max(d[1] for d in dates)).split(" to ") if dates else []
+    axis = f'<svg width="{_BAR[0]}" height="15">'
+    for end, (x, anchor) in zip(ends, ((0, "start"), (_BAR[0], "end")), strict=False):
+        axis += f'<text x="{x}" y="12" text-anchor="{anchor}" font-size="12" fill="currentColor">{end}</text>'
+    head = f'<thead><tr>{names}<th>{axis}</svg></th><th>time</th><th colspan="3">size</th></tr></thead>'
+    return f'<div class="aggarray-scroll"><table class="aggarray-rows">{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _dataset(array: Any, row: Row, shown: Overview) -> str:
+    """Return the row of a dataset: its bar, or its matrix without times."""
+    cells = "".join(f"<td>{escaped(shortened(cell, _LONGEST_CELL))}</td>" for cell in row.cells)
+    bar = _bar(row, shown.limits) if shown.limits and row.timeline else svg(array, _BAR[0], 2 * _BAR[1])
+    files = f"{row.files:,} file{'s' * (row.files != 1)}" if row.files else "in memory"
+    numbers = "".join(f'<td class="aggarray-number">{text}</td>' for text in (files, amount(row.nbytes, "bytes")))
+    what = shortened(words(array), 3 * _LONGEST_CELL)
+    return f"<tr>{cells}<td>{bar}</td><td>{escaped(row.describe())}</td>{numbers}<td>{escaped(what)}</td></tr>"
+
+
+def _bar(row: Row, limits: Span) -> str:
+    """Return where a dataset lies on the shared axis, as SVG."""
+    colours = {"data": palette.DATA, "overlap": palette.OVERLAP, "hole": palette.HOLE, "gap": palette.GAP}
+    style = 'stroke-width="1" vector-effect="non-scaling-stroke"'
+    paths = bar_paths(row.parts, limits).items()
+    drawn = "".join(f'<path fill="{colours[kind]}" stroke="{colours[kind]}" {style} d="{d}"/>' for kind, d in paths)
+    size = f'width="{_BAR[0]}" height="{_BAR[1]}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escaped(row.describe())}">{drawn}</svg>'
 
 
 def _wrapped(lines: Sequence[str]) -> str:
@@ -74,7 +188,7 @@ def _details(title: str, pairs: Sequence[tuple[Any, Any]]) -> str:
     if not pairs:
         return ""
     rows = [
-        f"<tr><td>{escaped(name)}</td><td>{escaped(shortened(value, _LONGEST))}</td></tr>" for name, value in pairs[:_MOST_ROWS]
+        f"<tr><td>{escaped(name)}</td><td>{breakable(shortened(value, _LONGEST))}</td></tr>" for name, value in pairs[:_MOST_ROWS]
     ]
     rows += [f"<tr><td></td><td>... and {len(pairs) - _MOST_ROWS} more</td></tr>"] * (len(pairs) > _MOST_ROWS)
     return f"<details><summary>{escaped(title)}</summary><table><tbody>{''.join(rows)}</tbody></table></details>"
@@ -108,8 +222,8 @@ def partition_words(array: Any) -> str:
 def svg(array: Any, width: int = 600, most: int = 96) -> str:
     """Return the partition matrix as SVG, at most ``most`` pixels high.
 
-    White lines mark virtual partitions, crosses missing ones; times are drawn to scale, with gaps. If there are too many
-    partitions, neighbours share a cell. Dimensions beyond two are shown at their first partition.
+    White lines across mark virtual partitions, crossed red frames missing ones; times are drawn to scale, with gaps. If there
+    are too many partitions, neighbours share a cell. Dimensions beyond two are shown at their first partition.
     """
     # The partitions of a ragged array are those of its samples.
     array = getattr(array, "flat", array)
@@ -124,14 +238,19 @@ def svg(array: Any, width: int = 600, most: int = 96) -> str:
     shapes: dict[str, list[str]] = {}
     for j, i in np.ndindex(*plane.files.shape):
         top = row * (len(plane.files) - 1 - j if upward else j)
-        box, rising, falling = _paths(float(begin[i]), top, max(end[i] - begin[i], 0.5), row)
+        left, across_ = float(begin[i]), max(float(end[i] - begin[i]), 0.5)
+        place = left, top, max(across_ - 1, across_ * 0.8), max(row - 1, row * 0.8)
         if plane.files[j, i] != MISSING:
-            colour = "#888" if plane.files[j, i] == IN_MEMORY else COLOURS[colours[j, i]]
-            shapes.setdefault(f'fill="{colour}"', []).append(box)
+            colour = palette.MEMORY if plane.files[j, i] == IN_MEMORY else COLOURS[colours[j, i]]
+            shapes.setdefault(f'fill="{colour}"', []).append(_box(*place))
             if plane.virtual[j, i]:
-                shapes.setdefault('stroke="#fff"', []).append(rising)
+                shapes.setdefault(f'stroke="{palette.VIRTUAL}"', []).append(palette.hatch(*place))
         if plane.holes[j, i]:
-            shapes.setdefault('stroke="#888" fill="none"', []).append(f"{box}{rising}{falling}")
+            crossed = palette.hatch(*place) + palette.hatch(*place, rising=False)
+            shapes.setdefault(f'stroke="{palette.HOLE}" fill="none"', []).append(_box(*place) + crossed)
+    if across is not None:
+        boxes = (_box(float(b * width), 0.0, max(float((e - b) * width), 2.0), 3.0) for b, e in _gap_ends(array, across))
+        shapes[f'fill="{palette.GAP}"'] = list(boxes)
     # Lines come last, above the colours.
     drawn = [f'<path {style} d="{"".join(shapes[style])}"/>' for style in sorted(shapes, key=lambda s: s.startswith("stroke"))]
     height = row * len(plane.files)
@@ -188,9 +307,15 @@ def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.nda
     return (begin - begin[0]) / length, (end - begin[0]) / length
 
 
-def _paths(left: float, top: float, across: float, down: float) -> tuple[str, str, str]:
-    """Return a cell as SVG paths: a box and its two diagonals."""
-    width, height = max(across - 1, across * 0.8), max(down - 1, down * 0.8)
-    box = f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
-    rising = f"M{left:.1f} {top + height:.1f}l{width:.1f} {-height:.1f}"
-    return box, rising, f"M{left:.1f} {top:.1f}l{width:.1f} {height:.1f}"
+def _gap_ends(array: Any, dimension: str) -> list[tuple[float, float]]:
+    """Return where the gaps along an axis lie, between 0 and 1."""
+    values = times_of(array, dimension)
+    if values is None:
+        return []
+    begin, end = spans(array._matrix.edges[array.dimensions.index(dimension)], values)
+    length = max(end[-1] - begin[0], 1e-9)
+    return [((gap.begin - begin[0]) / length, (gap.end - begin[0]) / length) for gap in time_gaps(array, dimension)]
+
+
+def _box(left: float, top: float, width: float, height: float) -> str:
+    return f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"

@@ -5,6 +5,9 @@ from typing import Any
 
 from aggarray.errors import printable as printable
 
+#: Longer words may continue on the next line.
+_LONG_WORD = 24
+
 
 def escaped(text: Any) -> str:
     """Return text escaped for HTML content and quoted attributes.
@@ -15,6 +18,29 @@ def escaped(text: Any) -> str:
     import html
 
     return html.escape(printable(text))
+
+
+def breakable(text: Any) -> str:
+    """Return escaped text that breaks between words only.
+
+    Long paths and names may also break after their separators, dates and short names with hyphens never (the class ``nb``).
+
+    >>> breakable("from 2001-01 in /archive/CMIP6/ScenarioMIP/tas_day.nc")
+    'from <span class="nb">2001-01</span> in /archive/<wbr>CMIP6/<wbr>ScenarioMIP/<wbr>tas_day.nc'
+    """
+    import re
+
+    return "".join(_breakable_word(word) for word in re.split(r"(\s+)", printable(text)))
+
+
+def _breakable_word(word: str) -> str:
+    import re
+
+    if len(word) <= _LONG_WORD:
+        return f'<span class="nb">{escaped(word)}</span>' if "-" in word else escaped(word)
+    names = re.split(r"(?<=\w/)(?=\w)", word)
+    parts = [part for name in names for part in (re.split(r"(?<=[_,=])(?=\w)", name) if len(name) > _LONG_WORD else [name])]
+    return "<wbr>".join(map(escaped, parts))
 
 
 def shortened(text: Any, most: int) -> str:

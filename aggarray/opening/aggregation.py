@@ -250,10 +250,9 @@ class Aggregation:
 
     def _repr_html_(self) -> str:
         """Return the HTML representation for notebooks. Reads no file."""
-        from aggarray.aggregate.differences import labels
         from aggarray.display.html import aggregation_html
 
-        return aggregation_html(self.arrays, labels(self.arrays), self.refusals, self.skipped)
+        return aggregation_html(self.arrays, self.refusals, self.skipped, self._provenance.separates)
 
     if not TYPE_CHECKING:
 

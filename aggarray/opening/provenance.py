@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
+from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.storage.access import ANYWHERE, Access
@@ -59,6 +59,10 @@ class Provenance:
         """Return structures and other arrays; ``arrays`` if there are neither."""
         structures, others = list(self.structures()), list(self.others())
         return structures, others if structures or others else list(arrays)
+
+    def separates(self, rule: str) -> bool:
+        """Return whether a rule of refusals keeps different datasets apart."""
+        return rule in FACETS or rule in self.rules.separate_by
 
     def reaching(self, near: Iterable[str]) -> "Provenance":
         """Add readable locations, unless ``roots`` were given."""

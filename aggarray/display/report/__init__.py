@@ -1,7 +1,7 @@
 """HTML page of an aggregation: `page` returns it, `write` writes it.
 
-The page has the facts of every array (`sections`) as plain HTML, and the partition matrices as data (`data`) that a script of
-the page draws. Its content security policy allows only that script and style sheet, and no requests.
+The page has an overview of the arrays and the facts of each (`sections`) as plain HTML, and the partition matrices as data
+(`data`) that a script of the page draws. Its content security policy allows only that script and style sheet, and no requests.
 """
 
 import base64
@@ -9,31 +9,35 @@ import hashlib
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from aggarray.aggregate.report import Report
 from aggarray.display.markup import escaped
+from aggarray.display.overview import overview_of
 from aggarray.display.report.data import page_data
-from aggarray.display.report.sections import body, known_report
+from aggarray.display.report.rows import style
+from aggarray.display.report.sections import body
 from aggarray.errors import AggarrayError
 from aggarray.opening.aggregation import Aggregation
 from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import LockError, unlock
 
 _START = "<!doctype html>\n"
-#: The most arrays on one page.
-MOST_ARRAYS = 300
+#: The most arrays on one page, and the most that a card describes.
+MOST_ARRAYS, MOST_CARDS = 2000, 300
 #: The mark of pages of aggarray, which may be replaced.
 _MARK = '<meta name="generator" content="aggarray">'
 
 
-def page(agg: Aggregation, title: str | None = None, report: Report | None = None) -> str:
+def page(agg: Aggregation, title: str | None = None, report: Report | None = None, source: Sequence[str] | None = None) -> str:
     """Return an HTML page about the arrays and problems of an aggregation.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
-    opening files. No data values are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown,
-    in at most 3 MB: neighbouring cells are merged if needed, and the page says so.
+    opening files; ``source``: the paths that were opened, for the lines that open each array, None = the index. No data values
+    are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB: neighbouring
+    cells are merged and further arrays have no card if needed, and the page says so.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = MasterArray.from_subarrays([([(0, 2)], SubArray.from_array([1.0, 2.0]))], dimensions=("x",), name="tas")
@@ -41,16 +45,16 @@ def page(agg: Aggregation, title: str | None = None, report: Report | None = Non
     ['<!doctype html>', '<html lang="en">']
     """
     with agg._provenance.access.reach():
-        report = known_report(agg) if report is None else report
-        data = page_data(agg.arrays[:MOST_ARRAYS])
+        rows = overview_of(agg.arrays[:MOST_ARRAYS], agg.refusals)
+        data = page_data(agg.arrays[:MOST_CARDS], [row.timeline for row in rows.rows])
         heading = escaped(title or f"{len(agg)} array{'s' * (len(agg) != 1)}")
-        content = f"<h1>{heading}</h1>\n{body(agg, report, MOST_ARRAYS, data['folder'])}"
-    style, script = _text("page.css"), _text("page.js")
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+        content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], source)}"
+    sheet, script = f"{_text('page.css')}{style(rows)}\n", _text("page.js")
+    policy = f"default-src 'none'; style-src {_hash(sheet)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     head = (
         f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">\n{_MARK}\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>{heading}</title>\n<style>{style}</style>'
+        f'<meta name="color-scheme" content="light dark">\n<title>{heading}</title>\n<style>{sheet}</style>'
     )
     # Base64 is safe in HTML.
     packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), 9)).decode()

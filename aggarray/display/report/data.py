@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.differences import common_folder
-from aggarray.aggregate.gaps import coordinate_gaps
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
-from aggarray.display.facts import conformed, differences
+from aggarray.display.facts import MATTERS, conformed, differences
 from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
 from aggarray.display.ownership import COLOURS
+from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
 
 #: The most cells of one array, and of all arrays of a page.
@@ -27,18 +27,21 @@ MOST_CELLS, ALL_CELLS = 120_000, 200_000
 _LONGEST, _MOST_GAPS = 60, 1000
 
 
-def page_data(arrays: Sequence[MasterArray]) -> dict[str, Any]:
-    """Return the data of a page: the files of all arrays, and each array."""
+def page_data(arrays: Sequence[MasterArray], lines: Sequence[Timeline | None]) -> dict[str, Any]:
+    """Return the data of a page: the files of all arrays, and each array.
+
+    ``lines``: the timelines of the arrays.
+    """
     files: dict[str, int] = {}
     most = min(MOST_CELLS, max(ALL_CELLS // max(len(arrays), 1), 200))
-    drawn = [_array(array, files, most) for array in arrays]
+    drawn = [_array(array, line, files, most) for array, line in zip(arrays, lines, strict=False)]
     folder = common_folder(list(files))
     cut = len(folder) + 1 if folder and len(folder) > 1 else 0
     names = [printable(uri[cut:]) for uri in files]
     return {"folder": printable(folder) if cut else "", "files": names, "colours": COLOURS, "arrays": drawn}
 
 
-def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, Any]:
+def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], most: int) -> dict[str, Any]:
     """Return the data of one array; adds its files to ``files``."""
     array = flat_of(array)
     partitions = cells_of(array)
@@ -65,9 +68,10 @@ def _array(array: MasterArray, files: dict[str, int], most: int) -> dict[str, An
         "colours": [int(c) for c in colours.transpose(np.argsort(planes)).ravel()],
         "templates": cells.templates.ravel().tolist(),
         "conforms": [[rows[d] for d in differences(t, array) if d in rows] for t in array._matrix.references.templates],
+        "matters": [number for (kind, *_), number in rows.items() if kind in MATTERS],
         "variables": [name for name in variables if name != array.name],
         "parts": {} if merged else _parts(array, cells),
-        "axes": [_axis(array, axis, cells.starts[axis]) for axis in range(array.ndim)],
+        "axes": [_axis(array, axis, cells.starts[axis], line) for axis in range(array.ndim)],
         "order": order,
     }
 
@@ -101,7 +105,7 @@ def _parts(array: MasterArray, cells: Cells) -> dict[int, str]:
     return parts
 
 
-def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
+def _axis(array: MasterArray, axis: int, starts: np.ndarray, line: Timeline | None) -> dict[str, Any]:
     """Return the positions, coordinates and labels of cells along an axis."""
     name = array.dimensions[axis]
     edges = array.partitions.edges[axis]
@@ -117,7 +121,7 @@ def _axis(array: MasterArray, axis: int, starts: np.ndarray) -> dict[str, Any]:
         "partitions": len(edges) - 1,
         "places": [] if times is None else [begin.tolist(), end.tolist()],
         "labels": [labels[: len(starts)], labels[len(starts) :]] if labels else [],
-        "gaps": [] if times is None else _gaps(array, coordinate_of(array, name), times),
+        "gaps": [[g.begin, g.end, g.text] for g in line.steps[:_MOST_GAPS]] if line and line.dimension == name else [],
     }
 
 
@@ -133,15 +137,3 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
     except AggarrayError:
         return []
     return [f"{v:.6g}" if isinstance(v, float | int) else shortened(printable(v), _LONGEST) for v in values]
-
-
-def _gaps(array: MasterArray, coordinate: MasterArray | None, values: np.ndarray) -> list[list[Any]]:
-    times, gaps, _ = (None if coordinate is None else coordinate_gaps(array, coordinate)) or (values, [], "")
-    return [
-        [
-            float(values[g.after] + (values[g.after + 1] - values[g.after]) / (g.count + 1)),
-            float(values[g.after + 1]),
-            f"{g.count} step{'s' * (g.count > 1)} missing between {date(times[g.after])} and {date(times[g.after + 1])}",
-        ]
-        for g in gaps[:_MOST_GAPS]
-    ]

@@ -1,10 +1,11 @@
 
 "use strict";
-// Draws the partition matrix of every array, and tells what is under the pointer, or at the cursor of the keyboard.
+// Filters, groups and sorts the rows of the overview; draws the partition matrix of every array whose row is open, and tells
+// what is under the pointer, or at the cursor of the keyboard.
 (() => {
   const VIRTUAL = 1, HOLE = 2, INSIDE = -1;
-  const LIGHT = { text: "#1b1b1f", muted: "#55555f", line: "#c4c4cc", warn: "#a3231c", inside: "#8a8a94", mark: "#ffffff" };
-  const DARK = { text: "#e8e8ec", muted: "#b4b4be", line: "#55555f", warn: "#ff9a90", inside: "#8a8a94", mark: "#16161a" };
+  const LIGHT = { text: "#1b1b1f", muted: "#55555f", line: "#c4c4cc", warn: "#d43f3a", inside: "#888888", mark: "#ffffff" };
+  const DARK = { text: "#e8e8ec", muted: "#b4b4be", line: "#55555f", warn: "#ff6b63", inside: "#888888", mark: "#ffffff" };
   const FONT = '12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const tip = document.body.appendChild(document.createElement("div"));
@@ -140,7 +141,7 @@
     }
 
     legend() {
-      const { files: cells, marks, templates, conforms, axes } = this.data;
+      const { files: cells, marks, templates, axes } = this.data;
       const some = (mark) => marks.some((m) => m & mark);
       const shared = axes.map((a) => Math.ceil(a.partitions / Math.max(a.cuts.length - 1, 1))).reduce((a, b) => a * b, 1);
       const entries = [
@@ -148,7 +149,7 @@
         [cells.includes(INSIDE), "in memory", { file: INSIDE, marks: 0 }],
         [some(VIRTUAL), "virtual: a part of a file's variable", { file: 0, colour: 0, marks: VIRTUAL }],
         [some(HOLE), "missing: no file covers it", { file: -2, marks: HOLE }],
-        [templates.some((t) => t >= 0 && conforms[t].length), "conformed on reading", { file: 0, colour: 0, marks: 0, conformed: true }],
+        [templates.some((t) => this.isConverted(t)), "conformed on reading", { file: 0, colour: 0, marks: 0, conformed: true }],
       ];
       const parent = this.figure.querySelector(".legend");
       parent.replaceChildren();
@@ -182,6 +183,11 @@
       return { x, y, w: (this.layX.end[i] - this.layX.begin[i]) * g.width, h: (high - low) * g.height };
     }
 
+    // Whether reading changes values, their order or their precision.
+    isConverted(template) {
+      return template >= 0 && this.data.conforms[template].some((number) => this.data.matters.includes(number));
+    }
+
     isWanted(cell) {
       const { files: cells, templates, conforms } = this.data;
       if (this.pressed !== null && !(templates[cell] >= 0 && conforms[templates[cell]].includes(this.pressed))) return false;
@@ -196,12 +202,11 @@
       const left = this.up === undefined ? 1 : Math.min(this.widest(), total / 4) + 10;
       this.geometry = { left, top: 9, width: total - left - 2, height: body, total };
       const pen = prepared(this.context, total, body + 9 + 38);
-      const { files: cells, marks, colours: own, templates, conforms } = this.data;
+      const { files: cells, marks, colours: own, templates } = this.data;
       for (let j = 0; j < this.rows; j++) {
         for (let i = 0; i < this.columns; i++) {
-          const cell = this.index(i, j), template = templates[cell];
+          const cell = this.index(i, j), conformed = this.isConverted(templates[cell]);
           this.context.globalAlpha = this.isWanted(cell) ? 1 : 0.15;
-          const conformed = template >= 0 && conforms[template].length > 0;
           drawCell(pen, this.box(i, j), { file: cells[cell], colour: own[cell], marks: marks[cell], conformed });
         }
       }
@@ -367,7 +372,7 @@
       if (file >= 0 && variables.length === 1) found.push(`variable ${variables[0]}`);
       const rows = this.section.querySelectorAll(".conformed tbody tr");
       for (const number of templates[cell] >= 0 ? conforms[templates[cell]] : []) {
-        if (rows[number]) found.push(`${rows[number].cells[0].textContent}: ${rows[number].cells[1].textContent} → ${rows[number].cells[2].textContent}`);
+        if (rows[number] && this.data.matters.includes(number)) found.push(`${rows[number].cells[0].textContent}: ${rows[number].cells[1].textContent} → ${rows[number].cells[2].textContent}`);
       }
       return found;
     }
@@ -382,32 +387,206 @@
     }
   }
 
-  // Arrays whose words, or one of whose files, hold all words of the query; of other tables the rows that do.
-  function searched(query) {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    const holds = (text) => words.every((w) => text.includes(w));
-    const matching = new Set();
-    if (words.length) files.forEach((name, n) => holds(name.toLowerCase()) && matching.add(n));
-    let shown = 0, rows = 0;
-    for (const picture of pictures) {
-      const own = [...picture.ownFiles].filter((n) => matching.has(n));
-      const there = !words.length || own.length > 0 || holds(picture.text);
-      const some = own.length > 0 && own.length < picture.ownFiles.size;
-      picture.section.hidden = !there;
-      picture.wanted = some ? new Set(own) : null;
-      shown += there;
-      if (there && picture.drawn) picture.draw();
+  // A number of bytes as `info` writes it.
+  function amount(bytes) {
+    const units = ["B", "kB", "MB", "GB", "TB"];
+    let size = bytes, unit = 0;
+    for (; size >= 1000 && unit < 4; unit++) size /= 1000;
+    return unit ? `${size.toFixed(1)} ${units[unit]}` : `${bytes} B`;
+  }
+
+  const plural = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
+
+  // The rows of the overview, and the choices above them.
+  class Datasets {
+    constructor() {
+      this.body = document.getElementById("rows");
+      this.form = document.getElementById("search"), this.query = document.getElementById("query");
+      const elements = this.body ? [...this.body.querySelectorAll(".row")] : [];
+      this.rows = elements.map((element) => {
+        const [number, start, files, bytes, problems] = element.dataset.sort.split(" ").map(Number);
+        const head = element.querySelector("summary") || element;
+        const cells = [...head.querySelector(".facets").children].map((cell) => cell.title || cell.textContent);
+        return { element, head, cells, number, start, files, bytes, problems, text: element.textContent.toLowerCase() };
+      });
+      this.rows.sort((a, b) => a.number - b.number);
+      this.names = [...document.querySelectorAll("#overview .head .facets > span")].map((name) => name.textContent);
+      this.filters = this.names.map(() => null);
+      this.group = this.body && this.body.dataset.group !== undefined ? +this.body.dataset.group : -1;
+      this.order = "number";
+      this.groups = [...document.querySelectorAll(".group")].map((element) => this.known(element));
+      if (this.rows.length > 1) this.equip();
+      this.form.hidden = false;
+      this.form.addEventListener("submit", (event) => event.preventDefault());
+      this.query.addEventListener("input", () => this.choose());
+      for (const row of this.rows) row.element.addEventListener("toggle", () => row.element.open && this.opened(row));
+      for (const row of this.rows) if (row.element.open) this.opened(row);
+      document.addEventListener("click", (event) => {
+        const link = event.target.closest('a[href^="#array-"]');
+        if (link) this.reveal(link.hash.slice(1));
+      });
+      addEventListener("hashchange", () => this.reveal(location.hash.slice(1)));
+      this.reveal(location.hash.slice(1));
     }
-    for (const section of document.querySelectorAll("main > section:not(.array)")) {
-      const all = [...section.querySelectorAll("tbody tr")];
-      for (const row of all) row.hidden = !holds(row.textContent.toLowerCase());
-      const left = all.filter((row) => !row.hidden).length;
-      section.hidden = !left;
-      rows += left;
+
+    equip() {
+      const values = this.names.map((_, n) => [...new Set(this.rows.map((row) => row.cells[n]))].sort());
+      this.names.forEach((name, n) => {
+        if (values[n].length < 2 || values[n].length > 300) return;
+        const select = this.select(name, ["all", ...values[n].map((value) => value || "(none)")].map((text, i) => [i, text]), 0);
+        select.addEventListener("change", () => ((this.filters[n] = select.selectedIndex ? values[n][select.selectedIndex - 1] : null), this.choose()));
+      });
+      const grouping = this.names.map((name, n) => [n, name]).filter(([n]) => values[n].length > 1 && values[n].length < this.rows.length);
+      if (grouping.length) {
+        const select = this.select("group by", [[-1, "nothing"], ...grouping], this.group);
+        select.addEventListener("change", () => ((this.group = +select.value), this.arrange()));
+      }
+      const orders = [["number", "name"], ["start", "start"], ["files", "files"], ["bytes", "size"]];
+      if (this.rows.some((row) => row.problems)) orders.push(["problems", "problems"]);
+      const order = this.select("sort by", orders, this.order);
+      order.addEventListener("change", () => ((this.order = order.value), this.arrange()));
     }
-    const said = `${shown} of ${pictures.length} arrays${matching.size ? `, ${matching.size} of ${files.length} files` : ""}`;
-    document.getElementById("count").textContent = words.length ? said : "";
-    document.getElementById("none").hidden = shown + rows > 0 || !words.length;
+
+    select(name, options, chosen) {
+      const label = element("label", `${name} `), select = label.appendChild(element("select"));
+      for (const [value, text] of options) select.add(new Option(text, value, false, value === chosen));
+      this.form.insertBefore(label, this.form.querySelector("output"));
+      return select;
+    }
+
+    known(element) {
+      return { element, rows: this.rows.filter((row) => element.contains(row.element)) };
+    }
+
+    // Rows in their groups and order.
+    arrange() {
+      const descending = ["files", "bytes", "problems"].includes(this.order);
+      const sorted = [...this.rows].sort((a, b) => (descending ? b[this.order] - a[this.order] : a[this.order] - b[this.order]) || a.number - b.number);
+      const column = this.group;
+      for (const row of [...this.rows.map((r) => r.head), document.querySelector("#overview .head")]) {
+        [...row.querySelector(".facets").children].forEach((cell, n) => (cell.hidden = n === column));
+      }
+      const shown = this.names.map((_, n) => n).filter((n) => n !== column);
+      const width = shown.map((n) => `var(--w${n})`).join(" + ");
+      document.documentElement.style.setProperty("--facets", `calc(${width} + ${1.5 * shown.length}ch)`);
+      this.groups = [];
+      if (column < 0) this.body.replaceChildren(...sorted.map((row) => row.element));
+      else {
+        const values = [...new Set(sorted.map((row) => row.cells[column]))];
+        if (this.order === "number") values.sort();
+        this.groups = values.map((value) => this.grouped(value, sorted.filter((row) => row.cells[column] === value)));
+        this.body.replaceChildren(...this.groups.map((group) => group.element));
+      }
+      this.choose();
+    }
+
+    // A group with the union of its bars.
+    grouped(value, rows) {
+      const details = element("details"), summary = details.appendChild(element("summary"));
+      details.className = "group", details.open = true;
+      const facets = summary.appendChild(element("span"));
+      facets.className = "facets";
+      const name = facets.appendChild(element("span", `${this.names[this.group]} `));
+      name.append(element("b", value || "none"));
+      facets.appendChild(element("span")).className = "count";
+      const bar = summary.appendChild(rows[0].head.querySelector(".bar").cloneNode(true));
+      bar.removeAttribute("role"), bar.removeAttribute("aria-label"), bar.setAttribute("aria-hidden", "true");
+      bar.querySelectorAll("path:not(.grid)").forEach((path) => path.remove());
+      for (const kind of ["data", "overlap", "hole", "gap"]) {
+        const paths = rows.flatMap((row) => [...row.head.querySelectorAll(`.bar .${kind}`)]);
+        if (!paths.length) continue;
+        const path = bar.appendChild(paths[0].cloneNode());
+        path.setAttribute("d", paths.map((p) => p.getAttribute("d")).join(""));
+      }
+      for (const kind of ["flag", "when", "files", "bytes"]) {
+        if (kind !== "flag" || rows[0].head.querySelector(".flag")) summary.appendChild(element("span")).className = kind;
+      }
+      const times = rows.map((row) => row.head.querySelector(".when").textContent).filter(Boolean).flatMap((when) => when.split(" to ")).sort();
+      const when = [...new Set([times[0], times[times.length - 1]])].filter(Boolean);
+      summary.querySelector(".when").textContent = when.join(" to ");
+      details.append(...rows.map((row) => row.element));
+      return { element: details, rows };
+    }
+
+    // Rows whose words, or one of whose files, hold all words of the query, and that have the chosen facets; of other tables
+    // the rows that hold the words.
+    choose() {
+      const words = this.query.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const holds = (text) => words.every((w) => text.includes(w));
+      const matching = new Set();
+      if (words.length) files.forEach((name, n) => holds(name.toLowerCase()) && matching.add(n));
+      const pictured = new Map(pictures.map((picture) => [picture.section, picture]));
+      const chosen = this.filters.map((value, n) => [n, value]).filter(([, value]) => value !== null);
+      let shown = 0, others = 0;
+      for (const row of this.rows) {
+        const picture = pictured.get(row.element.querySelector(".array"));
+        const own = picture ? [...picture.ownFiles].filter((n) => matching.has(n)) : [];
+        const there = chosen.every(([n, value]) => row.cells[n] === value) && (!words.length || own.length > 0 || holds(row.text));
+        row.element.hidden = !there;
+        shown += there;
+        if (picture) {
+          picture.wanted = own.length > 0 && own.length < picture.ownFiles.size ? new Set(own) : null;
+          if (there && picture.drawn) picture.draw();
+        }
+      }
+      for (const group of this.groups) this.count(group, words.length > 0);
+      for (const section of document.querySelectorAll("main > section:not(#overview):not(#shared)")) {
+        const all = [...section.querySelectorAll("tbody tr, #problems li")];
+        for (const row of all) row.hidden = !holds(row.textContent.toLowerCase());
+        const left = all.filter((row) => !row.hidden).length;
+        section.hidden = !left;
+        others += left;
+      }
+      const said = `${shown} of ${plural(this.rows.length, "array")}${matching.size ? `, ${matching.size} of ${plural(files.length, "file")}` : ""}`;
+      document.getElementById("count").textContent = words.length || chosen.length ? said : "";
+      document.getElementById("none").hidden = shown + others > 0 || !(words.length || chosen.length);
+    }
+
+    count({ element: details, rows }, searching) {
+      const left = rows.filter((row) => !row.element.hidden), summary = details.querySelector("summary");
+      const sum = (key) => left.reduce((total, row) => total + row[key], 0);
+      details.hidden = !left.length;
+      if (searching && left.length) details.open = true;
+      const of = left.length < rows.length ? `${left.length} of ` : "";
+      summary.querySelector(".count").textContent = of + plural(rows.length, "dataset");
+      summary.querySelector(".files").textContent = plural(sum("files"), "file");
+      summary.querySelector(".bytes").textContent = amount(sum("bytes"));
+    }
+
+    // Opens the row that a link names.
+    reveal(name) {
+      const target = name.startsWith("array-") ? document.getElementById(name) : null;
+      if (!target) return;
+      for (let e = target; e; e = e.parentElement) {
+        if (e.localName === "details") e.open = true;
+        if (e.hidden) e.hidden = false;
+      }
+      (target.closest(".row") || target).scrollIntoView();
+    }
+
+    // Buttons that copy the lines of a row.
+    opened({ element: row }) {
+      for (const line of row.querySelectorAll(".line")) {
+        if (line.querySelector("button")) continue;
+        const button = line.appendChild(element("button", "Copy")), code = line.querySelector("code");
+        button.type = "button";
+        button.setAttribute("aria-label", `Copy the line of ${line.querySelector("span").textContent}`);
+        button.addEventListener("click", () => copy(code, button));
+      }
+    }
+  }
+
+  async function copy(code, button) {
+    getSelection().selectAllChildren(code);
+    let done = false;
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      done = true;
+    } catch {
+      done = document.execCommand("copy");
+    }
+    button.textContent = done ? "Copied" : "Selected";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
   }
 
   function redraw(all) {
@@ -421,17 +600,17 @@
   function begin(data) {
     ({ files, colours } = data);
     const sections = [...document.querySelectorAll("section.array")];
-    pictures = sections.map((section, n) => new Picture(section, data.arrays[n]));
-    for (const picture of pictures) picture.text = picture.section.textContent.toLowerCase();
+    pictures = sections.map((section) => new Picture(section, data.arrays[+section.dataset.array]));
+    const byNumber = new Map(pictures.map((picture) => [picture.section.dataset.array, picture]));
     const seen = new IntersectionObserver((entries) => {
       for (const { isIntersecting, target } of entries) {
-        const picture = pictures[+target.dataset.array];
+        const picture = byNumber.get(target.dataset.array);
         if (isIntersecting && !picture.drawn) picture.draw();
       }
     }, { rootMargin: "300px" });
     const sized = new ResizeObserver((entries) => {
       for (const { target } of entries) {
-        const picture = pictures[+target.dataset.array];
+        const picture = byNumber.get(target.dataset.array);
         if (picture.drawn && picture.geometry.total !== picture.figure.clientWidth) picture.draw();
       }
     });
@@ -439,11 +618,8 @@
     dark.addEventListener("change", () => redraw(false));
     addEventListener("beforeprint", () => ((printing = true), redraw(true)));
     addEventListener("afterprint", () => ((printing = false), redraw(false)));
-    const form = document.getElementById("search"), query = document.getElementById("query");
-    form.hidden = false;
-    form.addEventListener("submit", (event) => event.preventDefault());
-    query.addEventListener("input", () => searched(query.value));
-    if (query.value) searched(query.value);
+    const datasets = new Datasets();
+    if (datasets.query.value) datasets.choose();
     document.documentElement.dataset.ready = "yes";
   }
 

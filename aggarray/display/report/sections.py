@@ -1,129 +1,123 @@
-"""Sections of the page as HTML: arrays, refusals, files and problems."""
+"""Body of the page: summary, problems, overview, refusals, skipped items."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from aggarray.aggregate.differences import facets_of, labels
-from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems
+from aggarray.aggregate.differences import labels
+from aggarray.aggregate.report import Report
 from aggarray.arrays.master import MasterArray
-from aggarray.display.facts import conformed, file_count, time_range
-from aggarray.display.html import partition_words, words
-from aggarray.display.markup import escaped, shortened
-from aggarray.errors import AggarrayError
+from aggarray.display.facts import file_count
+from aggarray.display.markup import breakable, escaped, shortened
+from aggarray.display.overview import Overview
+from aggarray.display.report.cards import card
+from aggarray.display.report.lines import lines_of
+from aggarray.display.report.problems import Entry, entries
+from aggarray.display.report.rows import overview_section
+from aggarray.display.report.tables import LONGEST, MOST_ROWS, listed
 from aggarray.opening.aggregation import Aggregation
+from aggarray.scan.progress import amount
 
-#: The most rows of one table, and the longest texts.
-_MOST_ROWS, _LONGEST = 500, 400
-
-
-def known_report(agg: Aggregation) -> Report:
-    """Return the problems that are known without opening files."""
-    problems: list[Problem] = []
-    for array in agg:
-        for find in (gap_problems, hole_problems):
-            try:
-                problems += find(array)
-            except AggarrayError as error:
-                problems.append(Problem("unreadable", None, f"{array.name}: {error}"))
-    problems += duplicate_problems(agg.duplicates, agg.arrays)
-    problems += skipped_problems(agg.skipped)
-    return Report(not problems, tuple(problems))
+#: The problems that are listed at the top; the others are folded.
+_MOST_ENTRIES = 6
+#: The most characters of all cards; further arrays have none.
+MOST_CARDS = 1_500_000
 
 
-def body(agg: Aggregation, report: Report, shown: int, folder: str) -> str:
-    """Return the body of the page; ``shown``: the number of arrays."""
-    where = f'<p class="note">Files in {escaped(shortened(folder, _LONGEST))}</p>' if folder else ""
-    parts = [_summary(agg, report), where, "<main>", _SEARCH]
-    labelled = zip(agg.arrays[:shown], labels(agg.arrays), strict=False)
-    parts += [_section(number, array, label) for number, (array, label) in enumerate(labelled)]
-    if len(agg) > shown:
-        parts.append(f"<p>... and {len(agg) - shown} more arrays: select fewer variables to see them.</p>")
-    refusals = [(" and ".join(dict.fromkeys(r.arrays)), r.rule, r.reason) for r in agg.refusals]
+def body(
+    agg: Aggregation, overview: Overview, report: Report | None, cards: int, folder: str, source: Sequence[str] | None
+) -> str:
+    """Return the body of the page; ``cards``: the number of arrays with cards."""
+    found = entries(agg, report)
+    where = f'<p class="note">Files in {breakable(shortened(folder, LONGEST))}</p>' if folder else ""
+    shared = shared_attributes(agg.arrays)
+    made = _Cards(agg, overview, cards, source, shared)
+    refusals = [
+        (" and ".join(dict.fromkeys(r.arrays)), r.rule, r.reason) for r in agg.refusals if agg._provenance.separates(r.rule)
+    ]
     skipped = [(s.file, s.variable or "(all)", s.reason) for s in agg.skipped]
-    parts += [
+    parts = [
+        _summary(agg, found),
+        where,
+        "<main>",
+        _problems(found, overview),
+        _SEARCH,
+        overview_section(overview, made.card, found, len(agg) - len(overview.rows)) if len(agg) else "",
         '<p id="none" hidden>Nothing on this page matches.</p>',
-        _listed("problems", "Problems", ("kind", "what"), [(p.kind, p.message) for p in report.problems]),
-        _listed("refusals", "Not joined", ("arrays", "rule", "why"), refusals),
-        _listed("skipped", "Skipped", ("file", "variable", "why"), skipped),
+        listed("refusals", "Separate datasets, and why", ("arrays", "rule", "why"), refusals),
+        listed("skipped", "Skipped", ("file", "variable", "why"), skipped),
+        listed("shared", "Attributes of all files", ("name", "value"), sorted(shared.items())),
         "</main>",
     ]
     return "\n".join(part for part in parts if part)
 
 
+class _Cards:
+    """Cards of arrays, as long as there is room."""
+
+    def __init__(
+        self, agg: Aggregation, overview: Overview, most: int, source: Sequence[str] | None, shared: dict[str, str]
+    ) -> None:
+        self.arrays, self.rows, self.most, self.shared, self.left = agg.arrays, overview.rows, most, shared, MOST_CARDS
+        self.labels, self.lines = labels(agg.arrays), lines_of(agg, source)
+
+    def card(self, number: int) -> str:
+        """Return the card of an array, "" without room."""
+        if number >= self.most or self.left <= 0:
+            return ""
+        text = card(
+            number, self.arrays[number], self.labels[number], self.rows[number].timeline, self.lines[number], self.shared
+        )
+        self.left -= len(text)
+        return text
+
+
+def shared_attributes(arrays: Sequence[MasterArray]) -> dict[str, str]:
+    """Return the file attributes that several arrays share, as text."""
+    if len(arrays) < 2:
+        return {}
+    texts = [{name: str(value) for name, value in array.file_attrs.items()} for array in arrays]
+    return {name: text for name, text in texts[0].items() if all(other.get(name) == text for other in texts[1:])}
+
+
 _SEARCH = (
-    '<noscript><p class="note">The pictures are drawn by a script, which this browser does not run.</p></noscript>\n'
-    '<form role="search" id="search" hidden><label for="query">Search</label>\n'
-    '<input id="query" type="search" autocomplete="off" spellcheck="false" placeholder="name, attribute, file">\n'
+    '<noscript><p class="note">A script draws the pictures of partitions; this browser does not run it.</p></noscript>\n'
+    '<form role="search" id="search" hidden><label>Search\n'
+    '<input id="query" type="search" autocomplete="off" spellcheck="false" placeholder="name, attribute, file"></label>\n'
     '<output id="count" for="query"></output></form>'
 )
 
 
-def _summary(agg: Aggregation, report: Report) -> str:
+def _summary(agg: Aggregation, found: Sequence[Entry]) -> str:
+    expected = sum(agg._provenance.separates(r.rule) for r in agg.refusals)
     counts = [
         ("", len(agg), "array", "arrays"),
         ("", file_count(agg), "file", "files"),
-        ("problems", len(report.problems), "problem", "problems"),
-        ("refusals", len(agg.refusals), "not joined", "not joined"),
+        ("problems", len(found), "problem", "problems"),
+        ("refusals", expected, "separated by attributes", "separated by attributes"),
         ("skipped", len(agg.skipped), "skipped", "skipped"),
     ]
     items = []
     for anchor, number, singular, plural in counts:
         text = f"<b>{number:,}</b> {singular if number == 1 else plural}"
         items.append(f'<li><a href="#{anchor}">{text}</a></li>' if anchor and number else f"<li>{text}</li>")
+    items.insert(2, f"<li><b>{amount(sum(int(array.nbytes) for array in agg), 'bytes')}</b> of values</li>")
     return f'<ul class="summary">{"".join(items)}</ul>'
 
 
-def _section(number: int, array: MasterArray, label: str) -> str:
-    times = " to ".join(dict.fromkeys(time_range(array) or ()))
-    facts = [words(array), partition_words(array), times]
-    lines = "".join(f"<li>{escaped(fact)}</li>" for fact in facts if fact)
-    name = escaped(shortened(array.name or "array", _LONGEST))
-    which = f' <span class="which">{escaped(shortened(label, _LONGEST))}</span>' if label else ""
-    about = escaped(f"Partitions of {array.name or 'array'}: {partition_words(array)}")
-    return (
-        f'<section class="array" data-array="{number}" aria-labelledby="array-{number}">\n'
-        f'<h2 id="array-{number}">{name}{which}</h2>\n<ul class="facts">{lines}</ul>\n'
-        f'<figure hidden><div class="planes"></div><canvas tabindex="0" role="img" aria-label="{about}"></canvas>'
-        '<figcaption class="legend"></figcaption></figure>\n'
-        f"{_details(array)}</section>"
-    )
-
-
-def _details(array: MasterArray) -> str:
-    """Return conversions on reading, coordinates and attributes as HTML."""
-    rows = [(c.kind, c.found, c.master, f"{c.count:,}", c.example or "(in memory)") for c in conformed(array)]
-    head = ("what", "in the file", "in the array", "sub-arrays", "such as")
-    coords = [(name, words(c), c.attrs.get("standard_name", "")) for name, c in array.coords.items()]
-    own, facets = list(array.attrs.items()), facets_of(array)
-    files = sorted(array.file_attrs.items(), key=lambda item: item[0] not in facets)
-    return (
-        _folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
-        + _folded(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
-        + _folded(f"Attributes ({len(own)})", ("name", "value"), own)
-        + _folded(f"Attributes of the files ({len(files)})", ("name", "value"), files)
-    )
-
-
-def _folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    if not rows:
+def _problems(found: Sequence[Entry], overview: Overview) -> str:
+    """Return the problems, the first of them unfolded, with links to rows."""
+    if not found:
         return ""
-    mark = f' class="{kind}"' if kind else ""
-    return f"<details{mark}><summary>{escaped(title)}</summary>\n{_table(head, rows, title)}</details>\n"
+    items = [f"<li>{_entry(entry, overview)}</li>" for entry in found[:MOST_ROWS]]
+    more = f"<p>... and {len(found) - MOST_ROWS:,} more</p>" if len(found) > MOST_ROWS else ""
+    rest = "".join(items[_MOST_ENTRIES:])
+    others = f"<details><summary>{len(found) - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
+    first = "".join(items[:_MOST_ENTRIES])
+    return f'<section id="problems"><h2>Problems ({len(found):,})</h2>\n<ul>{first}</ul>{others}</section>'
 
 
-def _listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    return f'<section id="{anchor}"><h2>{escaped(title)} ({len(rows):,})</h2>\n{_table(head, rows, title)}</section>'
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    """Return an HTML table of escaped texts, labelled ``caption``."""
-    top = "".join(f'<th scope="col">{escaped(name)}</th>' for name in head)
-    cut = [[escaped(shortened(cell, _LONGEST)) for cell in row] for row in rows[:_MOST_ROWS]]
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in cut)
-    more = f"<p>... and {len(rows) - _MOST_ROWS:,} more</p>\n" if len(rows) > _MOST_ROWS else ""
-    return (
-        f'<div class="wide" role="region" aria-label="{escaped(caption)}" tabindex="0">\n'
-        f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>\n{more}"
+def _entry(entry: Entry, overview: Overview) -> str:
+    shown = [number for number in entry.arrays if number < len(overview.rows)][:3]
+    links = "".join(
+        f' <a href="#array-{n}">{escaped(shortened(" ".join(filter(None, overview.rows[n].cells)), 60))}</a>' for n in shown
     )
+    return f'<b class="kind">{escaped(entry.kind)}</b> {breakable(shortened(entry.text, LONGEST))}{links}'

@@ -1,0 +1,97 @@
+"""Lines of Python and of the shell that open each array of a page."""
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from keyword import iskeyword
+from typing import Any, NamedTuple
+
+from aggarray.aggregate.differences import facets_of
+from aggarray.aggregate.rules import Rules
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.display.facets import facet_columns
+from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.provenance import Selection
+
+#: The longest name of an output, without its suffix.
+_LONGEST_NAME = 80
+
+
+class Lines(NamedTuple):
+    """What opens one array: a line of Python, and one of the shell ("": none)."""
+
+    python: str = ""
+    shell: str = ""
+
+
+def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
+    """Return the lines for each array; empty ones where no line can be given.
+
+    ``source``: the paths that `open` took, None = the index that the aggregation was opened from.
+    """
+    paths = [p if "://" in p else os.path.abspath(p) for p in source or list(agg._provenance.saved)[:1]]
+    if not paths or not all(p.isprintable() for p in paths):
+        return [Lines()] * len(agg)
+    rules = "" if agg._provenance.saved else _rules(agg._provenance.rules)
+    opened = f"aa.open({(paths[0] if len(paths) == 1 else paths)!r}{rules})"
+    names, cells = facet_columns(agg.arrays)
+    alike = Counter(array.name for array in agg)
+    equal = Counter((array.name, own) for array, own in zip(agg, cells, strict=True))
+    lines = []
+    for array, own in zip(agg, cells, strict=True):
+        told = names if alike[array.name] > 1 else []
+        conditions = _conditions(array, told, bool(agg._provenance.selections))
+        is_alone = equal[array.name, own] == 1
+        if not is_alone or not conditions.keys() >= set(told):
+            # Attributes that are missing, or no attributes, such as the folder.
+            is_alone = sum(other.name == array.name and Selection(None, conditions).fits(other) for other in agg) == 1
+        # Commands other than `aggregate` have no options for rules.
+        shell = "" if rules else _shell(array, conditions, shlex.join(paths))
+        lines.append(Lines(_python(array, conditions, opened), shell) if array.name and is_alone else Lines())
+    return lines
+
+
+def _rules(rules: Rules) -> str:
+    """Return the argument of `open` for rules, "" for the default ones."""
+    values = {f.name: getattr(rules, f.name) for f in fields(rules)}
+    changed = {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items() if v != getattr(Rules(), n)}
+    return f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
+
+
+def _conditions(array: MasterArray, names: Sequence[str], selected: bool) -> dict[str, Any]:
+    """Return the attributes that tell an array from others of its name.
+
+    Which arrays a selection left out is unknown: then all facets are taken.
+    """
+    own = {"units": array.units, "calendar": array.calendar, **array.file_attrs, **array.attrs}
+    known = {name: own.get(name) for name in (*names, *(facets_of(array) if selected else ()))}
+    return {
+        name: value.item() if getattr(value, "size", 0) == 1 else value for name, value in known.items() if value is not None
+    }
+
+
+def _python(array: MasterArray, conditions: Mapping[str, Any], opened: str) -> str:
+    name = array.name or ""
+    if all(key.isidentifier() and not iskeyword(key) and key not in ("name", "self") for key in conditions):
+        chosen = ", ".join(f"{key}={value!r}" for key, value in conditions.items())
+    else:
+        chosen = f"**{dict(conditions)!r}"
+    select = f".select({name!r}, {chosen})" if conditions else ""
+    variable = name if name.isidentifier() and name.isascii() and not iskeyword(name) and name != "aa" else "array"
+    line = f"import aggarray as aa; {variable} = {opened}{select}[{name!r}]"
+    return line if line.isprintable() else ""
+
+
+def _shell(array: MasterArray, conditions: Mapping[str, Any], source: str) -> str:
+    """Return the line that extracts an array, "" without."""
+    texts = {key: str(value) for key, value in conditions.items()}
+    if isinstance(array, RaggedMasterArray) or any("=" in key or not text for key, text in texts.items()):
+        return ""
+    stem = re.sub(r"[^\w.+-]+", "-", "_".join([array.name or "", *texts.values()]), flags=re.ASCII).strip("-._")
+    words = ["-v", array.name or "", *(word for key, text in texts.items() for word in ("--where", f"{key}={text}"))]
+    line = f"aggarray extract {source} {shlex.join(words)} -o {stem[:_LONGEST_NAME] or 'array'}.nc"
+    return line if line.isprintable() and not (array.name or "").startswith("-") else ""
