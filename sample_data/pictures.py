@@ -4,7 +4,7 @@ from pathlib import Path
 
 import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
-from aggarray.display.html import svg
+from aggarray.display.matrix import svg
 from sample_data.diagrams import DIAGRAMS, diagram
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"

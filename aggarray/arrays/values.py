@@ -166,16 +166,16 @@ class Convertible:
     def plot_coverage(self, ax: Any = None) -> Any:
         """Draw the partition matrix; return the axes of matplotlib.
 
-        Missing regions are hatched. The x axis is a time dimension, drawn to scale as dates, or the last partitioned
-        dimension. Up to 40 files along one dimension have a row each; otherwise the y axis is the next dimension, and further
-        ones are shown at their first partition. No file is read. Raises AggregationError without the extra ``plot``.
+        White lines mark virtual partitions, crossed red frames missing ones. The x axis is a time dimension, drawn to scale as
+        dates, or the last partitioned one. Up to 40 files along one dimension have a row each; otherwise the y axis is the next
+        dimension, and further ones are at their first partition. No file is read. AggregationError without the extra ``plot``.
         """
         from aggarray.display.coverage import plot_coverage
 
         return plot_coverage(self, ax)
 
     def _repr_html_(self) -> str:
-        from aggarray.display.html import array_html
+        from aggarray.display.notebook import array_html
 
         return array_html(self)
 

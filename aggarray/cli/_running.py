@@ -167,7 +167,8 @@ class Run:
         foresee = partial(self._foresee, "page", path, partial(report.is_up_to_date, "", path))
         if agg is None:
             return foresee()
-        text = report.page(select_where(agg, output["where"], "where"), output.get("title"))
+        source = None if agg._provenance.saved else self.job.source
+        text = report.page(select_where(agg, output["where"], "where"), output.get("title"), source=source)
         if self.dry:
             return foresee(report.is_up_to_date(text, path))
         self.note("page", path, "written" if report.write(text, path) else "unchanged")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.display import palette
 from aggarray.display.cells import (
     IN_MEMORY,
     MISSING,
@@ -16,8 +17,8 @@ from aggarray.display.cells import (
     spans_of,
     times_of,
 )
-from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
+from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import AggarrayError, AggregationError, install_command
 
@@ -30,11 +31,11 @@ _MOST_ROWS, _LONGEST = 40, 40
 def plot_coverage(array: Any, ax: Any = None) -> Any:
     """Draw the partition matrix of a master array; return the axes.
 
-    Each file has a colour; missing partitions are hatched. The x axis is a time, as dates and to scale, with gaps; without a
-    time it is the last partitioned dimension. Up to 40 files along one dimension have a row each, with their names; otherwise
-    the y axis is the next dimension. Further dimensions are shown at their first partition. If there are more than `MOST`
-    partitions along a dimension, neighbours share a cell, and the title says so. No file is read. Raises AggregationError if
-    matplotlib is not installed.
+    Each file has a colour; white lines across mark virtual partitions, crossed red frames missing ones. The x axis is a time,
+    as dates and to scale, with gaps; without a time it is the last partitioned dimension. Up to 40 files along one dimension
+    have a row each, with their names; otherwise the y axis is the next dimension. Further dimensions are shown at their first
+    partition. If there are more than `MOST` partitions along a dimension, neighbours share a cell, and the title says so. No
+    file is read. Raises AggregationError if matplotlib is not installed.
     """
     try:
         from matplotlib import pyplot
@@ -72,8 +73,11 @@ def _draw(ax: Any, plane: Cells, positions: tuple[np.ndarray, ...], rows: list[i
         file = int(plane.files[j, i])
         bottom, top = (rows.index(file), rows.index(file) + 1) if file in rows else (float(low[j]), float(high[j]))
         missing = file == MISSING
-        colour = "none" if missing else "#888888" if file == IN_MEMORY else COLOURS[colours[j, i]]
-        style = {"hatch": "///", "edgecolor": "grey"} if missing else {"edgecolor": "white", "linewidth": 0.5}
+        colour = "none" if missing else palette.MEMORY if file == IN_MEMORY else COLOURS[colours[j, i]]
+        virtual = palette.VIRTUAL_HATCH if plane.virtual[j, i] else None
+        style: dict[str, Any] = {"edgecolor": palette.VIRTUAL, "linewidth": 0.5, "hatch": virtual}
+        if plane.holes[j, i]:
+            style = {"edgecolor": palette.HOLE, "linewidth": 1, "hatch": palette.HOLE_HATCH}
         ax.add_patch(Rectangle((float(left[i]), bottom), float(right[i] - left[i]), top - bottom, facecolor=colour, **style))
 
 

@@ -1,4 +1,4 @@
-"""Overview of arrays: a row per dataset on one calendar axis, for pages and notebooks."""
+"""Overview of arrays: a row per dataset on one calendar axis."""
 
 from collections.abc import Mapping, Sequence
 
@@ -89,9 +89,9 @@ def overview_of(arrays: Sequence[MasterArray], refusals: Sequence[Refusal] = ())
 
 
 def _fitted(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return columns that fit the width, without those that tell no rows apart."""
+    """Return columns that fit the width, without redundant ones."""
     kept = list(range(len(names)))
-    widths = [max(len(name), *(len(row[n]) for row in rows)) for n, name in enumerate(names)] if rows else []
+    widths = [max([len(name), *(len(row[n]) for row in rows)]) for n, name in enumerate(names)]
     # The emptiest columns first, then the last ones.
     for column in sorted(kept, key=lambda n: (sum(bool(row[n]) for row in rows), -n)):
         if sum(min(widths[n], WIDEST) + 2 for n in kept) <= _MOST_WIDTH:

@@ -1,4 +1,4 @@
-"""Colours and hatches of pictures: the same on pages, in notebooks and plots.
+"""Colours and hatches of pictures on pages, in notebooks and in plots.
 
 A file has a colour, and values in memory are grey. White lines across mark a virtual partition, which shows a part of its
 file's variable. A red frame with crossed lines marks a hole, which no file covers. On a shared time axis, data have one colour,

@@ -250,7 +250,7 @@ class Aggregation:
 
     def _repr_html_(self) -> str:
         """Return the HTML representation for notebooks. Reads no file."""
-        from aggarray.display.html import aggregation_html
+        from aggarray.display.notebook.aggregation import aggregation_html
 
         return aggregation_html(self.arrays, self.refusals, self.skipped, self._provenance.separates)
 

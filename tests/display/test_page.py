@@ -18,7 +18,7 @@ from aggarray import MasterArray, SubArray
 from aggarray.aggregate.rules import Refusal, Skipped
 from aggarray.cli import main
 from aggarray.display import facts, report
-from aggarray.display.html import colours_of
+from aggarray.display.matrix import colours_of
 from aggarray.errors import AggarrayError
 from aggarray.opening.aggregation import Aggregation
 from tests.support.netcdf import cube, write
@@ -67,7 +67,8 @@ def test_an_archive_is_told_and_drawn(sample_archive: Path) -> None:
     text = report.page(agg, title="A year")
     data = drawn(text)
     tas = data["arrays"][0]
-    assert "<h1>A year</h1>" in text and "2001-01-01T12:00:00 to 2001-12-31T12:00:00" in text
+    times = '<span class="nb">2001-01-01T12:00:00</span> to <span class="nb">2001-12-31T12:00:00</span>'
+    assert "<h1>A year</h1>" in text and times in text
     assert data["folder"] == str(sample_archive) and sorted(data["files"]) == sorted(p.name for p in sample_archive.iterdir())
     assert [data["files"][n] for n in tas["files"]] == [Path(p.data.uri).name for p in agg["tas"].partitions if p.data]
     assert (
@@ -243,7 +244,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, sample_
         with pytest.raises(SystemExit) as stop:
             main(["view", str(sample_tiles), "-o", str(tmp_path / "p.html"), *options])
         assert not stop.value.code and said in capsys.readouterr().out
-    assert (tmp_path / "p.html").read_text() == report.page(aa.open(sample_tiles))
+    assert (tmp_path / "p.html").read_text() == report.page(aa.open(sample_tiles), source=[str(sample_tiles)])
     with pytest.raises(SystemExit) as stop:
         main(["view", str(sample_tiles), "-o", str(tmp_path / "absent" / "p.html")])
     assert stop.value.code == 1 and "cannot be written" in capsys.readouterr().err
@@ -252,7 +253,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, sample_
 def test_notebooks_show_arrays_and_aggregations(sample_archive: Path, sample_tiles: Path) -> None:
     agg = aa.open([sample_archive, sample_tiles])
     text = agg._repr_html_()
-    assert "<b>2 arrays</b>" in text and text.count("<svg") == 2 and "partitions: 12 time, 12 files" in text
+    assert "<b>2 arrays</b>" in text and text.count("<svg") == 3 and "2001-01 to 2001-12" in text and "12 files" in text
     text = agg["value"]._repr_html_()
-    assert "partitions: 4 y x 6 x, 10 files, 22 virtual" in text and "src=" not in text and "<script" not in text
+    assert "4 y x 6 x, 10 files, 22 virtual" in text and "src=" not in text and "<script" not in text
     assert len(re.findall('fill="#[0-9a-f]{6}"', text)) >= 5

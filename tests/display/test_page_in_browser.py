@@ -11,7 +11,7 @@ import pytest
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.aggregate.rules import Refusal
-from aggarray.display import report
+from aggarray.display import palette, report
 from aggarray.opening.aggregation import Aggregation
 from tests.display.test_page import HOSTILE, many
 from tests.support.browser import Browser, browser
@@ -45,9 +45,9 @@ CONTRAST = """(() => {
   return [...least, count];
 })()"""
 
-#: How many pixels of the first picture have any of these colours.
+#: How many pixels of the picture of the first array have any of these colours.
 INK = """((colours) => {
-  const c = document.querySelector("figure canvas");
+  const c = document.querySelector("[data-array='0'] figure canvas");
   const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, found = {};
   for (let i = 0; i < d.length; i += 4) {
     const key = "#" + [d[i], d[i + 1], d[i + 2]].map((v) => v.toString(16).padStart(2, "0")).join("");
@@ -89,6 +89,13 @@ def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def show_open(chromium: Browser, path: Path, **how: Any) -> None:
+    """Show a page and open all rows."""
+    chromium.show(path, **{"height": 6000, **how})
+    chromium.run("document.querySelectorAll('.row').forEach((row) => (row.open = true))")
+    chromium.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+
+
 def text_of(chromium: Browser, selector: str) -> str:
     return str(chromium.run(f"document.querySelector({selector!r}).innerText"))
 
@@ -96,7 +103,7 @@ def text_of(chromium: Browser, selector: str) -> str:
 def hover(chromium: Browser, u: float, v: float, number: int = 0) -> str:
     """Move the pointer to a place of a picture, given as parts of its size; return what the tip says, or ""."""
     box = chromium.run(
-        f"(() => {{ const c = document.querySelectorAll('figure canvas[tabindex]')[{number}];"
+        f"(() => {{ const c = document.querySelector('[data-array=\"{number}\"] figure canvas[tabindex]');"
         "c.scrollIntoView({block: 'center'}); const b = c.getBoundingClientRect();"
         "return [b.left, b.top, b.width, b.height]; })()"
     )
@@ -107,7 +114,7 @@ def hover(chromium: Browser, u: float, v: float, number: int = 0) -> str:
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 1000])
 def test_it_is_readable(chromium: Browser, messy: Path, width: int, dark: bool) -> None:
-    chromium.show(messy, width=width, dark=dark)
+    show_open(chromium, messy, width=width, dark=dark)
     ratio, text, count = chromium.run(CONTRAST)
     assert count > 100 and ratio >= 4.5, text
     assert chromium.run("document.documentElement.scrollWidth") <= width
@@ -118,7 +125,7 @@ def test_it_is_readable(chromium: Browser, messy: Path, width: int, dark: bool) 
 
 
 def test_nothing_is_asked_for_and_nothing_runs(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
+    show_open(chromium, messy)
     assert chromium.requests() == [messy.as_uri()]
     assert text_of(chromium, "h1") == "Messy & <small>"
     headings = chromium.run("[...document.querySelectorAll('section.array h2')].map((h) => h.firstChild.textContent)")
@@ -134,18 +141,18 @@ def test_a_script_that_got_in_would_not_run(chromium: Browser, messy: Path, tmp_
 
 
 def test_files_have_colours_and_gaps_stay_free(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
-    ink = chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f', '#a3231c'])")
-    first, second, third, gap = ink["#4e79a7"], ink["#f28e2b"], ink["#59a14f"], ink["#a3231c"]
+    show_open(chromium, messy)
+    ink = chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f', '{palette.GAP}'])")
+    first, second, third, gap = ink["#4e79a7"], ink["#f28e2b"], ink["#59a14f"], ink[palette.GAP]
     assert abs(first - third) < first * 0.05 and abs(first - second) < first * 0.15 and gap > 100
-    legend = text_of(chromium, "section.array .legend")
+    legend = text_of(chromium, "[data-array='0'] .legend")
     assert all(words in legend for words in ("a colour per file", "conformed on reading", "gap: missing steps"))
-    chromium.show(messy, dark=True)
-    assert "#ff9a90" in chromium.run(f"{INK}(['#ff9a90', '#a3231c'])")
+    show_open(chromium, messy, dark=True)
+    assert "#ff6b63" in chromium.run(f"{INK}(['#ff6b63', '{palette.GAP}'])")
 
 
 def test_tips_tell_what_a_cell_is(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
+    show_open(chromium, messy)
     lines = hover(chromium, 0.05, 0.3).splitlines()
     assert lines[0] == "days_0.nc" and lines[1].startswith("time 0:3 (2000-01-01") and len(lines) == 2
     assert "units: degC → K" in hover(chromium, 0.4, 0.3)
@@ -156,8 +163,8 @@ def test_tips_tell_what_a_cell_is(chromium: Browser, messy: Path) -> None:
 
 
 def test_the_keyboard_goes_where_the_pointer_goes(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
-    chromium.run("document.querySelector('figure canvas[tabindex]').focus()")
+    show_open(chromium, messy)
+    chromium.run("document.querySelector('[data-array=\"0\"] figure canvas[tabindex]').focus()")
     told = []
     for key in ("ArrowRight", "ArrowRight", "Home", "End", "Escape"):
         chromium.call("Input.dispatchKeyEvent", type="keyDown", key=key)
@@ -166,8 +173,9 @@ def test_the_keyboard_goes_where_the_pointer_goes(chromium: Browser, messy: Path
 
 
 def test_other_dimensions_are_chosen(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
-    number = chromium.run("[...document.querySelectorAll('section.array')].findIndex((s) => s.innerText.startsWith('box'))")
+    show_open(chromium, messy)
+    cards = "[...document.querySelectorAll('section.array')]"
+    number = chromium.run(f"+{cards}.find((s) => s.innerText.startsWith('box')).dataset.array")
     said = [hover(chromium, 0.65, 0.4, number)]
     chromium.run(
         "(() => { const s = document.querySelector('.planes select'); s.value = 1; s.dispatchEvent(new Event('change')); })()"
@@ -190,12 +198,13 @@ def test_other_dimensions_are_chosen(chromium: Browser, messy: Path) -> None:
     ],
 )
 def test_search_keeps_what_matches(chromium: Browser, messy: Path, query: str, shown: Any, rows: Any) -> None:
-    chromium.show(messy)
+    show_open(chromium, messy)
     chromium.run("document.getElementById('query').focus()")
     chromium.call("Input.insertText", text=query)
     left = chromium.run("[...document.querySelectorAll('section.array')].filter((s) => s.checkVisibility()).length")
     result = chromium.run(
-        "[...document.querySelectorAll('section:not(.array) tbody tr')].filter((r) => r.checkVisibility()).length"
+        "[...document.querySelectorAll('#problems li, main > section:not(#overview) tbody tr')]"
+        ".filter((r) => !r.hidden && !r.closest('[hidden]')).length"
     )
     assert left == (chromium.run("document.querySelectorAll('section.array').length") if shown is None else shown)
     assert result == rows if rows is not None else result > 0
@@ -208,17 +217,16 @@ def test_search_keeps_what_matches(chromium: Browser, messy: Path, query: str, s
 
 
 def test_what_is_conformed_is_shown_where(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy)
-    chromium.run(
-        "(() => { document.querySelector('.conformed').open = true; document.querySelector('.conformed button').click(); })()"
-    )
+    show_open(chromium, messy)
+    table = "document.querySelector('[data-array=\"0\"] .conformed')"
+    chromium.run(f"(() => {{ {table}.open = true; {table}.querySelector('button').click(); }})()")
     assert set(chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f'])")) == {"#f28e2b"}
-    chromium.run("document.querySelector('.conformed button').click()")
+    chromium.run(f"{table}.querySelector('button').click()")
     assert len(chromium.run(f"{INK}(['#4e79a7', '#f28e2b', '#59a14f'])")) == 3
 
 
 def test_it_prints_in_light_colours(chromium: Browser, messy: Path) -> None:
-    chromium.show(messy, dark=True)
+    show_open(chromium, messy, dark=True)
     assert len(chromium.call("Page.printToPDF", printBackground=True)["data"]) > 20_000
     chromium.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     ratio, text, _ = chromium.run(CONTRAST)

@@ -6,8 +6,10 @@ from typing import Any
 from aggarray.aggregate.differences import facets_of
 from aggarray.arrays.master import MasterArray
 from aggarray.display.facts import conformed
-from aggarray.display.html import facts_of, partition_words, words
+from aggarray.display.html import words
 from aggarray.display.markup import breakable, escaped, shortened
+from aggarray.display.matrix import partition_words
+from aggarray.display.notebook.array import facts_of
 from aggarray.display.report.lines import Lines
 from aggarray.display.report.tables import LONGEST, folded
 from aggarray.display.timeline import Timeline
@@ -20,7 +22,7 @@ def card(number: int, array: MasterArray, which: str, line: Timeline | None, lin
     all arrays share.
     """
     pairs = [("shape", words(array)), *facts_of(array, line)]
-    facts = "".join(f"<div><dt>{escaped(what)}</dt><dd>{breakable(text)}</dd></div>" for what, text in pairs)
+    facts = "".join(f"<div><dt>{escaped(what)}</dt> <dd>{breakable(text)}</dd></div>" for what, text in pairs)
     name = escaped(shortened(array.name or "array", LONGEST))
     label = f' <span class="which">{escaped(shortened(which, LONGEST))}</span>' if which else ""
     about = escaped(f"Partitions of {array.name or 'array'}: {partition_words(array)}")
@@ -34,7 +36,7 @@ def card(number: int, array: MasterArray, which: str, line: Timeline | None, lin
 
 
 def _copied(what: str, line: str) -> str:
-    return f'<div class="line"><span>{what}</span><code tabindex="0">{escaped(line)}</code></div>\n' if line else ""
+    return f'<div class="line"><span>{what}</span> <code tabindex="0">{escaped(line)}</code></div>\n' if line else ""
 
 
 def _details(array: MasterArray, shared: Collection[str]) -> str:

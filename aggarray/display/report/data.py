@@ -15,8 +15,8 @@ from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import MATTERS, conformed, differences
-from aggarray.display.html import colours_of
 from aggarray.display.markup import printable, shortened
+from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError

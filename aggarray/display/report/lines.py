@@ -39,14 +39,14 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     rules = "" if agg._provenance.saved else _rules(agg._provenance.rules)
     opened = f"aa.open({(paths[0] if len(paths) == 1 else paths)!r}{rules})"
     names, cells = facet_columns(agg.arrays)
-    alike = Counter(array.name for array in agg)
+    names_count = Counter(array.name for array in agg)
     equal = Counter((array.name, own) for array, own in zip(agg, cells, strict=True))
     lines = []
     for array, own in zip(agg, cells, strict=True):
-        told = names if alike[array.name] > 1 else []
-        conditions = _conditions(array, told, bool(agg._provenance.selections))
+        needed = names if names_count[array.name] > 1 else []
+        conditions = _conditions(array, needed, bool(agg._provenance.selections))
         is_alone = equal[array.name, own] == 1
-        if not is_alone or not conditions.keys() >= set(told):
+        if not is_alone or not conditions.keys() >= set(needed):
             # Attributes that are missing, or no attributes, such as the folder.
             is_alone = sum(other.name == array.name and Selection(None, conditions).fits(other) for other in agg) == 1
         # Commands other than `aggregate` have no options for rules.

@@ -70,7 +70,7 @@ def _head(overview: Overview, flagged: bool) -> str:
 
 
 def _axis(limits: Span | None) -> str:
-    """Return the shared axis; positions in percent, so that text keeps its shape."""
+    """Return the shared axis; its text is not stretched."""
     marks = ""
     for number, (x, text) in enumerate(ticks(limits) if limits else ()):
         place = f"{_percent(x, limits):.4g}%" if limits else ""
@@ -97,11 +97,11 @@ def bar(parts: dict[str, tuple[Span, ...]], limits: Span | None, words: str) -> 
 def _row(place: int, number: int, overview: Overview, card: str, flags: Counter[int]) -> str:
     """Return the row of an array; ``place``: in the order of the page."""
     row, hidden = overview.rows[number], overview.groups()
-    cells = "".join(
+    cells = " ".join(
         f'<span class="f{n}"{" hidden" * (n == hidden)}{_title(cell)}>{escaped(shortened(cell, _LONGEST))}</span>'
         for n, cell in enumerate(row.cells)
     )
-    summary = f'<span class="facets">{cells}</span>{bar(row.parts, overview.limits, row.describe())}'
+    summary = f'<span class="facets">{cells}</span> {bar(row.parts, overview.limits, row.describe())}'
     summary += _flag(flags[number], flags) + _numbers(row.period, row.files, row.nbytes)
     start = row.timeline.limits[0] if row.timeline else 0.0
     keys = f'data-sort="{place} {start:.4f} {row.files} {row.nbytes} {flags[number]}"'
@@ -117,13 +117,13 @@ def _title(cell: str) -> str:
 
 def _flag(count: int, flags: Counter[int]) -> str:
     text = f"{count} problem{'s' * (count > 1)}" if count else ""
-    return f'<span class="flag">{text}</span>' if flags else ""
+    return f'<span class="flag">{text}</span> ' if flags else ""
 
 
 def _numbers(when: str, files: int, nbytes: int) -> str:
     count = f"{files:,} file{'s' * (files != 1)}" if files else "in memory"
     return (
-        f'<span class="when">{escaped(when)}</span><span class="files">{count}</span>'
+        f'<span class="when">{escaped(when)}</span> <span class="files">{count}</span> '
         f'<span class="bytes">{amount(nbytes, "bytes")}</span>'
     )
 
