@@ -50,12 +50,13 @@ def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
     dropped = set(source[3:-1]) if len(source) > MOST_SOURCES else set()
     words: list[str] = []
     for before, word in zip(["", *arguments], arguments, strict=False):
+        # promise: history-without-secrets
         if word.startswith("--storage=") or before == "--storage":
             option, value = ("--storage=", word[len("--storage=") :]) if word.startswith("--storage=") else ("", word)
             words.append(shlex.quote(f"{option}{value.partition('=')[0]}=..."))
         elif word not in dropped:
             words.append(shlex.quote(word.partition("?")[0] if "://" in word else word))
-        elif words[-1] != "...":
+        elif words[-1:] != ["..."]:
             words.append("...")
     return " ".join(["aggarray extract", *words])
 

@@ -332,6 +332,40 @@ def test_the_command_line_is_history_without_secrets(index: Path, monkeypatch: p
         line = f"aggarray extract {index} -v tas --storage secret=... --sel lat=0: -o {out}"
         assert result.attrs["history"] == f"1970-01-01T00:00:00Z: {line}"
     assert run(*asked) == (0, f"{out}: unchanged\n", "")
+    files = [index.parent / "data" / f"{number}.nc" for number in range(2)] * 5
+    assert run("extract", *files, "--storage=secret=x1y2", "-o", out, "--overwrite")[0] == 0
+    with xr.open_zarr(out) as result:
+        assert result.attrs["history"].endswith(f" aggarray extract ... --storage=secret=... -o {out} --overwrite")
+
+
+def test_a_dataset_of_a_real_archive(shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive, index, out = shared_data / "cmip6", tmp_path / "cmip6.nca", tmp_path / "all.nc"
+    assert run("aggregate", archive, "-o", index)[0] == 0
+    with pytest.raises(SystemExit, match="1"):
+        main(["extract", str(index), "-o", str(out)])
+    err = capsys.readouterr().err
+    assert (
+        "76 datasets instead of one: they differ in source_id: ACCESS-CM2, " in err
+        and " and 38 more; table_id: Amon, day" in err
+    )
+    advice = err.partition("for example with ")[2].split()
+    assert run("extract", index, *advice, "-o", tmp_path / "one.nc")[0] == 0
+    chosen = ("--where", "source_id=EC-Earth3", "--where", "table_id=Amon")
+    assert run("extract", index, *chosen, "-o", out, "--compress", "zlib:9", "--units", "ta=degC")[0] == 0
+    assert run("extract", index, *chosen, "-o", out, "--compress", "zlib:9", "--units", "ta=degC")[1] == f"{out}: unchanged\n"
+    files = sorted(archive.rglob("ta_Amon_EC-Earth3_*.nc"))
+    same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    with xr.open_mfdataset(files, combine="nested", concat_dim="time", **same) as expected, xr.open_dataset(out) as result:
+        np.testing.assert_allclose(result.ta.values, expected.ta.values - 273.15, rtol=0, atol=2e-4)
+        assert result.encoding["unlimited_dims"] == {"time"} and result.attrs["source_id"] == "EC-Earth3"
+    identifiers = []
+    for file in files:
+        with xr.open_dataset(file) as one:
+            identifiers.append(one.attrs["tracking_id"])
+    assert result.attrs["tracking_id"].split("\n") == identifiers
+    with xr.open_dataset(files[0]) as first:
+        line, _, history = result.attrs["history"].partition("\n")
+        assert history == first.attrs["history"] and f"the history of {files[0].name} follows" in line
 
 
 def complete(line: str, cwd: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """`extract`: compression, unlimited dimensions, and the attributes that tell the origin."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,22 @@ def test_time_is_unlimited(tmp_path: Path) -> None:
         with xr.open_dataset(out, engine="h5netcdf" if "h5netcdf" in xr.backends.list_engines() else None) as result:
             assert set(result.encoding["unlimited_dims"]) == {"time"}
             np.testing.assert_array_equal(result.tas.values, tas[:])
+
+
+@pytest.mark.parametrize("compress", ["zlib:4", "none", None])
+@pytest.mark.parametrize("tool", ["cdo", "ncks"])
+def test_tools_of_climate_science_read_an_extract(tmp_path: Path, tool: str, compress: str | None) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    tas, out = aa.open(archive(tmp_path / "data", steps=40))["tas"], tmp_path / "out.nc"
+    extract(tas, out, compress=compress)
+    select = ["cdo", "-s", "-f", "nc4", "seltimestep,100/120"] if tool == "cdo" else ["ncks", "-O", "-d", "time,99,119"]
+    done = subprocess.run([*select, out, tmp_path / "part.nc"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    with netCDF4.Dataset(tmp_path / "part.nc") as file:
+        assert file.dimensions["time"].isunlimited()
+        np.testing.assert_array_equal(file["tas"][:], tas[99:120])
+        assert "aggarray extract of tas(" in file.history and "hdl:0" in file.tracking_id
 
 
 def test_an_extract_can_be_extended_by_other_software(tmp_path: Path) -> None:
