@@ -241,6 +241,20 @@ def test_of_differing_histories_that_of_the_first_file_is_kept(tmp_path: Path) -
     assert attributes(tmp_path / "out.nc")["history"].split("\n") == expected
 
 
+@pytest.mark.usefixtures("date")
+def test_variables_of_different_files(tmp_path: Path) -> None:
+    """Each variable has one file, whose attributes the others do not have."""
+    for name in ("tas", "pr"):
+        values = (("time", "lat", "lon"), np.zeros((2, 3, 2)), {"units": "K", "standard_name": name})
+        attrs = {"tracking_id": f"hdl:{name}", "history": f"made {name}", "title": "t"}
+        write(tmp_path / "data" / f"{name}.nc", cube([0, 1], **{"tas": None, name: values}), attrs)
+    agg = aa.open(tmp_path / "data")
+    extract([agg["tas"], agg["pr"]], tmp_path / "out.nc", command="c")
+    attrs = attributes(tmp_path / "out.nc")
+    assert attrs["tracking_id"] == "hdl:tas\nhdl:pr" and attrs["title"] == "t"
+    assert attrs["history"] == f"{DATE}: c (2 files; the history of tas.nc follows)\nmade tas"
+
+
 def test_files_without_either_attribute(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0, 1]))
     extract(aa.open(tmp_path / "a.nc"), tmp_path / "out.nc")

@@ -34,8 +34,9 @@ def add_lineage(
     ``structures``: returns those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
     """
     uris = _files(arrays)
-    shared = [name for name in (_HISTORY, _TRACKING_ID) if all(name in a.file_attrs for a in arrays)]
-    attrs = [layout.attributes] if len(shared) == 2 or not uris else _attributes(arrays, uris, structures)
+    attrs: list[Mapping[str, Any]] = [a.file_attrs for a in arrays]
+    if uris and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
+        attrs = _attributes(arrays, uris, structures)
     histories = [str(a[_HISTORY]) if a.get(_HISTORY) else "" for a in attrs]
     line = f"{_now()}: {command or _described(arrays)}"
     if len(set(histories)) > 1:
