@@ -115,6 +115,6 @@ def is_climatology(coordinate: Mapping[str, Any], cell_methods: Any, frequency: 
 
     ``coordinate``: attributes of the coordinate. A frequency alone, which may be out of date, counts for times without bounds.
     """
-    if "climatology" in coordinate or _CLIMATOLOGY.search(str(cell_methods or "")):
+    if "climatology" in coordinate or _CLIMATOLOGY.search(text_attribute(cell_methods) or ""):
         return True
     return frequency is not None and frequency.climatology and "bounds" not in coordinate

@@ -15,9 +15,11 @@ def find_files(source: Source) -> list[str]:
     """Return the distinct absolute paths of the files that a source names.
 
     Zarr stores count as files. ``source``: a path, a glob (``**`` allowed), a folder (searched recursively, without hidden
-    names and links to folders) or an iterable of these. Items keep their order, the files of one item are sorted. Raises
-    MissingFileError for a pattern or folder without files, and AggregationError for items that are not paths. Paths that do
-    not exist raise when they are scanned. Remote folders and patterns are listed where the server supports it.
+    names and links to folders) or an iterable of these. A folder that matches a glob is searched. Files beside data that are
+    not data, such as notes and images, are left out unless an item names them. Items keep their order, the files of one item
+    are sorted. Raises MissingFileError for a pattern or folder without files, and AggregationError for items that are not
+    paths. Paths that do not exist raise when they are scanned. Remote folders and patterns are listed where the server
+    supports it.
     """
     paths: dict[str, None] = {}
     for item in listed(source):
@@ -55,27 +57,51 @@ def _expand(path: str) -> Iterator[str]:
     if is_remote(path):
         from aggarray.storage.remote.listing import expand
 
-        yield from expand(path)
+        listed = expand(path)
+        yield from listed if listed == [path] else _related(listed)
     elif not os.path.lexists(path) and any(mark in path for mark in "*?["):
-        yield from _matching(path)
+        yield from _related(_matching(path))
     elif os.path.isdir(path) and not is_store(path):
         names = list(_walk(path))
         if not names:
             raise MissingFileError("no files in this folder", path=path, hint="check the path")
-        yield from sorted(map(os.path.abspath, names))
+        yield from _related(sorted(map(os.path.abspath, names)))
     else:
         yield os.path.abspath(path)
 
 
+def _related(paths: list[str]) -> list[str]:
+    """Return the files that may be data, or all if none may be."""
+    from aggarray.scan.unrelated import is_unrelated
+
+    return [path for path in paths if not is_unrelated(path)] or paths
+
+
 def _matching(pattern: str) -> list[str]:
+    """Return the files and stores that match, and those in matching folders."""
     import glob
 
     inside = functools.cache(_inside_store)
     matches = [m for m in glob.iglob(_literal_start(pattern), recursive=True) if not inside(os.path.dirname(m))]
     names = [m for m in matches if os.path.isfile(m) or is_store(m)]
-    if not names:
+    # With ** the folders below a link to a folder match, too, and may be those above it.
+    followed = "**" not in pattern
+    folders = {m.rstrip(os.sep) for m in set(matches).difference(names) if os.path.isdir(m)}
+    folders = {m for m in folders if followed or not os.path.islink(m)}
+    tops = [m for m in sorted(folders) if not any(parent in folders for parent in _parents(m))]
+    walked = [name for folder in tops for name in _walk(folder)]
+    whole = {name for name in walked if os.path.isdir(name)}
+    names = [n for n in names if not any(parent in whole for parent in _parents(n))]
+    if not names and not walked:
         raise MissingFileError("no file matches", path=pattern, hint="check the pattern")
-    return sorted(map(os.path.abspath, names))
+    return sorted({os.path.abspath(n) for n in (*names, *walked)})
+
+
+def _parents(path: str) -> Iterator[str]:
+    parent = os.path.dirname(path)
+    while parent and parent != path:
+        yield parent
+        path, parent = parent, os.path.dirname(parent)
 
 
 def _literal_start(pattern: str) -> str:
