@@ -62,7 +62,10 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name not in __all__:
-        raise AttributeError(f"module 'aggarray' has no attribute {name!r}")
+        from aggarray.errors import near_names
+
+        near = "" if name.startswith("_") else near_names(name, __all__)
+        raise AttributeError(f"module 'aggarray' has no attribute {name!r}{near and f'; {near}'}")
     home = next((module for module, names in _HOMES.items() if name in names), "aggarray.errors")
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value

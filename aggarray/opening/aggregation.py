@@ -142,7 +142,7 @@ class Aggregation:
 
     def _with_arrays(self, arrays: tuple[MasterArray, ...]) -> "Aggregation":
         """Return an aggregation of arrays that the files no longer describe."""
-        return replace(self, arrays=arrays, _provenance=Provenance(self._provenance.rules, access=self._provenance.access))
+        return replace(self, arrays=arrays, _provenance=self._provenance.of_arrays())
 
     def close(self) -> None:
         """Close the files that this process keeps open for reading the arrays.

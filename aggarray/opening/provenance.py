@@ -71,6 +71,10 @@ class Provenance:
             return self
         return replace(self, access=replace(self.access, near=tuple(dict.fromkeys([*old, *near]))))
 
+    def of_arrays(self) -> "Provenance":
+        """Return the provenance of arrays that no longer equal their files."""
+        return replace(self, structures=_nothing, others=_nothing, saved={}, how={})
+
     def selected(self, selection: "Selection | TextSelection") -> "Provenance":
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))

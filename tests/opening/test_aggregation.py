@@ -61,6 +61,22 @@ def test_a_selection_is_saved_checked_and_opened(agg: aa.Aggregation, tmp_path: 
     assert selection.check().ok and again.check().ok
 
 
+def test_new_files_join_a_selection(agg: aa.Aggregation, tmp_path: Path) -> None:
+    """The names and attributes that were selected hold for new files too; a selection equals that of the whole."""
+    few = aa.open(sorted(tmp_path.glob("*[03].nc")), variables=["tas"]).select(source_id="X").isel(lat=0)
+    few.save(tmp_path / "few.nca")
+    for before in (few, aa.open(tmp_path / "few.nca")):
+        after = before.append(sorted(tmp_path.glob("*.nc")))
+        assert set(after.names) == {"tas"} and {a.file_attrs["source_id"] for a in after} == {"X"}
+        assert few["tas"].sizes in [a.sizes for a in after]
+
+
+def test_names_of_the_package() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'opn'; did you mean 'open'"):
+        aa.opn  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(aa, "__wrapped__")
+
+
 def test_selection_errors(agg: aa.Aggregation) -> None:
     listed = "did you mean 'lat'. the dimensions are: .*lat, lon"
     with pytest.raises(aa.NotFoundError, match=f"no array has a dimension 'latt'; {listed}"):
