@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.rules import facets_in
+from aggarray.aggregate.rules import FACETS, IMPLIED_BY, facets_in
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename, naming, text_attribute
@@ -291,7 +291,9 @@ def plain_attribute(value: Any) -> str:
 
 def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
     """Return (rule, reason) for the first difference of two signatures."""
-    for key in dict.fromkeys([*one.signature, *other.signature]):
+    keys = dict.fromkeys([*one.signature, *other.signature])
+    # Among facets, those that others imply are last: the model differs rather than the institution.
+    for key in sorted(keys, key=lambda key: 2 if key not in FACETS else key in IMPLIED_BY):
         a, b = one.signature.get(key), other.signature.get(key)
         if a == b:
             continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.aggregate.rules import FACETS, Refusal, facets_in
+from aggarray.aggregate.rules import COLUMN_ORDER, FACETS, IMPLIED_BY, Refusal, facets_in
 from aggarray.arrays.master import MasterArray
 
 if TYPE_CHECKING:
@@ -27,19 +27,6 @@ DISTINGUISHING = ("units", "calendar", "standard_name", "cell_methods", "long_na
 
 #: Attributes that differ in every file, without information for labels.
 UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id")
-
-#: Facets in the order of columns; those of CMIP5 stand beside their equals in CMIP6.
-COLUMN_ORDER = (
-    *("mip_era", "activity_id", "institution_id", "institute_id", "source_id", "model_id", "experiment_id", "variant_label"),
-    *("realization", "initialization_method", "physics_version", "table_id", "frequency", "modeling_realm", "grid_label"),
-)
-
-#: Facets that another facet of the same archive states already, unless they alone tell two arrays apart.
-IMPLIED_BY = {
-    **{"mip_era": ("activity_id", "source_id"), "activity_id": ("experiment_id",), "institution_id": ("source_id",)},
-    **{"institute_id": ("source_id", "model_id"), "model_id": ("source_id",)},
-    **{"frequency": ("table_id",), "modeling_realm": ("table_id",)},
-}
 
 #: Maximum length of an attribute in a label, and maximum number of attributes.
 MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
@@ -128,11 +115,13 @@ def differing_attributes(arrays: Sequence[MasterArray]) -> list[tuple[str, list[
     names = dict.fromkeys(key for array in arrays for key in (*array.attrs, *array.file_attrs))
     keys = [key for key in dict.fromkeys((*DISTINGUISHING, *names)) if key not in FACETS and key not in UNINFORMATIVE]
 
-    def texts(key: str) -> list[str | None]:
-        own = [getattr(a, key) if key in ("units", "calendar") else a.attrs.get(key, a.file_attrs.get(key)) for a in arrays]
-        return [None if value is None else " ".join(str(value).split()) for value in own]
+    return _differing(keys, lambda key: [attribute_text(array, key) for array in arrays])
 
-    return _differing(keys, texts)
+
+def attribute_text(array: MasterArray, name: str) -> str | None:
+    """Return an attribute of an array or its file in one line of text."""
+    own = getattr(array, name) if name in ("units", "calendar") else array.attrs.get(name, array.file_attrs.get(name))
+    return None if own is None else " ".join(str(own).split())
 
 
 def _differing(keys: Iterable[str], values_of: Callable[[str], list[str | None]]) -> list[tuple[str, list[str | None]]]:

@@ -40,12 +40,16 @@ class Problem:
         object.__setattr__(self, "message", printable(self.message))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The outcome of a check: ``ok`` if there is no problem."""
 
     ok: bool
     problems: tuple[Problem, ...]
+
+    def __repr__(self) -> str:
+        # The problems of a check print as a table.
+        return f"Report: {repr(self.problems) if self.problems else 'no problems'}"
 
 
 def gap_problems(array: MasterArray) -> Iterator[Problem]:

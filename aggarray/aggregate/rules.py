@@ -21,6 +21,19 @@ FACETS = (
     *("CORDEX_domain", "driving_model_id", "driving_experiment_name", "driving_model_ensemble_member", "rcm_version_id"),
 )
 
+#: Facets in the order of columns; those of CMIP5 stand beside their equals in CMIP6.
+COLUMN_ORDER = (
+    *("mip_era", "activity_id", "institution_id", "institute_id", "source_id", "model_id", "experiment_id", "variant_label"),
+    *("realization", "initialization_method", "physics_version", "table_id", "frequency", "modeling_realm", "grid_label"),
+)
+
+#: Facets that another facet of the same archive states already, unless they alone tell two arrays apart.
+IMPLIED_BY = {
+    **{"mip_era": ("activity_id", "source_id"), "activity_id": ("experiment_id",), "institution_id": ("source_id",)},
+    **{"institute_id": ("source_id", "model_id"), "model_id": ("source_id",)},
+    **{"frequency": ("table_id",), "modeling_realm": ("table_id",)},
+}
+
 #: The coordinate that distinguishes final and preliminary data in ERA5.
 ERA5_VERSIONS = "expver"
 

@@ -25,7 +25,6 @@ from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
 from aggarray.dataclass import dataclass
-from aggarray.errors import printable
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
@@ -352,11 +351,6 @@ class MasterArray(NamedArray, Convertible):
         return self.lazy[positions_key(self, {**(given or {}), **indexers})]
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dimensions, self.shape, strict=True))
-        words = ("aggarray.MasterArray", self.name, f"({sizes})", self.dtype, self.units)
-        missing = int((self._matrix.refs < 0).sum())
-        partitions = f"partitions: {self.partitions._sizes}" + (f", {missing} missing" if missing else "")
-        lines = [f"<{' '.join(str(w) for w in words if w)}>", partitions]
-        lines += [f"coords: {', '.join(self.coords)}"] if self.coords else []
-        # promise: escape-array-repr
-        return "\n  ".join(map(printable, lines))
+        from aggarray.display.array_repr import array_text
+
+        return array_text(self)

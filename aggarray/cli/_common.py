@@ -289,13 +289,7 @@ def echo_notes(agg: "Aggregation", hint: str) -> None:
     """
     if not agg.refusals and not agg.skipped:
         return
-    from aggarray.display.markup import counted
-    from aggarray.display.refusals import divide
+    from aggarray.display.refusals import notes
 
-    unexpected, _ = divide(agg.refusals, agg._provenance.rules.separate_by)
-    files = {item.file for item in agg.skipped if item.variable is None}
-    numbers = [(len(unexpected), "array", "not joined"), (len(files), "file", "skipped")]
-    numbers.append((len(agg.skipped) - len(files), "variable", "skipped"))
-    counts = [f"{counted(number, what)} {how}" for number, what, how in numbers if number]
-    if counts:
+    if counts := notes(agg.refusals, agg.skipped, agg._provenance.rules.separate_by):
         click.echo(f"{', '.join(counts)}; {hint}", err=True)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
-from aggarray.opening.aggregation import Aggregation
 from aggarray.partition.matrix import Template
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
+    from aggarray.arrays.master import MasterArray
+    from aggarray.opening.aggregation import Aggregation
 
 
 #: Differences of which pictures mark the cells: values, their order or their precision are not those of the file.
@@ -39,7 +39,7 @@ class Conformance:
     example: str | None
 
 
-def conformed(array: MasterArray) -> list[Conformance]:
+def conformed(array: "MasterArray") -> list[Conformance]:
     """Return differences of sub-arrays from an array, most frequent first."""
     from aggarray.arrays.ragged import flat_of
 
@@ -57,7 +57,7 @@ def conformed(array: MasterArray) -> list[Conformance]:
     return sorted(conformances, key=lambda c: (-c.count, c.kind))
 
 
-def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
+def differences(template: Template, array: "MasterArray") -> Iterator[tuple[str, str, str]]:
     """Yield (kind, value, master's value) per difference of a template."""
     encoding = template.encoding
     units, calendar = template.units_in(array.units, array.calendar)
@@ -92,14 +92,14 @@ def _number(value: Any) -> str:
     return "NaN" if value != value else f"{value:g}"
 
 
-def files_of(array: MasterArray) -> list[str]:
+def files_of(array: "MasterArray") -> list[str]:
     """Return the files of an array, sorted."""
     references = array._matrix.references
     codes = np.unique(references.uri[np.unique(array._matrix.refs[array._matrix.refs >= 0])])
     return sorted(str(references.uris[code]) for code in codes if code >= 0)
 
 
-def time_range(array: MasterArray) -> tuple[str, str] | None:
+def time_range(array: "MasterArray") -> tuple[str, str] | None:
     """Return the first and last time as ISO text, None without times."""
     for coordinate in array.coords.values():
         name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
@@ -116,8 +116,11 @@ def time_range(array: MasterArray) -> tuple[str, str] | None:
     return None
 
 
-def array_facts(array: MasterArray) -> dict[str, Any]:
-    """Return the data of `aggarray info` for an array, for JSON."""
+def array_facts(array: "MasterArray", with_time: bool = True) -> dict[str, Any]:
+    """Return the data of `aggarray info` for an array, for JSON.
+
+    ``with_time``: decode the times, which takes longest.
+    """
     from aggarray.aggregate.differences import facets_of
 
     paths = files_of(array)
@@ -138,20 +141,20 @@ def array_facts(array: MasterArray) -> dict[str, Any]:
         "files": len(paths),
         "bytes": array.nbytes,
         "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
-        "time": list(time_range(array) or []) or None,
+        "time": (list(time_range(array) or []) or None) if with_time else None,
         "coords": list(array.coords),
         "paths": paths,
     }
 
 
-def aggregation_facts(agg: Aggregation) -> list[dict[str, Any]]:
+def aggregation_facts(agg: "Aggregation") -> list[dict[str, Any]]:
     """Return the facts of every array; ``which`` distinguishes equal names."""
     from aggarray.aggregate.differences import labels
 
     return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
 
 
-def explanation(agg: Aggregation, report: "Report") -> dict[str, Any]:
+def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
     """Return the data of `aggarray explain`; ``report``: of its check."""
     pairs = zip(agg, aggregation_facts(agg), strict=True)
     arrays = [{**facts, "conformed": [asdict(c) for c in conformed(array)]} for array, facts in pairs]
@@ -168,7 +171,7 @@ def problem_facts(report: "Report") -> list[dict[str, Any]]:
     return _rows(report.problems, ("kind", "file", "message"))
 
 
-def file_count(agg: Aggregation) -> int:
+def file_count(agg: "Aggregation") -> int:
     """Return the number of files of an aggregation."""
     return len({str(uri) for array in agg for uri in array._matrix.references.uris})
 

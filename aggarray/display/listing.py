@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aggarray.aggregate.differences import IMPLIED_BY
+from aggarray.aggregate.rules import IMPLIED_BY
 from aggarray.display.markup import counted, printable
 from aggarray.display.table import table, wrapped
 from aggarray.scan.progress import amount
@@ -62,11 +62,12 @@ def array_list(
     facets: tuple[Sequence[str], Sequence[Sequence[str]]],
     width: int | None,
     extra: Mapping[str, Sequence[Any]] | None = None,
+    most: int | None = None,
 ) -> str:
     """Return counts and a table of arrays: facets, shape, times, files, size.
 
     ``facets``: names of columns, and a row per array. ``extra``: further columns. Empty columns are left out. Where facets tell
-    the arrays apart, the line "all" has what is the same in all of them.
+    the arrays apart, the line "all" has what is the same in all of them. ``most``: the number of rows.
     """
     names, rows = facets
     files = len({path for fact in facts for path in fact["paths"]})
@@ -88,7 +89,9 @@ def array_list(
         lines += [f"all: {', '.join(f'{name} {value}' for name, value in values.items() if value)}"]
     optional = ("units", "partitions", "time", *(extra or ()))
     shown = {name: values for name, values in columns.items() if name not in optional or any(values)}
-    text = table(list(zip(*shown.values(), strict=True)), list(shown), width=width, right=("size",)) if facts else ""
+    text = table(list(zip(*shown.values(), strict=True))[:most], list(shown), width=width, right=("size",)) if facts else ""
+    if most is not None and len(facts) > most:
+        text += f"\n... and {len(facts) - most} more"
     lines = [part for line in lines for part in wrapped(printable(line), width)]
     return "\n".join([*lines, *(["", text] if text else [])])
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from aggarray.aggregate.differences import common_folder, distinguishing_facets, facets_of
 from aggarray.aggregate.rules import FACETS, Refusal, Skipped
-from aggarray.arrays.master import MasterArray
 from aggarray.display.markup import counted, printable
 from aggarray.display.table import table
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Problem
+    from aggarray.arrays.master import MasterArray
 
 #: Rules whose refusals come first: they lose data, or separate what looks equal.
 FIRST = ("overlap", "units", "calendar", "coordinate", "coordinate_values", "dimensions", "grid_mapping")
@@ -28,8 +28,16 @@ def divide(refusals: Sequence[Refusal], separate_by: Collection[str] = FACETS) -
     return sorted(others, key=lambda r: order.get(r.rule, len(order))), between
 
 
+def notes(refusals: Sequence[Refusal], skipped: Sequence[Skipped], separate_by: Collection[str]) -> list[str]:
+    """Return the numbers of unexpected refusals and of skipped items."""
+    files = sum(item.variable is None for item in skipped)
+    numbers = [(len(divide(refusals, separate_by)[0]), "array", "not joined"), (files, "file", "skipped")]
+    numbers.append((len(skipped) - files, "variable", "skipped"))
+    return [f"{counted(number, what)} {how}" for number, what, how in numbers if number]
+
+
 def refusal_table(
-    refusals: Sequence[Refusal], arrays: Sequence[MasterArray], width: int | None, advice: Callable[[str], str] = str
+    refusals: Sequence[Refusal], arrays: "Sequence[MasterArray]", width: int | None, advice: Callable[[str], str] = str
 ) -> str:
     """Return a table of refusals; ``advice`` translates what to do.
 
@@ -47,7 +55,7 @@ def refusal_table(
     return table(rows, ["rule", "arrays", "dataset", "reason"], width=width, wrap="reason")
 
 
-def _datasets(arrays: Sequence[MasterArray]) -> dict[str, str]:
+def _datasets(arrays: "Sequence[MasterArray]") -> dict[str, str]:
     """Return the facets that tell arrays apart as text, by file."""
     columns = [values for _, values in distinguishing_facets(arrays)]
     names: dict[str, str] = {}
@@ -57,7 +65,7 @@ def _datasets(arrays: Sequence[MasterArray]) -> dict[str, str]:
     return names
 
 
-def dataset_line(between: Sequence[Refusal], arrays: Sequence[MasterArray]) -> str:
+def dataset_line(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -> str:
     """Return the number of separate datasets, and in what they differ.
 
     Without ``arrays``, there is one dataset more than refusals for each name.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import NotFoundError, SelectionError, names_hint, printable
-from aggarray.opening.provenance import Outcome, Provenance, Selection
+from aggarray.errors import NotFoundError, SelectionError, names_hint
+from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
@@ -30,6 +30,10 @@ class Aggregation:
     skipped: tuple[Skipped, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
     _provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        for name in ("refusals", "skipped", "duplicates"):
+            object.__setattr__(self, name, Listing(getattr(self, name)))
 
     @property
     def _outcome(self) -> Outcome:
@@ -266,13 +270,6 @@ class Aggregation:
             raise missing_member(self, name)
 
     def __repr__(self) -> str:
-        from aggarray.aggregate.differences import labels
+        from aggarray.display.reprs import aggregation_text
 
-        lines = [f"<aggarray.Aggregation of {len(self.arrays)} arrays>"]
-        suffixes = [f" [{label}]" if label else "" for label in labels(self.arrays)]
-        named = zip(self.arrays[:20], suffixes, strict=False)
-        lines += [f"  {repr(array).splitlines()[0]}{printable(suffix)}" for array, suffix in named]
-        lines += [f"  ... and {len(self.arrays) - 20} more"] if len(self.arrays) > 20 else []
-        if self.refusals or self.skipped:
-            lines.append(f"  {len(self.refusals)} refusals, {len(self.skipped)} skipped")
-        return "\n".join(lines)
+        return aggregation_text(self)

@@ -9,7 +9,7 @@ from aggarray.aggregate.report import (
     hole_problems,
     skipped_problems,
 )
-from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.opening.provenance import Listing, Outcome, Provenance
 from aggarray.opening.verification import assumption_problems
 
 
@@ -29,4 +29,4 @@ def check(outcome: Outcome, provenance: Provenance, checksum: bool) -> Report:
         problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in provenance.structures()}, checksum)
         problems += assumption_problems(provenance.structures())
         problems += skipped_problems(outcome.skipped)
-    return Report(not problems, tuple(problems))
+    return Report(not problems, Listing(problems))

@@ -12,7 +12,7 @@ from aggarray.index.encoder import plain
 from aggarray.index.loading import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
-from aggarray.opening.provenance import Outcome, Provenance, Selection
+from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.opening.verification import verified
 from aggarray.opening.where import TextSelection
 from aggarray.storage.files import local_path
@@ -53,4 +53,4 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
     left_out, generation = save_index(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
-    return Report(not problems, tuple(problems))
+    return Report(not problems, Listing(problems))

@@ -80,6 +80,17 @@ class Provenance:
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
 
 
+class Listing(tuple[Any, ...]):
+    """Tuple of refusals, skipped files or problems that prints as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from aggarray.display.reprs import listing_text
+
+        return listing_text(self)
+
+
 class Outcome(NamedTuple):
     """Arrays, and what was not joined: the public fields of `Aggregation`."""
 

@@ -56,7 +56,7 @@ def test_other_attributes_and_files_where_facets_are_equal(tmp_path: Path) -> No
         write(tmp_path / f"{name}.nc", {**made, "tas": (*made["tas"][:2], {**TAS, "units": units})}, {"source_id": "M1"})
     write(tmp_path / "c.nc", cube([0, 1]), {"source_id": "M2"})
     agg = aa.open(tmp_path)
-    assert facet_columns(agg.arrays) == (["source_id", "units"], [("M1", "K"), ("M1", "Pa"), ("M2", "")])
+    assert facet_columns(agg.arrays) == (["source_id", "units"], [("M1", "K"), ("M1", "Pa"), ("M2", "K")])
     for name, shift in (("x", 1.0), ("y", 2.0)):
         write(tmp_path / "more" / f"{name}.nc", cube([0, 1], lats=[10 + shift, 20 + shift * 2, 33]))
     agg = aa.open(tmp_path / "more")

@@ -34,7 +34,14 @@ ENTRY_POINTS = ("cli", "dap", "exchange", "report", "xarray_engine", "__main__",
 LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) for name in names}
 
 #: (from, to) of imports upwards inside functions only: methods such as `MasterArray.to_dask` import their implementation.
-DEFERRED = {("arrays", "interop"), ("arrays", "display"), ("opening", "interop"), ("opening", "display"), ("opening", "export")}
+DEFERRED = {
+    ("arrays", "interop"),
+    ("arrays", "display"),
+    ("aggregate", "display"),
+    ("opening", "interop"),
+    ("opening", "display"),
+    ("opening", "export"),
+}
 #: Imports within a row of modules.
 SIDEWAYS = {("options", "dataclass"), ("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
 

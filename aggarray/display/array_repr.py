@@ -1,0 +1,36 @@
+"""Representation of a master array as text.
+
+This module imports nothing that imports master arrays.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggarray.aggregate.rules import COLUMN_ORDER, IMPLIED_BY, facets_in
+from aggarray.display.markup import counted, printable
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
+#: Of more coordinates than this, the first ones are shown.
+MOST_COORDS = 12
+
+
+def array_text(array: "MasterArray") -> str:
+    """Return the representation of an array: shape, dataset, partitions."""
+    sizes = ", ".join(f"{d}: {n}" for d, n in zip(array.dimensions, array.shape, strict=True))
+    words = ("aggarray.MasterArray", array.name, f"({sizes})", array.dtype, array.units)
+    references, refs = array._matrix.references, array._matrix.refs
+    codes = np.unique(references.uri[np.unique(refs[refs >= 0])])
+    files, missing = int((codes >= 0).sum()), int((refs < 0).sum())
+    partitions = [f"partitions: {array.partitions._sizes}", *([counted(files, "file")] if files else [])]
+    facets = {name: value for name, value in facets_in(array, COLUMN_ORDER).items() if value is not None}
+    dataset = [facets[name] for name in facets if facets.keys().isdisjoint(IMPLIED_BY.get(name, ()))]
+    lines = [f"<{' '.join(str(w) for w in words if w)}>", *([f"dataset: {', '.join(dataset)}"] if dataset else [])]
+    lines.append(", ".join([*partitions, *([f"{missing} missing"] if missing else [])]))
+    if array.coords:
+        names, more = list(array.coords)[:MOST_COORDS], len(array.coords) - MOST_COORDS
+        lines.append(f"coords: {', '.join(names)}{f' and {more} more' if more > 0 else ''}")
+    # promise: escape-array-repr
+    return "\n  ".join(map(printable, lines))
