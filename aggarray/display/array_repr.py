@@ -20,7 +20,7 @@ MOST_COORDS = 12
 def array_text(array: "MasterArray") -> str:
     """Return the representation of an array: shape, dataset, partitions."""
     sizes = ", ".join(f"{d}: {n}" for d, n in zip(array.dimensions, array.shape, strict=True))
-    words = ("aggarray.MasterArray", array.name, f"({sizes})", array.dtype, array.units)
+    words = ("aggarray.MasterArray", array.name, f"({sizes})", array.dtype, None if array.units is None else str(array.units))
     references, refs = array._matrix.references, array._matrix.refs
     codes = np.unique(references.uri[np.unique(refs[refs >= 0])])
     files, missing = int((codes >= 0).sum()), int((refs < 0).sum())

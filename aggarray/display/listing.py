@@ -77,7 +77,7 @@ def array_list(
     columns |= {name: [row[n] for row in rows] for n, name in enumerate(names)}
     columns["shape"] = [shape_text(fact) for fact in facts]
     columns["type"] = [element_text(fact) for fact in facts]
-    columns.setdefault("units", [fact["units"] or "" for fact in facts])
+    columns.setdefault("units", ["" if fact["units"] is None else str(fact["units"]) for fact in facts])
     columns["partitions"] = [partition_text(fact) for fact in facts]
     columns["time"] = [time_text(fact["time"]) for fact in facts]
     columns["files"] = [fact["files"] for fact in facts]

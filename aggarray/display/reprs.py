@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.display.markup import counted
-from aggarray.display.refusals import dataset_line, divide, notes, problem_table, refusal_table, skipped_table
-from aggarray.display.table import table, terminal_width, wrapped
+from aggarray.display.refusals import dataset_line, divide, duplicate_table, notes, problem_table, refusal_table, skipped_table
+from aggarray.display.table import terminal_width, wrapped
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
@@ -52,8 +52,7 @@ def listing_text(items: Sequence[Any]) -> str:
     if isinstance(items[0], Skipped):
         lines = [f"{len(items)} skipped", skipped_table(shown, width)]
     elif isinstance(items[0], Duplicate):
-        rows = [[item.array, item.file, item.kept] for item in shown]
-        lines = [counted(len(items), "duplicate"), table(rows, ["array", "file", "kept"], width=width)]
+        lines = [counted(len(items), "duplicate"), duplicate_table(shown, width)]
     else:
         kinds = ", ".join(f"{kind} {number}" for kind, number in Counter(item.kind for item in items).items())
         lines = [f"{counted(len(items), 'problem')}: {kinds}", problem_table(shown, width)]

@@ -87,7 +87,9 @@ def test_duplicates_are_a_table(tmp_path: Path) -> None:
     for name in "ab":
         write(tmp_path / f"{name}.nc", cube([0, 1]))
     (duplicate,) = (agg := aa.open(tmp_path)).duplicates
-    assert str(agg.duplicates).splitlines()[0] == "1 duplicate" and duplicate.file in str(agg.duplicates)
+    lines = str(agg.duplicates).splitlines()
+    assert lines[:2] == ["1 duplicate", f"in {tmp_path}"] and lines[-1].split() == ["tas", "b.nc", "a.nc"]
+    assert duplicate.file == str(tmp_path / "b.nc")
 
 
 def test_long_lists_are_cut() -> None:
