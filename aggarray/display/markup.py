@@ -36,11 +36,10 @@ def breakable(text: Any) -> str:
 def _breakable_word(word: str) -> str:
     import re
 
-    if len(word) <= _LONG_WORD:
-        return f'<span class="nb">{escaped(word)}</span>' if "-" in word else escaped(word)
-    names = re.split(r"(?<=\w/)(?=\w)", word)
+    names = re.split(r"(?<=\w/)(?=\w)", word) if len(word) > _LONG_WORD else [word]
     parts = [part for name in names for part in (re.split(r"(?<=[_,=])(?=\w)", name) if len(name) > _LONG_WORD else [name])]
-    return "<wbr>".join(map(escaped, parts))
+    unbroken = [f'<span class="nb">{escaped(p)}</span>' if "-" in p and len(p) <= _LONG_WORD else escaped(p) for p in parts]
+    return "<wbr>".join(unbroken)
 
 
 def shortened(text: Any, most: int) -> str:

@@ -1,5 +1,6 @@
 """Overview of arrays: a row per dataset on one calendar axis."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from aggarray.aggregate.rules import Refusal
@@ -139,6 +140,16 @@ def _overlaps(
                 if one != other and first is not None and second is not None:
                     parts.setdefault(one, []).extend(common_parts(first.covered, second.covered))
     return {number: united_parts(own) for number, own in parts.items()}
+
+
+def natural_key(cells: Sequence[str]) -> list[tuple[bool, int, str]]:
+    """Return a sort key by which numbers in names follow their values.
+
+    >>> sorted(["M10", "m2", "M1"], key=lambda name: natural_key([name]))
+    ['M1', 'm2', 'M10']
+    """
+    parts = (part for cell in cells for part in [*re.split(r"([0-9]+)", cell.casefold()), ""])
+    return [(part.isdecimal(), int(part) if part.isdecimal() and part.isascii() else 0, part) for part in parts]
 
 
 def period(first: str, last: str) -> str:

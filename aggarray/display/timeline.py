@@ -25,7 +25,7 @@ _MOST_DATES = 400
 #: The most parts of one kind of a timeline. More are joined over the shortest distances.
 _MOST_SPANS = 200
 #: Steps of ticks in months, and the most ticks of an axis.
-_TICK_STEPS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
+_TICK_STEPS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000, 24000, 60000, 120000)
 _MOST_TICKS = 10
 
 
@@ -192,7 +192,7 @@ def ticks(limits: Span, most: int = _MOST_TICKS) -> list[tuple[float, str]]:
 
     >>> ticks((1850.0, 2015.0), 5)
     [(1850.0, '1850'), (1900.0, '1900'), (1950.0, '1950'), (2000.0, '2000')]
-    >>> [label for _, label in ticks((2001.0, 2001.5), 4)]
+    >>> [label for _, label in ticks((2001.0, 2001.5), 8)]
     ['2001-01', '2001-03', '2001-05', '2001-07']
     >>> [label for _, label in ticks((2001.0, 2001.01))]
     ['2001-01-01', '2001-01-02', '2001-01-03', '2001-01-04']

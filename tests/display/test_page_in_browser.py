@@ -1,6 +1,7 @@
 """The HTML page in a browser: drawing, tips, search, contrast, requests."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,149 @@ def test_notebooks_are_readable(chromium: Browser, messy: Path, sample_tiles: Pa
         assert ratio >= 4.5, text
         assert chromium.run("document.documentElement.scrollWidth") <= 360
         assert chromium.requests() == [path.as_uri()] and chromium.complaints() == []
+
+
+#: Words of the visible text that continue on the next line. Paths may, after a separator.
+BROKEN = """(() => {
+  document.querySelectorAll("details").forEach((d) => (d.open = true));
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), broken = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (!node.parentElement.checkVisibility() || node.parentElement.closest("script, style, noscript, select")) continue;
+    for (const word of node.textContent.matchAll(/[^\\s/]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index), range.setEnd(node, word.index + word[0].length);
+      const tops = new Set([...range.getClientRects()].filter((box) => box.width > 0).map((box) => Math.round(box.top)));
+      if (tops.size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 60 datasets, grouped, one of them with a gap."""
+    folder = tmp_path_factory.mktemp("archive")
+    arrays = []
+    for number in range(60):
+        times = np.arange(30.0) + 10 * number
+        if number == 7:
+            times[20:] += 200
+        steps = SubArray.from_array(times, dimensions=("time",), units="days since 2000-01-01")
+        time = MasterArray.from_subarrays([([(0, 30)], steps)], dimensions=("time",), name="time")
+        attrs = {"source_id": f"MODEL-{number // 2}", "table_id": ("day", "6hr")[number % 2], "activity_id": "CMIP"}
+        piece = SubArray.from_array(np.zeros((30, number + 1)))
+        array = MasterArray.from_subarrays([([(0, 30), (0, number + 1)], piece)], dimensions=("time", "x"), name="tas")
+        arrays.append(replace(array, coords={"time": time}, file_attrs={**attrs, "title": f"Output {number}"}))
+    path = folder / "page.html"
+    report.write(report.page(Aggregation(tuple(arrays)), source=["/data/archive.nca"]), path)
+    return path
+
+
+def rows_of(chromium: Browser) -> list[str]:
+    shown = "[...document.querySelectorAll('.row')].filter((r) => r.checkVisibility())"
+    return list(
+        chromium.run(f"{shown}.map((r) => [...r.querySelector('.facets').children].map((c) => c.textContent).join(' '))")
+    )
+
+
+def choose(chromium: Browser, label: str, text: str) -> None:
+    """Choose an option of the form by its text."""
+    chromium.run(
+        f"(() => {{ const s = [...document.querySelectorAll('#search label')].find((l) => l.firstChild.textContent.trim() === "
+        f"{label!r}).querySelector('select'); s.selectedIndex = [...s.options].findIndex((o) => o.text === {text!r});"
+        "s.dispatchEvent(new Event('change')); })()"
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_no_word_is_broken(chromium: Browser, archive: Path, messy: Path, width: int) -> None:
+    for path in (archive, messy):
+        chromium.show(path, width=width)
+        assert chromium.run("document.documentElement.scrollWidth") <= width
+        assert chromium.run(BROKEN) == []
+
+
+def test_an_archive_takes_few_screens(chromium: Browser, archive: Path, shared_data: Path, tmp_path: Path) -> None:
+    chromium.show(archive, width=1400)
+    assert chromium.run("document.documentElement.scrollHeight") < 60 * 32 + 400
+    report.write(report.page(aa.open(shared_data / "cmip6")), tmp_path / "page.html")
+    chromium.show(tmp_path / "page.html", width=1400, height=900)
+    assert chromium.run("document.documentElement.scrollHeight") <= 3 * 900
+    assert chromium.run("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 5000
+
+
+def test_bars_lie_under_the_axis(chromium: Browser, archive: Path) -> None:
+    for width in (390, 1400):
+        chromium.show(archive, width=width)
+        boxes = "[...document.querySelectorAll('.axis, .row .bar')].map((e) => e.getBoundingClientRect().toJSON())"
+        axis, *bars = chromium.run(boxes)
+        assert all(abs(b["left"] - axis["left"]) < 1 and abs(b["right"] - axis["right"]) < 1 for b in bars)
+
+
+def test_a_click_opens_the_card_below_its_row(chromium: Browser, archive: Path) -> None:
+    chromium.show(archive, width=1400)
+    assert text_of(chromium, "#rows").count("shape") == 0
+    chromium.run("document.querySelectorAll('.row')[2].querySelector('summary').click()")
+    card = text_of(chromium, ".row[open] .array")
+    assert card.startswith("tas") and "2000-" in card and "aa.open('/data/archive.nca').select('tas', " in card
+    chromium.run("document.querySelector('.row[open] .line button').click()")
+    assert chromium.run("getSelection().toString()").startswith("import aggarray as aa; tas = aa.open(")
+
+
+def test_links_of_problems_open_their_row(chromium: Browser, archive: Path) -> None:
+    chromium.show(archive, width=1400)
+    choose(chromium, "table_id", "day")
+    chromium.run("document.querySelector('#problems a').click()")
+    chromium.run("new Promise((done) => setTimeout(done, 50))")
+    assert "MODEL-3" in text_of(chromium, ".row[open] .array") and "gap" in text_of(chromium, ".row[open] .facts")
+    top = chromium.run("document.querySelector('.row[open]').getBoundingClientRect().top")
+    assert 0 <= top < 900
+
+
+def test_rows_are_filtered_sorted_and_grouped(chromium: Browser, archive: Path) -> None:
+    chromium.show(archive, width=1400)
+    assert len(rows_of(chromium)) == 60 and chromium.run("document.querySelectorAll('.group').length") == 2
+    choose(chromium, "table_id", "day")
+    choose(chromium, "source_id", "MODEL-12")
+    assert rows_of(chromium) == ["MODEL-12 day"] and text_of(chromium, "#count") == "1 of 60 arrays"
+    assert "1 of 30 datasets" in text_of(chromium, "#rows")
+    choose(chromium, "source_id", "all")
+    choose(chromium, "group by", "nothing")
+    choose(chromium, "sort by", "size")
+    assert rows_of(chromium)[:2] == ["MODEL-29 day", "MODEL-28 day"] and len(rows_of(chromium)) == 30
+    choose(chromium, "table_id", "all")
+    choose(chromium, "sort by", "problems")
+    assert rows_of(chromium)[0] == "MODEL-3 6hr"
+    choose(chromium, "sort by", "start")
+    assert rows_of(chromium)[0] == "MODEL-0 day"
+    choose(chromium, "group by", "source_id")
+    groups = chromium.run("[...document.querySelectorAll('.group > summary')].map((s) => s.innerText)")
+    assert len(groups) == 30 and "MODEL-0" in groups[0] and "2 datasets" in groups[0]
+    assert chromium.run("document.querySelectorAll('.group > summary .bar .data').length") == 30
+    assert chromium.complaints() == []
+
+
+def test_it_can_be_read_without_scripts(chromium: Browser, archive: Path) -> None:
+    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.call("Page.navigate", url=archive.as_uri())
+        chromium.until("document.readyState === 'complete' && document.querySelectorAll('.row').length === 60")
+        assert chromium.run("document.getElementById('search').checkVisibility()") is False
+        assert "does not run it" in text_of(chromium, "noscript")
+        chromium.run("document.querySelector('.row > summary').click()")
+        assert "shape" in text_of(chromium, ".row[open] .array")
+    finally:
+        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_the_keyboard_opens_rows(chromium: Browser, archive: Path) -> None:
+    chromium.show(archive, width=1400)
+    chromium.run("document.querySelector('.row > summary').focus()")
+    for kind in ("keyDown", "keyUp"):
+        chromium.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    assert chromium.run("document.querySelectorAll('.row[open]').length") == 1
+    controls = "[...document.querySelectorAll('input, select, button, canvas:not([aria-hidden])')]"
+    nameless = f"{controls}.filter((e) => !(e.labels?.length || e.textContent || e.ariaLabel))"
+    assert chromium.run(f"{nameless}.length") == 0

@@ -17,6 +17,8 @@
   const palette = () => (dark.matches && !printing ? DARK : LIGHT);
   const element = (name, text) => Object.assign(document.createElement(name), text === undefined ? {} : { textContent: text });
 
+  const swatch = () => Object.assign(element("canvas"), { ariaHidden: "true" });
+
   async function unpacked() {
     const bytes = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -155,13 +157,13 @@
       parent.replaceChildren();
       for (const [there, text, cell] of entries.filter((e) => e[0])) {
         const item = parent.appendChild(element("span"));
-        const pen = prepared(item.appendChild(element("canvas")).getContext("2d"), 24, 14);
+        const pen = prepared(item.appendChild(swatch()).getContext("2d"), 24, 14);
         drawCell(pen, { x: 0, y: 0, w: 24, h: 14 }, cell);
         item.append(text);
       }
       if (this.axisX.gaps.length) {
         const item = parent.appendChild(element("span"));
-        const { context, p } = prepared(item.appendChild(element("canvas")).getContext("2d"), 24, 6);
+        const { context, p } = prepared(item.appendChild(swatch()).getContext("2d"), 24, 6);
         context.fillStyle = p.warn;
         context.fillRect(0, 1, 24, 4);
         item.append("gap: missing steps");

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from aggarray.display.markup import escaped, shortened
-from aggarray.display.overview import HEIGHT, WIDEST, WIDTH, Overview, bar_paths, period
+from aggarray.display.overview import HEIGHT, WIDEST, WIDTH, Overview, bar_paths, natural_key, period
 from aggarray.display.report.problems import Entry
 from aggarray.display.timeline import Span, ticks, united_parts
 from aggarray.scan.progress import amount
@@ -45,7 +45,7 @@ def overview_section(overview: Overview, cards: Callable[[int], str], entries: S
     ``cards``: returns the card of an array, "" without; ``left_out``: the number of arrays that are not shown.
     """
     flags = Counter(number for entry in entries for number in entry.arrays)
-    order = sorted(range(len(overview.rows)), key=lambda n: [cell.casefold() for cell in overview.rows[n].cells])
+    order = sorted(range(len(overview.rows)), key=lambda n: natural_key(overview.rows[n].cells))
     rows = {n: _row(place, n, overview, cards(n), flags) for place, n in enumerate(order)}
     column = overview.groups()
     content = "\n".join(rows.values() if column is None else _groups(overview, column, rows))
