@@ -19,6 +19,7 @@ from aggarray.cf.attributes import basename, words
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS
+from aggarray.index.notice import with_notice
 from aggarray.partition.matrix import Matrix, References
 
 #: Returns the URI references (text, dtype object) of the files of a table of sub-arrays.
@@ -86,7 +87,10 @@ class Container:
 
     def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
         """Write arrays; return (name, reason) of those that are left out."""
-        self.dataset.setncatts({**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions})
+        attrs = plain_attributes(common_attributes(arrays))
+        comment = with_notice(attrs.pop("comment", None), self.conventions.split()[-1])
+        # Last, where programs that shorten a list of attributes show it.
+        self.dataset.setncatts({**attrs, "Conventions": self.conventions, "comment": comment})
         written, by_name = [], dict[str, list[str]]()
         for number, array in enumerate(map(flatten_ragged, arrays)):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))

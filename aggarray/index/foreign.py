@@ -1,11 +1,14 @@
 """Indexes of other programs, read through their convention."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from aggarray.formats import open_file
 from aggarray.formats.base import Structure, full_box
 from aggarray.index import Opening
 from aggarray.index.conventions.foreign import Convention, ForeignArrays
+from aggarray.index.notice import without_notice
 from aggarray.index.uris import check_roots
 from aggarray.memory.texts import Texts
 
@@ -30,6 +33,7 @@ def read_foreign(structure: Structure, convention: Convention, how: Opening) -> 
         finally:
             handle.close()
 
+    structure = replace(structure, attrs=without_notice(structure.attrs))
     arrays = convention.read(structure, values, how.path_map)
     if how.access.roots is not None:
         for matrix in arrays.matrices.values():
