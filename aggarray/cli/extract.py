@@ -147,7 +147,8 @@ def _opened(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, str]]":
     """
     rules = [name for name in common.RULES if arguments.get(name)]
     units = common.pairs(arguments["units"], "--units", "NAME=UNITS")
-    if rules and len(arguments["source"]) == 1 and not os.path.isdir(arguments["source"][0]):
+    source = arguments["source"]
+    if rules and len(source) == 1 and (os.path.isfile(source[0]) or ("://" in source[0] and "*" not in source[0])):
         opened = common.open_arguments({name: value for name, value in arguments.items() if name not in common.RULES})
         if opened._provenance.saved:
             if others := [name for name in rules if name != "units"]:

@@ -13,7 +13,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import aggarray as aa
-from aggarray.cli import commands, main
+from aggarray.cli import _common, commands, main
 from tests.support.netcdf import cube, write
 
 
@@ -304,6 +304,14 @@ def test_rules_apply_to_files(tmp_path: Path) -> None:
         status, _, err = run("extract", tmp_path / "data", *options, "-o", out, "--overwrite")
         assert (status, err) == (0, "")
         assert aa.open(out)["tas"].shape == shape and aa.open(out)["tas"].units == units
+
+
+def test_a_pattern_is_opened_once_with_its_rules(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, open_source = list[Any](), _common.open_source
+    monkeypatch.setattr(_common, "open_source", lambda *how: opened.append(how[3]) or open_source(*how))
+    for source in (index.parent / "data", index.parent / "data" / "*.nc"):
+        assert run("extract", source, "--units", "tas=degC", "-o", index.with_name("out.nc"), "--overwrite")[0] == 0
+    assert opened == [{"units": {"tas": "degC"}}] * 2
 
 
 def test_of_the_rules_units_apply_to_an_index(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
