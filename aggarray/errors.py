@@ -50,7 +50,7 @@ def near_names(name: Any, names: Iterable[str]) -> str:
 
     lower = {n.casefold(): n for n in names} if isinstance(name, str) else {}
     given = str(name).casefold()
-    near = get_close_matches(given, lower, 2)
+    near = get_close_matches(given, lower, 1)
     near = near or [n for n in lower if min(len(n), len(given)) > 2 and (n.startswith(given) or given.startswith(n))][:2]
     return f"did you mean {' or '.join(repr(lower[n]) for n in near)}?" if near else ""
 
