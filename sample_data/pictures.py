@@ -6,6 +6,7 @@ import aggarray as aa
 from aggarray.dap import Block, Cyclic, Distribution, Map, Unstructured, picture
 from aggarray.display.matrix import svg
 from sample_data.diagrams import DIAGRAMS, diagram
+from sample_data.overview import picture as overview_picture
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 
@@ -24,6 +25,8 @@ DRAWN: dict[str, Map | Distribution] = {
 
 #: Sample data and height of each picture of a partition matrix, by file name.
 MATRICES = {"matrix-archive": ("archive", 24), "matrix-tiles": ("tiles", 96)}
+#: The picture of the overview of a page.
+OVERVIEW = "overview"
 
 
 def drawn(name: str) -> str:
@@ -32,6 +35,8 @@ def drawn(name: str) -> str:
         return picture(DRAWN[name])
     if name in DIAGRAMS:
         return diagram(name)
+    if name == OVERVIEW:
+        return overview_picture()
     data, height = MATRICES[name]
     return svg(aa.open(FOLDER.parents[1] / "sample_data" / data).arrays[0], most=height) + "\n"
 
@@ -39,7 +44,7 @@ def drawn(name: str) -> str:
 def main() -> None:
     """Write all pictures."""
     FOLDER.mkdir(exist_ok=True)
-    for name in (*DRAWN, *MATRICES, *DIAGRAMS):
+    for name in (*DRAWN, OVERVIEW, *MATRICES, *DIAGRAMS):
         (FOLDER / f"{name}.svg").write_text(drawn(name), encoding="utf-8")
 
 

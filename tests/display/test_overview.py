@@ -247,8 +247,12 @@ def test_lines_of_a_selection_and_of_rules_open_the_same_arrays(datasets: Path, 
     rules = aa.Rules(overlap="last")
     joined = aa.open(datasets, rules=rules).select(source_id="M10", experiment_id="historical")
     (line,) = lines_of(joined, [str(datasets)])
-    assert "rules=aa.Rules(overlap='last')" in line.python and line.shell == ""
+    assert "rules=aa.Rules(overlap='last')" in line.python and "--overlap last" in line.shell
     assert execute(line.python).shape == joined.arrays[0].shape == (250, 3, 2)
+    with netCDF4.Dataset(tmp_path / run(line.shell, tmp_path)) as file:
+        assert file["tas"].shape == (250, 3, 2)
+    (line,) = lines_of(aa.open(datasets, rules=aa.Rules(coverage=0.9)).select(source_id="M1", experiment_id="ssp585"), ["x"])
+    assert "rules=aa.Rules(coverage=0.9)" in line.python and line.shell == ""
 
 
 def test_lines_of_the_real_archive(shared_data: Path) -> None:

@@ -17,6 +17,8 @@ from aggarray.display.facets import facet_columns
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
 
+#: Rules that are options of commands.
+_OPTIONS = ("along", "order", "new_dimension", "separate_by", "overlap", "holes", "units", "trust")
 #: The longest name of an output, without its suffix.
 _LONGEST_NAME = 80
 
@@ -36,7 +38,9 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     paths = [p if "://" in p else os.path.abspath(p) for p in source or list(agg._provenance.saved)[:1]]
     if not paths or not all(p.isprintable() for p in paths):
         return [Lines()] * len(agg)
-    rules = "" if agg._provenance.saved else _rules(agg._provenance.rules)
+    changed = {} if agg._provenance.saved else _changed(agg._provenance.rules)
+    rules = f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
+    options = _options(changed)
     opened = f"aa.open({(paths[0] if len(paths) == 1 else paths)!r}{rules})"
     names, cells = facet_columns(agg.arrays)
     names_count = Counter(array.name for array in agg)
@@ -49,17 +53,27 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
         if not is_alone or not conditions.keys() >= set(needed):
             # Attributes that are missing, or no attributes, such as the folder.
             is_alone = sum(other.name == array.name and Selection(None, conditions).fits(other) for other in agg) == 1
-        # Commands other than `aggregate` have no options for rules.
-        shell = "" if rules else _shell(array, conditions, shlex.join(paths))
+        shell = "" if options is None else _shell(array, conditions, shlex.join([*paths, *options]))
         lines.append(Lines(_python(array, conditions, opened), shell) if array.name and is_alone else Lines())
     return lines
 
 
-def _rules(rules: Rules) -> str:
-    """Return the argument of `open` for rules, "" for the default ones."""
+def _changed(rules: Rules) -> dict[str, Any]:
+    """Return the fields of rules that are not the default ones."""
     values = {f.name: getattr(rules, f.name) for f in fields(rules)}
-    changed = {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items() if v != getattr(Rules(), n)}
-    return f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
+    return {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items() if v != getattr(Rules(), n)}
+
+
+def _options(changed: Mapping[str, Any]) -> list[str] | None:
+    """Return rules as options of commands, None where one has no option."""
+    options = []
+    for name, value in changed.items():
+        if name not in _OPTIONS or value is None or value == ():
+            return None
+        items = value.items() if isinstance(value, dict) else value if isinstance(value, tuple | list) else [value]
+        texts = ["=".join(item) if isinstance(item, tuple) else str(item) for item in items]
+        options += [word for text in texts for word in (f"--{name.replace('_', '-')}", text)]
+    return options
 
 
 def _conditions(array: MasterArray, names: Sequence[str], selected: bool) -> dict[str, Any]:
