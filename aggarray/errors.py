@@ -55,6 +55,15 @@ def near_names(name: Any, names: Iterable[str]) -> str:
     return f"did you mean {' or '.join(repr(lower[n]) for n in near)}?" if near else ""
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "file"), counted(0, "file"), counted(2, "process")
+    ('1 file', '0 files', '2 processes')
+    """
+    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
 def names_hint(name: Any, names: Iterable[str], what: str) -> str:
     """Return a hint that lists names, and asks whether a similar one is meant.
 

@@ -100,7 +100,7 @@ def distinguishing_facets(arrays: Sequence[MasterArray]) -> list[tuple[str, list
     or arrays of one name do.
     """
     differing = dict(differing_facets(arrays))
-    present = {name for name in FACETS if all(facets_of(a).get(name) for a in arrays)} if differing else set()
+    present = set.intersection(*(set(facets_of(array)) for array in arrays)) if differing else set()
     values = {name: len({v for v in values if v is not None}) for name, values in differing.items()}
     kept = {name for name in differing if values[name] > 1 and not present.intersection(IMPLIED_BY.get(name, ()))}
     for name in differing:

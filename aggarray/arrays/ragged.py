@@ -13,7 +13,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.row_geometry import Geometry
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggregationError, SelectionError, printable
+from aggarray.errors import AggregationError, SelectionError, counted, printable
 from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 
@@ -216,7 +216,7 @@ class RaggedMasterArray(MasterArray):
     def __repr__(self) -> str:
         lines = MasterArray.__repr__(self).split("\n  ")
         samples = printable(self._matrix.dimensions[0])
-        return "\n  ".join([*lines[:1], f"ragged: {self.size} samples along {samples}", *lines[1:]])
+        return "\n  ".join([*lines[:1], f"ragged: {counted(self.size, 'sample')} along {samples}", *lines[1:]])
 
 
 def _rows_of(values: np.ndarray, offsets: np.ndarray) -> "Ragged":

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from aggarray.errors import counted as counted
 from aggarray.errors import printable as printable
 
 #: Longer words may continue on the next line.
@@ -50,15 +51,6 @@ def shortened(text: Any, most: int) -> str:
     """
     text = str(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "file"), counted(0, "file"), counted(2, "new file")
-    ('1 file', '0 files', '2 new files')
-    """
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def sizes(dimensions: Iterable[str], shape: Iterable[int]) -> str:

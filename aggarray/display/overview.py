@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from aggarray.aggregate.differences import attribute_text
 from aggarray.aggregate.rules import Refusal
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
@@ -53,18 +54,21 @@ class Row:
 class Overview:
     """Rows of arrays, the names of their columns, and the limits of the axis.
 
-    ``limits``: None if no array has known times.
+    ``limits``: None if no array has known times. ``group_by``: the column of the groups, None = chosen.
     """
 
     names: tuple[str, ...]
     rows: tuple[Row, ...]
     limits: Span | None
+    group_by: str | None = None
 
     def groups(self) -> int | None:
-        """Return the first column whose values group the rows, None without.
+        """Return the column whose values group the rows, None without.
 
-        A group has three rows or more on average.
+        By default, it is the first one with three rows or more to a value on average.
         """
+        if self.group_by is not None:
+            return self.names.index(self.group_by)
         for column in range(len(self.names)):
             values = {row.cells[column] for row in self.rows}
             if 1 < len(values) <= len(self.rows) // 3 and "" not in values:
@@ -72,12 +76,17 @@ class Overview:
         return None
 
 
-def overview_of(arrays: Sequence[MasterArray], refusals: Sequence[Refusal] = ()) -> Overview:
-    """Return the overview of arrays. No file is opened."""
+def overview_of(arrays: Sequence[MasterArray], refusals: Sequence[Refusal] = (), group_by: str | None = None) -> Overview:
+    """Return the overview of arrays. No file is opened.
+
+    ``group_by``: the attribute that groups the rows, None = chosen.
+    """
     names, cells = facet_columns(arrays)
     if len({array.name for array in arrays}) > 1 or not names:
         names, cells = ["name", *names], [(a.name or "array", *own) for a, own in zip(arrays, cells, strict=True)]
     names, cells = _fitted(names, cells)
+    if group_by is not None and group_by not in names:
+        names, cells = [group_by, *names], [(_text(a, group_by), *own) for a, own in zip(arrays, cells, strict=True)]
     lines = [timeline(flat_of(array)) for array in arrays]
     overlaps = _overlaps(arrays, lines, refusals)
     rows = [
@@ -86,7 +95,12 @@ def overview_of(arrays: Sequence[MasterArray], refusals: Sequence[Refusal] = ())
     ]
     ends = [line.limits for line in lines if line is not None]
     limits = (min(e[0] for e in ends), max(e[1] for e in ends)) if ends else None
-    return Overview(tuple(names), tuple(rows), limits)
+    return Overview(tuple(names), tuple(rows), limits, group_by)
+
+
+def _text(array: MasterArray, name: str) -> str:
+    """Return an attribute of an array or its file, or its name, as text."""
+    return array.name or "" if name == "name" else attribute_text(array, name) or ""
 
 
 def _fitted(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> tuple[list[str], list[tuple[str, ...]]]:

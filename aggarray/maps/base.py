@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import ProtocolError, SelectionError
+from aggarray.errors import ProtocolError, SelectionError, counted
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integer, short_repr
 from aggarray.memory.selection import Range
 
@@ -167,7 +167,7 @@ class Map(ABC):
         """Return ranks and local positions as arrays of one shape."""
         ranks, locals_ = np.broadcast_arrays(as_positions(rank, "rank"), as_positions(local, "local index"))
         if ranks.size and not (int(ranks.min()) >= 0 and int(ranks.max()) < self.nprocs):
-            reason = f"ranks {short_repr(rank)} are out of range for {self.nprocs} processes (0 to {self.nprocs - 1})"
+            reason = f"ranks {short_repr(rank)} are out of range for {counted(self.nprocs, 'process')} (0 to {self.nprocs - 1})"
             raise ProtocolError(reason)
         invalid = (locals_ < 0) | (locals_ >= extents(ranks))
         if invalid.any():
@@ -238,7 +238,7 @@ def check_rank(rank: Any, nprocs: int) -> int:
     """Return a rank; ProtocolError if it is out of range."""
     number = as_integer(rank)
     if number is None or not 0 <= number < nprocs:
-        raise ProtocolError(f"rank {short_repr(rank)} is out of range for {nprocs} processes (0 to {nprocs - 1})")
+        raise ProtocolError(f"rank {short_repr(rank)} is out of range for {counted(nprocs, 'process')} (0 to {nprocs - 1})")
     return number
 
 

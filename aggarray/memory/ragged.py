@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.errors import AggregationError, SelectionError, install_command
+from aggarray.errors import AggregationError, SelectionError, counted, install_command
 from aggarray.memory.arrays import Array
 from aggarray.memory.creation import array_of
 from aggarray.memory.rows import Rows, offsets_of
@@ -193,4 +193,4 @@ class Ragged:
         return Ragged, (self.flat, np.array(self.offsets))
 
     def __repr__(self) -> str:
-        return f"<aggarray.memory.Ragged {self.__datashape__()}, {len(self.flat)} samples>"
+        return f"<aggarray.memory.Ragged {self.__datashape__()}, {counted(len(self.flat), 'sample')}>"

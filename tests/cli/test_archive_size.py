@@ -151,3 +151,18 @@ def test_the_numbers_of_info_have_their_plurals(run: Run, archive: Path) -> None
     (archive / "A" / "2.nc").unlink()
     (archive / "C" / "y.nc").write_text("no data")
     assert run("info", archive)[2] == "1 array not joined, 2 files skipped; run aggarray explain for the reasons\n"
+
+
+def test_view_groups_by_an_attribute(run: Run, archive: Path, tmp_path: Path) -> None:
+    def grouped(*options: str) -> list[str]:
+        status, _, err = run("view", archive, "-o", tmp_path / "page.html", *options)
+        assert status == 0, err
+        text = (tmp_path / "page.html").read_text()
+        return [re.sub("<[^>]+>", "", match) for match in re.findall(r'<details class="group".*?</b>', text, flags=re.DOTALL)]
+
+    assert grouped() == []
+    assert grouped("--group-by", "units") == ["units K", "units Pa"]
+    assert grouped("--group-by", "name") == ["name tas"]
+    assert grouped("--group-by", "source_id") == ["source_id A", "source_id B", "source_id C"]
+    status, _, err = run("view", archive, "-o", tmp_path / "page.html", "--group-by", "unit")
+    assert status == 1 and "no array has an attribute 'unit'; did you mean units?" in err

@@ -31,13 +31,20 @@ MOST_ARRAYS, MOST_CARDS = 2000, 300
 _MARK = '<meta name="generator" content="aggarray">'
 
 
-def page(agg: Aggregation, title: str | None = None, report: Report | None = None, source: Sequence[str] | None = None) -> str:
+def page(
+    agg: Aggregation,
+    title: str | None = None,
+    report: Report | None = None,
+    source: Sequence[str] | None = None,
+    group_by: str | None = None,
+) -> str:
     """Return an HTML page about the arrays and problems of an aggregation.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
-    opening files; ``source``: the paths that were opened, for the lines that open each array, None = the index. No data values
-    are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB: neighbouring
-    cells are merged and further arrays have no card if needed, and the page says so.
+    opening files; ``source``: the paths that were opened, for the lines that open each array, None = the index;
+    ``group_by``: the attribute that groups the datasets, None = chosen. No data values are read, and equal aggregations
+    give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB: neighbouring cells are merged and further arrays
+    have no card if needed, and the page says so.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = MasterArray.from_subarrays([([(0, 2)], SubArray.from_array([1.0, 2.0]))], dimensions=("x",), name="tas")
@@ -45,7 +52,7 @@ def page(agg: Aggregation, title: str | None = None, report: Report | None = Non
     ['<!doctype html>', '<html lang="en">']
     """
     with agg._provenance.access.reach():
-        rows = overview_of(agg.arrays[:MOST_ARRAYS], agg.refusals)
+        rows = overview_of(agg.arrays[:MOST_ARRAYS], agg.refusals, group_by)
         data = page_data(agg.arrays[:MOST_CARDS], [row.timeline for row in rows.rows])
         heading = escaped(title or f"{len(agg)} array{'s' * (len(agg) != 1)}")
         content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], source)}"
