@@ -165,6 +165,8 @@ def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:
 
     if done.unchanged:
         return f"{done.path}: unchanged"
-    shapes = ", ".join(f"{a.name} {' x '.join(map(str, a.shape)) or 'scalar'}" for a in arrays)
+    shapes = ", ".join(
+        f"{a.name} ({', '.join(f'{d}: {n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays
+    )
     resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
     return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{resumed}"

@@ -52,7 +52,7 @@ def index(tmp_path: Path) -> Path:
 def test_labels_mean_what_they_mean_to_xarray(index: Path, texts: list[str], expected: dict[str, object]) -> None:
     out = index.with_name("out.nc")
     status, text, err = run("extract", index, "-v", "tas", *(x for t in texts for x in ("--sel", t)), "-o", out)
-    assert (status, err) == (0, "") and text.startswith(f"{out}: tas ")
+    assert (status, err) == (0, "") and text.startswith(f"{out}: tas (")
     with xr.open_mfdataset(str(index.parent / "data" / "*.nc")) as whole, xr.open_dataset(out) as result:
         xr.testing.assert_equal(result.load(), whole.sel(expected).load())
 
@@ -436,6 +436,6 @@ def test_which_files_are_read_is_an_option(index: Path, tmp_path: Path) -> None:
     assert run("check", index, *moved) == (0, "no problems\n", "")
     assert run("extract", index, *moved, "-o", tmp_path / "a.nc")[0] == 0
     status, out, _ = run("extract", index, "--fill-missing", "-o", tmp_path / "b.nc")
-    assert status == 0 and "tas 40 x 9 x 2" in out
+    assert status == 0 and "tas (time: 40, lat: 9, lon: 2)" in out
     with xr.open_dataset(tmp_path / "b.nc") as result:
         assert result.tas.isnull().all()

@@ -76,8 +76,8 @@ def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.C
     folder = job.parent
     first = [
         "index tas.nca: saved, 1 array of 3 files: 3 new, 0 changed",
-        "extract north.nc: tas 11 x 2 x 2, 296 B of values",
-        "extract point.zarr: tas 12, 160 B of values",
+        "extract north.nc: tas (time: 11, lat: 2, lon: 2), 296 B of values",
+        "extract point.zarr: tas (time: 12), 160 B of values",
         "check job.toml: 0 problems",
     ]
     assert run(capsys, job) == (0, first, "")
@@ -90,8 +90,8 @@ def test_a_job_is_done_once_and_what_is_new_is_added(job: Path, capsys: pytest.C
     write(folder / "data" / "3.nc", cube([12.0, 13.0]), {"source_id": "M1"})
     more = [
         "index tas.nca: saved, 1 array of 4 files: 1 new, 0 changed",
-        "extract north.nc: tas 13 x 2 x 2, 344 B of values",
-        "extract point.zarr: tas 14, 184 B of values",
+        "extract north.nc: tas (time: 13, lat: 2, lon: 2), 344 B of values",
+        "extract point.zarr: tas (time: 14), 184 B of values",
         first[-1],
     ]
     assert run(capsys, job) == (0, more, "")
@@ -217,7 +217,9 @@ def test_one_output_that_fails_keeps_no_other_from_being_written(job: Path, caps
     (job.parent / "north.nc").write_text("somebody's work")
     status, lines, err = run(capsys, job)
     assert status == 1 and "north.nc: was not extracted by aggarray" in err and err.count("\n") == 1
-    assert lines[1].startswith("extract point.zarr: tas 12") and (job.parent / "north.nc").read_text() == "somebody's work"
+    assert (
+        lines[1].startswith("extract point.zarr: tas (time: 12)") and (job.parent / "north.nc").read_text() == "somebody's work"
+    )
     assert "error" in (job.parent / "job.log").read_text()
     job.write_text(JOB.replace('variables = "tas"', 'variables = "pr"'))
     assert "no variable 'pr'; the variables are: tas" in run(capsys, job)[2]
@@ -226,7 +228,7 @@ def test_one_output_that_fails_keeps_no_other_from_being_written(job: Path, caps
 def test_units_and_compression_of_an_extract(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = '[input]\nsource = "data"\n[index]\npath = "tas.nca"\n[[extract]]\npath = "a.nc"\nunits = { tas = "degC" }\n'
     job.write_text(f'{asked}compress = "zlib:1"\n')
-    assert run(capsys, job)[1][1] == "extract a.nc: tas 12 x 3 x 2, 424 B of values"
+    assert run(capsys, job)[1][1] == "extract a.nc: tas (time: 12, lat: 3, lon: 2), 424 B of values"
     with xr.open_dataset(job.parent / "a.nc") as result:
         assert result.tas.attrs["units"] == "degC" and result.tas.encoding["complevel"] == 1
         history = result.attrs["history"]
@@ -235,7 +237,7 @@ def test_units_and_compression_of_an_extract(job: Path, capsys: pytest.CaptureFi
     assert run(capsys, job)[1][1] == run(capsys, job, "--dry-run")[1][1] == "extract a.nc: unchanged"
     job.write_text(f'{asked}compress = "zlib:2"\n')
     assert run(capsys, job, "--dry-run")[1][1] == "extract a.nc: would be written"
-    assert run(capsys, job)[1][1].startswith("extract a.nc: tas 12")
+    assert run(capsys, job)[1][1].startswith("extract a.nc: tas (time: 12,")
     job.write_text(asked.replace("tas =", "pr ="))
     assert "units of 'pr': no such variable; the variables are: tas" in run(capsys, job)[2]
 
@@ -252,7 +254,7 @@ def test_several_datasets_need_a_selection(job: Path, capsys: pytest.CaptureFixt
 
 def test_a_job_needs_no_index(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job.write_text('[input]\nsource = "data"\n[[extract]]\npath = "all.nc"\n')
-    assert run(capsys, job)[:2] == (0, ["extract all.nc: tas 12 x 3 x 2, 424 B of values"])
+    assert run(capsys, job)[:2] == (0, ["extract all.nc: tas (time: 12, lat: 3, lon: 2), 424 B of values"])
     assert run(capsys, job)[:2] == (0, ["extract all.nc: unchanged"])
     assert run(capsys, job, "--dry-run")[:2] == (0, ["extract all.nc: unchanged"])
 
