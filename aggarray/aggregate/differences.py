@@ -196,9 +196,15 @@ def _spanning_tree(firsts: "Sequence[Candidate]") -> Iterator[tuple[int, int]]:
 
 
 def distinguishing_text(arrays: Sequence[MasterArray]) -> str:
-    """Describe the attributes in which arrays differ, facets first."""
+    """Describe the attributes in which arrays differ, facets first.
+
+    Where facets distinguish all arrays, only attributes such as units follow.
+    """
+    facets, others = distinguishing_facets(arrays), differing_attributes(arrays)
+    if len(set(zip(*(values for _, values in facets), strict=True))) == len(arrays):
+        others = [(key, values) for key, values in others if key in DISTINGUISHING]
     texts = []
-    for differing in (distinguishing_facets(arrays), differing_attributes(arrays)):
+    for differing in (facets, others):
         for key, values in differing:
             distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
             texts.append(f"{key}: {', '.join(distinct[:8])}{', ...' if len(distinct) > 8 else ''}")

@@ -53,6 +53,14 @@ def test_other_attributes_where_facets_are_alike(tmp_path: Path) -> None:
         agg["tas"]
 
 
+def test_only_units_and_the_like_follow_facets_that_distinguish(tmp_path: Path) -> None:
+    files: dict[str, Any] = {f"{n}.nc": {"source_id": n.upper(), "cmor_version": f"3.{n}"} for n in "ab"}
+    with pytest.raises(aa.NotFoundError, match=r"they differ in source_id: A, B$"):
+        opened(tmp_path, files)["tas"]
+    with pytest.raises(aa.NotFoundError, match=r"they differ in source_id: A, B; units: K, Pa$"):
+        opened(tmp_path, files, b={"units": "Pa"})["tas"]
+
+
 def test_folders_and_files_where_nothing_else_differs(tmp_path: Path) -> None:
     for name, shift in (("a/x.nc", 0.0), ("b/x.nc", 1.0), ("b/y.nc", 2.0)):
         write(tmp_path / name, cube([0, 1], lats=[10 + shift, 20 + shift * 2, 33]))
