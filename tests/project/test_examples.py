@@ -54,9 +54,9 @@ def test_pylops_imports_sections() -> None:
     assert "as NumPy does" in run_mpi(4, "examples/pylops_consumer.py")
 
 
-#: Commands of Slurm for dask-jobqueue: a job is a process group in the background.
+#: Commands of Slurm for dask-jobqueue: a job is a process group in the background, and runs a copy of its script.
 _SLURM = {
-    "sbatch": '#!/bin/sh\nsetsid sh "$1" > "$1.out" 2>&1 < /dev/null &\necho "Submitted batch job $!"\n',
+    "sbatch": '#!/bin/sh\ncp "$1" "$1.job"\nsetsid sh "$1.job" > "$1.out" 2>&1 < /dev/null &\necho "Submitted batch job $!"\n',
     "scancel": '#!/bin/sh\nkill -- "-$1" 2>/dev/null || true\n',
 }
 
