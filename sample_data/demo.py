@@ -6,6 +6,7 @@ Every claim is checked; a wrong one fails the run.
 """
 
 import html
+import re
 import subprocess
 import sys
 import tempfile
@@ -337,7 +338,7 @@ def html_page() -> None:
     text = path.read_text(encoding="utf-8")
     print(f"  open {path} in a browser ({len(text) // 1000} kB)\n")
     check(text.count('<section class="array"') == len(agg) == 5, "five arrays, with their partitions drawn")
-    unescaped = html.unescape(text.replace("<wbr>", ""))
+    unescaped = html.unescape(re.sub(r"</?(?:span|wbr)[^>]*>", "", text))
     check(len(reasons) == 2 and all(reason in unescaped for reason in reasons), "it gives the reasons of two refusals")
     check("steps of time missing" in unescaped and "repeats" in unescaped, "it names the gap and the copy")
     check("default-src 'none'" in text and " src=" not in text, "it needs no network")
