@@ -1,6 +1,6 @@
 """Selections of arrays by attributes as text: values and patterns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import NotFoundError
+from aggarray.errors import NotFoundError, near_names
 from aggarray.opening.provenance import Outcome
 
 if TYPE_CHECKING:
@@ -66,16 +66,19 @@ def restricted(outcome: Outcome, arrays: Sequence[MasterArray]) -> Outcome:
     return Outcome(tuple(arrays), refusals, outcome.skipped, tuple(d for d in outcome.duplicates if d.kept in serving))
 
 
-def check_attribute(arrays: Sequence[MasterArray], name: str, option: str) -> None:
-    """Raise NotFoundError, which lists attributes, if no array has one."""
+def check_attribute(arrays: Sequence[MasterArray], name: str, option: str, values: Sequence[str] = ()) -> None:
+    """Raise NotFoundError, which lists attributes, if no array has one.
+
+    ``values``: what was asked of the attribute.
+    """
     if arrays and not any(texts_of(a, name) for a in arrays):
         what = f"{option} {name}: no array has an attribute {name!r}"
-        raise NotFoundError(what.strip(), hint=_attributes_hint(arrays, name))
+        raise NotFoundError(what.strip(), hint=_attributes_hint(arrays, name, values))
 
 
-def _patterns(arrays: Sequence[MasterArray], name: str, items: Iterable[str], option: str) -> list[str]:
+def _patterns(arrays: Sequence[MasterArray], name: str, items: Sequence[str], option: str) -> list[str]:
     """Return the patterns of an attribute; NotFoundError unless each matches."""
-    check_attribute(arrays, name, option)
+    check_attribute(arrays, name, option, items)
     patterns = []
     for item in items:
         # A value may itself contain a comma.
@@ -95,33 +98,28 @@ def _raise_combination(arrays: Sequence[MasterArray], patterns: Mapping[str, lis
         fitting = [a for a in chosen if TextSelection({name: items}).fits(a)]
         text = f"{name}={','.join(items)}"
         if not fitting:
-            what = f"{option} {text}: no array has this value and {' and '.join(met)}".strip()
+            what = f"{option} {text}: no array has {' and '.join(['this value', *met])}".strip()
             raise NotFoundError(what, hint=_values_hint(chosen, name, ""))
         chosen, met = fitting, [*met, text]
     raise NotFoundError("the source has no arrays")
 
 
-def _attributes_hint(arrays: Sequence[MasterArray], name: str) -> str:
-    from difflib import get_close_matches
-
+def _attributes_hint(arrays: Sequence[MasterArray], name: str, values: Sequence[str]) -> str:
+    """Return what the arrays differ in, and which attribute has a value."""
     from aggarray.aggregate.differences import differing_attributes, distinguishing_facets, facets_of
 
     differing = [key for key, _ in (*distinguishing_facets(arrays), *differing_attributes(arrays))]
     present = list(dict.fromkeys(key for a in arrays for key in (*facets_of(a), *a.attrs, *a.file_attrs)))
-    similar = get_close_matches(name, [*differing, *present], 1)
-    words = f"did you mean {similar[0]}? " if similar else ""
-    if differing:
-        return f"{words}the arrays differ in {_listed(differing)}"
-    return f"{words}the attributes are {_listed(present) or 'none'}"
+    holders = (f"{key}={v}" for key in differing for v in values if any(matches(a, key, v) for a in arrays))
+    holder = next(holders, None)
+    words = f"did you mean {holder}?" if holder else near_names(name, [*present, *differing])
+    listed = f"the arrays differ in {_listed(differing)}" if differing else f"the attributes are {_listed(present) or 'none'}"
+    return f"{words} {listed}".lstrip()
 
 
 def _values_hint(arrays: Sequence[MasterArray], name: str, pattern: str) -> str:
-    from difflib import get_close_matches
-
     values = sorted({texts[0] for a in arrays if (texts := texts_of(a, name))})
-    similar = get_close_matches(pattern, values, 1)
-    words = f"did you mean {similar[0]}? " if similar else ""
-    return f"{words}{name} is {_listed(values) or 'not an attribute of these'}"
+    return f"{near_names(pattern, values)} {name} is {_listed(values) or 'not an attribute of these'}".lstrip()
 
 
 def _listed(names: Sequence[str]) -> str:

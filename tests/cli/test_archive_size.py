@@ -118,7 +118,7 @@ def test_an_unknown_group_lists_the_attributes(run: Run, archive: Path) -> None:
     assert (status, out) == (
         1,
         "",
-    ) and "--group-by sourceid: no array has an attribute 'sourceid'; did you mean source_id?" in err
+    ) and "--group-by sourceid: no array has an attribute 'sourceid'; did you mean 'source_id'?" in err
 
 
 def test_explain_counts_datasets_and_lists_the_unexpected(run: Run, archive: Path) -> None:
@@ -165,4 +165,4 @@ def test_view_groups_by_an_attribute(run: Run, archive: Path, tmp_path: Path) ->
     assert grouped("--group-by", "name") == ["name tas"]
     assert grouped("--group-by", "source_id") == ["source_id A", "source_id B", "source_id C"]
     status, _, err = run("view", archive, "-o", tmp_path / "page.html", "--group-by", "unit")
-    assert status == 1 and "no array has an attribute 'unit'; did you mean units?" in err
+    assert status == 1 and "no array has an attribute 'unit'; did you mean 'units'?" in err
