@@ -15,6 +15,7 @@ from aggarray.errors import AggregationError, install_command
 from aggarray.interop.chunk_sizes import preferred_chunks
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 from aggarray.interop.pickling import bare, fingerprint, read_threads
+from aggarray.interop.stored_encoding import storage_encoding
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 
 try:
@@ -88,7 +89,7 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
     def _variable(self, name: str, array: Any, attrs: Mapping[str, Any], chunks: Mapping[str, Any]) -> Variable:
         masked = self.masked.get(name, True) if isinstance(self.masked, Mapping) else self.masked
         form = form_of(array, bool(masked))
-        encoding = {"preferred_chunks": chunks, **form.encoding}
+        encoding = {"preferred_chunks": chunks, **storage_encoding(name, array, chunks), **form.encoding}
         if form.dtype.kind == "T":
             encoding["dtype"] = str
         values = indexing.LazilyIndexedArray(LazyValues(array, form))

@@ -1,4 +1,4 @@
-"""Shapes of the stored chunks of sub-arrays.
+"""Shapes and filters of the stored chunks of sub-arrays.
 
 An index has them for all files. Without one, the first and the last file of each template are opened, and the others only if
 these two differ.
@@ -13,6 +13,7 @@ from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import References, used_rows
 from aggarray.read.chunk_index import find_chunk_index
+from aggarray.read.open_files import opened
 from aggarray.storage.access import Access
 
 #: Shape of a stored chunk in the dimensions of the sub-array, None if it is not stored in chunks or this is not known.
@@ -55,6 +56,22 @@ def _read_shape(references: References, row: int, access: Access) -> Shape:
         located = find_chunk_index(references, int(row), access)
         if located is not None:
             return shape_of(located[0])
+    return None
+
+
+def stored_filters(references: References, row: int, access: Access) -> tuple[ChunkIndex, int | None] | None:
+    """Return how a sub-array is stored, and its level of deflate if known.
+
+    The result is None for files that are missing or must not be read, and for variables that their library reads.
+    """
+    with access.reach(), suppress(AggarrayError):
+        located = find_chunk_index(references, row, access)
+        if located is not None and any(f.name == "deflate" for f in located[0].filters):
+            with opened(references, row, access) as handle:
+                # Other formats do not store the level, or not in this way.
+                level = getattr(handle, "deflate_level", lambda variable: None)
+                return located[0], level(references.variables[int(references.variable[row])])
+        return None if located is None else (located[0], None)
     return None
 
 

@@ -193,6 +193,14 @@ class HDF5File:
         """Return the chunk index, or None if only `read` returns the values."""
         return self._query(lambda file: chunk_index_of(file, variable), "check", variable)
 
+    def deflate_level(self, variable: str) -> int | None:
+        """Return the level of deflate, None without it or if it is unknown."""
+        try:
+            with self._lock:
+                return None if self._metadata is None else self._metadata.variable(variable).deflate_level
+        except UNREADABLE:
+            return None
+
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the other files that hold values, each before it is opened."""
         from aggarray.formats.hdf5.external import external_files

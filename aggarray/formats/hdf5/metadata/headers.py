@@ -39,7 +39,7 @@ _NEW = struct.Struct("<8sBBBBQQQQI")
 #: Greatest number of blocks of a header.
 _BLOCKS = 256
 
-_DATATYPE, _LINK, _LAYOUT, _ATTRIBUTE, _CONTINUATION = 0x03, 0x06, 0x08, 0x0C, 0x10
+_DATATYPE, _LINK, _LAYOUT, _FILTERS, _ATTRIBUTE, _CONTINUATION = 0x03, 0x06, 0x08, 0x0B, 0x0C, 0x10
 
 #: Attributes of `Header`, and parsers, of messages that a header has once.
 _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
@@ -51,7 +51,7 @@ _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
     # The list of external files: only its presence matters.
     0x07: ("external", bool),
     _LAYOUT: ("layout", messages.layout_of),
-    0x0B: ("filters", messages.filters_of),
+    _FILTERS: ("filters", messages.filters_of),
     0x11: ("symbols", messages.symbols_of),
     0x13: ("halves", messages.halves_of),
     0x15: ("attribute_index", partial(messages.link_index_of, width=2)),
@@ -77,9 +77,9 @@ class Header:
     """Parsed messages of an object, with the attributes and links inside.
 
     Attributes and links are in the order of storage. ``attributes``: (creation order, attribute); the order is None if it is
-    not tracked. ``committed``: address of a committed datatype. ``virtual``: heap object (address, number) that lists the
-    sources of a virtual dataset. ``external``: whether values lie in other files. ``halves``: half the number of entries of the
-    largest B-tree nodes, 0 if it is not stored.
+    not tracked. ``deflate_level``: level of the filter deflate, which decoding does not need. ``committed``: address of a
+    committed datatype. ``virtual``: heap object (address, number) that lists the sources of a virtual dataset. ``external``:
+    whether values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if unknown.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -89,6 +89,7 @@ class Header:
     fill: FillValue | None = None
     layout: DataLayout | None = None
     filters: tuple[Filter | None, ...] = ()
+    deflate_level: int | None = None
     link_index: LinkIndex | None = None
     attribute_index: LinkIndex | None = None
     symbols: tuple[int, int] | None = None
@@ -193,6 +194,8 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
             elif code in _ONCE:
                 name, parse = _ONCE[code]
                 once.append((name, parse(body)))
+                if code == _FILTERS:
+                    once.append(("deflate_level", messages.deflate_level_of(body)))
             else:
                 require_supported(code in _IGNORED, f"message {code:#x}")
                 require(_IGNORED[code].fullmatch(body) is not None, "malformed message")

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Iterator
 
 from aggarray.codecs import Filter
 from aggarray.dataclass import dataclass
@@ -173,10 +174,18 @@ def halves_of(message: bytes) -> int:
 
 def filters_of(message: bytes) -> tuple[Filter | None, ...]:
     """Return filters (type 0x000B) in encoding order, None for unknown ones."""
+    return tuple(filter_of(code, values) for code, values in _filter_values(message))
+
+
+def deflate_level_of(message: bytes) -> int | None:
+    """Return the level of deflate in a message of filters, None without it."""
+    return next((values[0] for code, values in _filter_values(message) if code == _DEFLATE), None)
+
+
+def _filter_values(message: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
     version, count = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require_supported(version in (1, 2) and count <= 32, f"filter pipeline version {version}")
     at = 8 if version == 1 else 2
-    filters: list[Filter | None] = []
     for _ in range(count):
         code = little_endian(message, at, 2)
         at += 2
@@ -190,9 +199,8 @@ def filters_of(message: bytes) -> tuple[Filter | None, ...]:
         values = struct.unpack_from(f"<{number}I", message, at)
         # HDF5 validates the level.
         require(code != _DEFLATE or (len(values) == 1 and values[0] <= 9), "malformed filter")
-        filters.append(filter_of(code, values))
+        yield code, values
         at += 4 * number + (4 if version == 1 and number % 2 else 0)
-    return tuple(filters)
 
 
 def filter_of(code: int, values: tuple[int, ...]) -> Filter | None:
