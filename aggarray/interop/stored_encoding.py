@@ -41,7 +41,7 @@ def _source(array: Any) -> str | None:
 
 
 def _compression(array: Any) -> dict[str, Any]:
-    """Return chunk sizes and filters of the first file that can be read, or the last."""
+    """Return chunk sizes and filters of the first file, or of the last."""
     matrix = array._matrix
     rows = matrix.refs[matrix.refs >= 0]
     for row in rows[[0, -1]].tolist() if len(rows) else ():

@@ -14,6 +14,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, install_command
 from aggarray.interop.chunk_sizes import preferred_chunks
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
+from aggarray.interop.history import HISTORY, first_history
 from aggarray.interop.pickling import bare, fingerprint, read_threads
 from aggarray.interop.stored_encoding import storage_encoding
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
@@ -71,8 +72,10 @@ class ArrayStore(AbstractDataStore):  # type: ignore[misc]
         return {name: self._variable(name, array, attrs[name], chunks[name]) for name, array in arrays.items()}
 
     def get_attrs(self) -> dict[str, Any]:
-        """Return the file attributes that all arrays share."""
-        return common_attributes([array.file_attrs for array in self.group.arrays])
+        """Return the file attributes that all arrays share, and a history."""
+        attrs = common_attributes([array.file_attrs for array in self.group.arrays])
+        history = first_history(self.group.arrays) if HISTORY not in attrs else None
+        return attrs if history is None else {**attrs, HISTORY: history}
 
     def get_dimensions(self) -> dict[str, int]:
         """Return the size of each dimension."""

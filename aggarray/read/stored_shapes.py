@@ -15,6 +15,7 @@ from aggarray.partition.matrix import References, used_rows
 from aggarray.read.chunk_index import find_chunk_index
 from aggarray.read.open_files import opened
 from aggarray.storage.access import Access
+from aggarray.storage.urls import is_remote
 
 #: Shape of a stored chunk in the dimensions of the sub-array, None if it is not stored in chunks or this is not known.
 Shape = tuple[int, ...] | None
@@ -60,13 +61,14 @@ def _read_shape(references: References, row: int, access: Access) -> Shape:
 
 
 def stored_filters(references: References, row: int, access: Access) -> tuple[ChunkIndex, int | None] | None:
-    """Return how a sub-array is stored, and its level of deflate if known.
+    """Return how a sub-array is stored, and the level of deflate if known.
 
     The result is None for files that are missing or must not be read, and for variables that their library reads.
     """
     with access.reach(), suppress(AggarrayError):
         located = find_chunk_index(references, row, access)
-        if located is not None and any(f.name == "deflate" for f in located[0].filters):
+        deflated = located is not None and any(f.name == "deflate" for f in located[0].filters)
+        if located is not None and deflated and not is_remote(located[1]):  # a request costs more than the level is worth
             with opened(references, row, access) as handle:
                 # Other formats do not store the level, or not in this way.
                 level = getattr(handle, "deflate_level", lambda variable: None)

@@ -192,3 +192,19 @@ def test_real_archives_are_saved(shared_data: Path, tmp_path: Path) -> None:
         for result in (xr.open_zarr(tmp_path / f"{number}.zarr"), xr.open_dataset(tmp_path / f"{number}.nc")):
             assert result["v"].values.tobytes() == expected.values.tobytes()
             assert result["time"].values.tobytes() == expected["time"].values.tobytes() or array.calendar
+
+
+def test_history_of_files_that_differ_in_it(tmp_path: Path) -> None:
+    even(tmp_path)
+    with netCDF4.Dataset(tmp_path / "060.nc", "a") as file:
+        file.history = "changed"
+    line = "joined from 3 files by aggarray; the history of 000.nc follows\nmade for a test"
+    agg = aa.open(tmp_path / "*.nc")
+    agg.save(tmp_path / "index.nca")
+    for dataset in (agg.to_xarray(), xr.open_dataset(tmp_path / "index.nca", engine=Engine)):
+        assert dataset.attrs == {"history": line, "title": "days"}
+    with netCDF4.Dataset(tmp_path / "000.nc", "a") as file:
+        del file.history
+    assert "history" not in aa.open(tmp_path / "*.nc").to_xarray().attrs
+    (tmp_path / "000.nc").unlink()
+    assert "history" not in xr.open_dataset(tmp_path / "index.nca", engine=Engine, missing="fill").attrs
