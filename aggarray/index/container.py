@@ -85,12 +85,16 @@ class Container:
         """Write and return a scalar variable that locates fragments."""
         raise NotImplementedError
 
-    def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
-        """Write arrays; return (name, reason) of those that are left out."""
+    def global_attributes(self, arrays: Sequence[MasterArray]) -> dict[str, Any]:
+        """Return the common attributes of the arrays, and how to open an index."""
         attrs = plain_attributes(common_attributes(arrays))
         comment = with_notice(attrs.pop("comment", None), self.conventions.split()[-1])
         # Last, where programs that shorten a list of attributes show it.
-        self.dataset.setncatts({**attrs, "Conventions": self.conventions, "comment": comment})
+        return {**attrs, "Conventions": self.conventions, "comment": comment}
+
+    def write_all(self, arrays: Sequence[MasterArray]) -> list[tuple[str, str]]:
+        """Write arrays; return (name, reason) of those that are left out."""
+        self.dataset.setncatts(self.global_attributes(arrays))
         written, by_name = [], dict[str, list[str]]()
         for number, array in enumerate(map(flatten_ragged, arrays)):
             reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))

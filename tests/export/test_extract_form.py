@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import zarr
 
 import aggarray as aa
 from aggarray.export.extract import extract, is_extracted, lineage
+from aggarray.storage.access import Access
 from tests.support.netcdf import TIME, cube, write
 
 DATE = "2001-09-09T01:46:40Z"
@@ -307,6 +309,25 @@ def test_missing_files_have_no_attributes(tmp_path: Path) -> None:
     Path(files[1]).unlink()
     extract(tas, tmp_path / "out.nc")
     assert attributes(tmp_path / "out.nc")["tracking_id"] == "hdl:0\nhdl:2"
+
+
+def test_files_outside_the_roots_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = list[str]()
+    tas = replace(aa.open(archive(tmp_path / "data"))["tas"], _access=Access(roots=(str(tmp_path / "other"),)))
+    monkeypatch.setattr(lineage, "scan", scanned.append)
+    with pytest.raises(aa.ForbiddenPathError, match="lies outside"):
+        extract(tas, tmp_path / "out.nc")
+    assert not scanned
+
+
+def test_lists_of_texts_are_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.nc", cube([0, 1]))
+    with h5py.File(path, "a") as file:
+        file.attrs["history"] = np.array(["one", "two"], h5py.string_dtype())
+        file.attrs["tracking_id"] = np.array(["hdl:a", "hdl:b"], h5py.string_dtype())
+    extract(aa.open(path)["tas"], tmp_path / "out.nc")
+    attrs = attributes(tmp_path / "out.nc")
+    assert attrs["history"].split("\n")[1:] == ["one", "two"] and attrs["tracking_id"] == "hdl:a\nhdl:b"
 
 
 def test_xarray_reads_zstd_without_aggarray(tmp_path: Path) -> None:

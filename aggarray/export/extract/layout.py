@@ -15,7 +15,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.index.container import Container
+from aggarray.index.container import Container, common_attributes, plain_attributes
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.read.chunk_index import find_chunk_index
 
@@ -79,6 +79,10 @@ class _LayoutContainer(Container):
     def __init__(self, layout: ExtractLayout, kinds: str, whole: int) -> None:
         super().__init__(layout, lambda references: np.array(()))
         self._kinds, self._whole = kinds, whole
+
+    def global_attributes(self, arrays: Sequence[MasterArray]) -> dict[str, Any]:
+        """Return the attributes that all arrays have with equal values."""
+        return {**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions}
 
     def reason(self, array: MasterArray) -> None:
         """Return None: all arrays are written by value."""

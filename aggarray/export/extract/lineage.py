@@ -17,6 +17,8 @@ from aggarray.errors import AggarrayError, printable
 from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
+from aggarray.index.container import plain_attributes
+from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
 
 _HISTORY, _TRACKING_ID = "history", "tracking_id"
@@ -33,51 +35,61 @@ def add_lineage(
 
     ``structures``: returns those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
     """
-    uris = _files(arrays)
+    files = _files(arrays)
     attrs: list[Mapping[str, Any]] = [a.file_attrs for a in arrays]
-    if uris and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
-        attrs = _attributes(arrays, uris, structures)
-    histories = [str(a[_HISTORY]) if a.get(_HISTORY) else "" for a in attrs]
+    if files and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
+        attrs = _attributes(files, structures)
+    histories = [_text(a.get(_HISTORY)) for a in attrs]
     line = f"{_now()}: {command or _described(arrays)}"
     if len(set(histories)) > 1:
-        line += f" ({len(uris)} files; the history of {os.path.basename(uris[0].rstrip('/'))} follows)"
-    layout.attributes[_HISTORY] = "\n".join(filter(None, [line, *histories[:1]]))
-    identifiers = list(dict.fromkeys(i for a in attrs for i in str(a.get(_TRACKING_ID) or "").split("\n") if i))
-    if sum(map(len, identifiers)) <= MOST:
-        layout.attributes |= {_TRACKING_ID: "\n".join(identifiers)} if identifiers else {}
-        return
+        line += f" ({len(files)} files; the history of {os.path.basename(next(iter(files)).rstrip('/'))} follows)"
+    identifiers = list(dict.fromkeys(i for a in attrs for i in _text(a.get(_TRACKING_ID)).split("\n") if i))
+    is_short = sum(map(len, identifiers)) <= MOST
+    added = {
+        _HISTORY: "\n".join(filter(None, [line, *histories[:1]])),
+        _TRACKING_ID: "\n".join(identifiers) if is_short else "",
+    }
     layout.attributes.pop(_TRACKING_ID, None)
-    _add_variable(layout, identifiers)
+    layout.attributes |= plain_attributes({name: text for name, text in added.items() if text})
+    if not is_short:
+        _add_variable(layout, identifiers)
 
 
-def _files(arrays: Iterable[MasterArray]) -> list[str]:
-    """Return the files of arrays in the order of their partitions."""
-    uris: dict[str, None] = {}
+def _text(value: Any) -> str:
+    """Return an attribute as text, a list as lines."""
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+
+
+def _files(arrays: Iterable[MasterArray]) -> dict[str, Access]:
+    """Return the files of arrays, in the order of partitions, with access."""
+    files: dict[str, Access] = {}
     for array in arrays:
         references, rows = array._matrix.references, array._matrix.refs.ravel()
         codes = references.uri[rows[rows >= 0]]
         _, first = np.unique(codes, return_index=True)
-        uris |= dict.fromkeys(str(references.uris[code]) for code in codes[np.sort(first)].tolist() if code >= 0)
-    return list(uris)
+        for code in codes[np.sort(first)].tolist():
+            if code >= 0:
+                files.setdefault(str(references.uris[code]), array._access)
+    return files
 
 
-def _attributes(
-    arrays: Sequence[MasterArray], uris: Sequence[str], structures: Callable[[], Iterable[Structure]]
-) -> list[Mapping[str, Any]]:
+def _attributes(files: Mapping[str, Access], structures: Callable[[], Iterable[Structure]]) -> list[Mapping[str, Any]]:
     """Return the global attributes of each file, {} if it does not open."""
     # The attributes of an assumed file are those of another one.
     known: dict[str, Mapping[str, Any]] = {s.uri: s.attrs for s in structures() if s.assumed is None}
 
     def read(uri: str) -> Mapping[str, Any]:
         try:
-            return scan(uri).attrs
+            # promise: history-within-roots
+            files[uri].check(uri)
+            with files[uri].reach():
+                return scan(uri).attrs
         except (AggarrayError, OSError):
             return {}
 
-    unknown = [uri for uri in uris if uri not in known]
-    with arrays[0]._access.reach():
-        known |= dict(zip(unknown, in_threads(read, unknown), strict=True))
-    return [known[uri] for uri in uris]
+    unknown = [uri for uri in files if uri not in known]
+    known |= dict(zip(unknown, in_threads(read, unknown), strict=True))
+    return [known[uri] for uri in files]
 
 
 def _now() -> str:
