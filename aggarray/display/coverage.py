@@ -77,7 +77,7 @@ def _draw(ax: Any, plane: Cells, positions: tuple[np.ndarray, ...], rows: list[i
         virtual = palette.VIRTUAL_HATCH if plane.virtual[j, i] else None
         style: dict[str, Any] = {"edgecolor": palette.VIRTUAL, "linewidth": 0.5, "hatch": virtual}
         if plane.holes[j, i]:
-            style = {"edgecolor": palette.HOLE, "linewidth": 1, "hatch": palette.HOLE_HATCH}
+            style = {"edgecolor": palette.HOLE, "linewidth": 1, "hatch": palette.HOLE_HATCH, "zorder": 1.5}
         ax.add_patch(Rectangle((float(left[i]), bottom), float(right[i] - left[i]), top - bottom, facecolor=colour, **style))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
+from aggarray.display import palette
 
 
 @pytest.fixture
@@ -120,3 +121,15 @@ def test_matplotlib_is_optional() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "pip install '.[plot]'" in done.stdout
     assert issubclass(aa.AggregationError, ValueError)
+
+
+def test_holes_and_virtual_partitions_have_the_hatches_of_the_palette(pyplot: Any, sample_tiles: Any) -> None:
+    from matplotlib.colors import to_hex
+
+    holes = [p for p in tiled(2, 2, hole=(1, 0)).plot_coverage().patches if p.get_hatch()]
+    assert [(p.get_hatch(), to_hex(p.get_edgecolor())) for p in holes] == [(palette.HOLE_HATCH, palette.HOLE)]
+    value = aa.open(sample_tiles)["value"]
+    drawn = [(p.get_hatch(), to_hex(p.get_edgecolor())) for p in value.plot_coverage().patches]
+    assert drawn.count((palette.VIRTUAL_HATCH, palette.VIRTUAL)) == sum(p.virtual for p in value.partitions) == 22
+    text = value._repr_html_()
+    assert f'stroke="{palette.VIRTUAL}"' in text and f'stroke="{palette.HOLE}"' in tiled(2, 2, hole=(1, 0))._repr_html_()

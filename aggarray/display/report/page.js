@@ -104,6 +104,8 @@
       this.columns = this.axisX.cuts.length - 1, this.rows = this.axisY.cuts.length - 1;
       this.strides = data.shape.map((_, axis) => data.shape.slice(axis + 1).reduce((a, b) => a * b, 1));
       this.layX = laid(this.axisX), this.layY = laid(this.axisY);
+      const hole = data.marks.findIndex((marks) => marks & HOLE);  // it is seen at first
+      if (hole >= 0) this.plane = data.shape.map((size, axis) => Math.floor(hole / this.strides[axis]) % size);
       this.ownFiles = new Set(data.files.filter((f) => f >= 0));
       this.figure.hidden = this.columns < 1 || this.rows < 1 || !data.files.length;
       if (!this.figure.hidden) this.equip(others);
@@ -116,6 +118,7 @@
         const label = planes.appendChild(element("label", `${name} `));
         const choice = label.appendChild(element("select"));
         for (let i = 0; i + 1 < cuts.length; i++) choice.add(new Option(labels.length ? labels[0][i] : `${cuts[i]}:${cuts[i + 1]}`, i));
+        choice.value = this.plane[axis];
         choice.addEventListener("change", () => ((this.plane[axis] = +choice.value), this.draw()));
       }
       this.canvas.addEventListener("pointermove", (e) => this.point(e));

@@ -120,4 +120,4 @@ def _entry(entry: Entry, overview: Overview) -> str:
     links = "".join(
         f' <a href="#array-{n}">{escaped(shortened(" ".join(filter(None, overview.rows[n].cells)), 60))}</a>' for n in shown
     )
-    return f'<b class="kind">{escaped(entry.kind)}</b> {breakable(shortened(entry.text, LONGEST))}{links}'
+    return f'<b class="kind">{escaped(entry.kind.replace("_", " "))}</b> {breakable(shortened(entry.text, LONGEST))}{links}'
