@@ -167,13 +167,14 @@ def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None
 
 
 def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
-    """Return texts NAME=VALUE as a mapping; BadParameter for others."""
-    mapping = {}
+    """Return texts NAME=VALUE as a mapping; BadParameter for others, repeats."""
+    mapping: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise click.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
-        mapping[name] = value
+        if mapping.setdefault(name, value) != value:
+            raise click.BadParameter(f"{text!r} contradicts {name}={mapping[name]}", param_hint=option)
     return mapping
 
 

@@ -36,7 +36,7 @@ def is_unrelated(path: str) -> bool:
     if suffix in _DATA_SUFFIXES or is_unfinished(path):
         return False
     if is_remote(path):
-        return suffix in _OTHER_SUFFIXES and suffix != ".json"
+        return suffix in _OTHER_SUFFIXES and suffix not in (".json", ".idx")
     if not os.path.isfile(path):
         return False
     try:

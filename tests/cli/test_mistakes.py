@@ -64,6 +64,8 @@ MISTAKES = [
     ("append archive t.nca", 2, "it is a folder; the first argument is an index"),
     ("append archive/*.nc t.nca", 1, "no such file: archive/*.nc; the first argument is an index"),
     ("aggregate archive -o x.nca --units tas=furlong", 1, "units do not convert: 'K' to 'furlong'"),
+    ("info archive --units tas=K --units tas=degC", 2, "'tas=degC' contradicts tas=K"),
+    ("check t.nca --relocate /a=/b --relocate /a=/c", 2, "'/a=/c' contradicts /a=/b"),
     ("info archive --units tas=furlong", 1, "correct --units tas=furlong"),
     ("explain archive --units time=K", 1, "correct --units time=K"),
     ("explain archive --units nothing=K", 1, "units names 'nothing', which no array has"),

@@ -4,7 +4,7 @@ Web servers list folders as pages of links. Hidden names are left out; a Zarr st
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,7 +30,8 @@ def has_magic(uri: str) -> bool:
 def expand(uri: str) -> list[str]:
     """Return the files and Zarr stores of an address.
 
-    They are itself, all in a folder, or the matches of a pattern. Raises MissingFileError if there are none.
+    They are itself, all in a folder, or the matches of a pattern and what matching folders hold. Raises MissingFileError if
+    there are none.
     """
     if has_magic(uri):
         member, archive = split(uri)
@@ -40,9 +41,17 @@ def expand(uri: str) -> list[str]:
         root = f"{scheme_of(uri)}://{head}::{archive}" if archive else head
         fits = re.compile(_expression(text)).fullmatch
         depth = _DEEPEST if "**" in text else text[len(head) :].strip("/").count("/")
-        candidates = [(path, split(path)[0] if archive else path) for path in _walk([root], 0, depth)]
         is_quoted = scheme_of(uri) not in ARCHIVES
-        paths = sorted(path for path, own in candidates if fits(own) or (is_quoted and fits(unquote(own))))
+
+        def matches(path: str, parents: bool = False) -> bool:
+            own = split(path)[0] if archive else path
+            while len(own) > len(head):
+                if fits(own) or (is_quoted and fits(unquote(own))):
+                    return True
+                own = own.rpartition("/")[0] if parents else ""
+            return False
+
+        paths = sorted(path for path in _walk([root], 0, depth, matches) if matches(path, parents=True))
         if not paths:
             raise MissingFileError("no file matches", path=uri, hint="check the pattern, and that its server lists files")
         return paths
@@ -92,8 +101,13 @@ def _expression(pattern: str) -> str:
     return expression
 
 
-def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[str]:
-    """Yield files and stores down to a level; list each level concurrently."""
+def _walk(
+    folders: list[str], level: int, deepest: int = _DEEPEST, matches: Callable[[str], bool] | None = None
+) -> Iterator[str]:
+    """Yield files and stores down to a level, and those in folders that match.
+
+    Lists each level concurrently.
+    """
     below: list[str] = []
     for folder, listed in zip(folders, in_threads(_listed, folders), strict=True):
         if isinstance(listed, AggarrayError):
@@ -106,10 +120,14 @@ def _walk(folders: list[str], level: int, deepest: int = _DEEPEST) -> Iterator[s
         below += [join(folder, name) for name, inner in listed if inner and not name.startswith(".")]
         yield from (join(folder, name) for name, inner in listed if not inner and not name.startswith("."))
     if below and level < deepest:
-        yield from _walk(below, level + 1, deepest)
+        yield from _walk(below, level + 1, deepest, matches)
     elif below:
         # A store may lie at the depth of the pattern.
-        yield from (folder for folder, state in zip(below, request_states(below), strict=True) if getattr(state, "store", ""))
+        stores = {folder for folder, state in zip(below, request_states(below), strict=True) if getattr(state, "store", "")}
+        yield from stores
+        matching = [folder for folder in below if matches is not None and folder not in stores and matches(folder)]
+        if matching:
+            yield from _walk(matching, level + 1)
 
 
 def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":

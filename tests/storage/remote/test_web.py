@@ -384,6 +384,17 @@ def test_folders_and_patterns_that_name_nothing(web: Web) -> None:
         aa.open(f"{web.url}/empty/")
 
 
+def test_folders_that_match_are_searched(web: Web) -> None:
+    write(web.root / "later" / "2000" / "c.nc", cube([4]))
+    write(web.root / "last" / "d.nc", cube([5]))
+    (web.root / "later" / "notes.txt").write_text("words")
+    (web.root / "plot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    for pattern, count in (("*", 6), ("l*", 2), ("later/*", 1), ("*/2000", 1), ("**/2000", 1), ("[ab].nc", 4), ("**", 6)):
+        agg = aa.open(f"{web.url}/{pattern}")
+        assert (agg["tas"].shape[0], agg.skipped) == (count, ()), pattern
+    assert aa.open(f"{web.url}/").skipped == ()
+
+
 def test_a_page_without_an_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "MOST_PAGE", 10)
     with pytest.raises(aa.FormatError, match="more than 10 bytes in one object"):
