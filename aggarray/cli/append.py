@@ -47,5 +47,6 @@ def _check_index(index: str, source: Sequence[str]) -> None:
     except AggarrayError:
         hint = f"it is {'a folder' if os.path.isdir(path) else 'neither an index nor a data file'}; {hint}"
     swapped = [name for name in source if not is_remote(given_path(name)) and may_be_replaced(given_path(name))]
-    hint += f". {swapped[0]} is one: write aggarray append {swapped[0]} {index}" if swapped else ""
+    added = index if len(source) == 1 else "SOURCE..."
+    hint += f". {swapped[0]} is one: write aggarray append {swapped[0]} {added}" if swapped else ""
     raise click.UsageError(str(AggarrayError("not an index", path=index, hint=hint)))

@@ -11,7 +11,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.errors import NotFoundError, names_hint, near_names
 
 #: Most values, and most names of attributes, that an error lists.
-_MOST_VALUES, _MOST_NAMES = 12, 80
+_MOST_VALUES, _MOST_NAMES = 12, 40
 
 
 def attributes_of(array: MasterArray) -> dict[str, Any]:
@@ -86,7 +86,8 @@ def _no_attribute(name: str, value: Any, own: Iterable[Mapping[str, Any]], befor
     texts = values if isinstance(value, str) else ()  # a number is the value of many attributes
     holders = sorted((k for k in texts if any(_is_value(k, one, value) for one in values[k])), key=lambda k: k not in FACETS)
     similar = f"did you mean {holders[0]}={value!r}?" if holders else near_names(name, values)
-    listed = ", ".join(sorted(values)[:_MOST_NAMES]) + (", ..." if len(values) > _MOST_NAMES else "")
+    keys = sorted(values, key=lambda key: (key not in FACETS, key))
+    listed = ", ".join(keys[:_MOST_NAMES]) + (f" and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else "")
     hint = f"{similar} the attributes are: {listed}".lstrip()
     return NotFoundError(f"no array{_with(before)} has an attribute {name!r}", hint=hint)
 
