@@ -76,8 +76,8 @@ def _gaps(times: np.ndarray, frequency: Frequency | None, climatology: bool) -> 
     if multiple is not None and climatology and multiple.min() > 1:
         multiple = None
     by_frequency = multiple is not None and not _is_reduced(times, multiple)
-    multiple, slack = (multiple, _STATED_SLACK) if by_frequency else (_usual_multiples(times), _SLACK)
-    missing = [] if multiple is None else _missing(multiple, slack)
+    multiple = multiple if by_frequency else _usual_multiples(times)
+    missing = [] if multiple is None else _missing(multiple, by_frequency)
     return [gap for gap in missing if not climatology or _is_in_cycle(times, gap.after)], by_frequency
 
 
@@ -173,10 +173,13 @@ def _fits(multiple: np.ndarray, slack: float) -> bool:
     return bool(((nearest >= 1) & (np.abs(multiple - nearest) <= slack)).mean() >= _NEARLY_ALL)
 
 
-def _missing(multiple: np.ndarray, slack: float) -> list[Gap]:
-    """Return the gaps: steps that are several times the usual one."""
-    steps = np.rint(multiple)
-    longer = np.flatnonzero((steps > 1) & (np.abs(multiple - steps) <= slack))
+def _missing(multiple: np.ndarray, by_frequency: bool) -> list[Gap]:
+    """Return the gaps: steps that are several times the usual or stated one.
+
+    A stated step is missing even if times are labelled differently on both sides; the whole steps between them count.
+    """
+    steps = np.floor(multiple + _STATED_SLACK) if by_frequency else np.rint(multiple)
+    longer = np.flatnonzero((steps > 1) & (by_frequency | (np.abs(multiple - steps) <= _SLACK)))
     return [Gap(int(i), int(steps[i]) - 1) for i in longer]
 
 

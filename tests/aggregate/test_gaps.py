@@ -121,6 +121,9 @@ def every(months: int, count: int, first: str = "2000-01") -> np.ndarray:
         # The day of the label differs between files.
         (dates("2000-01-31", "2000-02-15", "2000-03-15", "2000-05-01"), "mon", [(2, 1)]),
         (dates("2000-01-01", "2000-02-01", "2000-03-31", "2000-04-30"), "mon", []),
+        # The hour of the label differs between files.
+        (dates(*(f"2000-01-{d:02}" for d in range(1, 13)), "2000-01-15T12", "2000-01-16T12"), "day", [(11, 2)]),
+        (dates(*(f"2000-01-{d:02}" for d in range(1, 13)), "2000-01-13T12", "2000-01-14T12"), "day", []),
         # 29 February exists only in some years.
         (dates("2000-02-28", "2000-02-29", "2000-03-01", "2001-02-28", "2001-03-01"), "day", [(2, 363)]),
     ],
