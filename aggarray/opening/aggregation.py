@@ -232,9 +232,9 @@ class Aggregation:
         """Report problems of the arrays and their files.
 
         Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions,
-        duplicate files, and missing, changed or unreadable files. Opens every file and compares it with its state at the scan: size, modification time and, with ``checksum``,
-        the bytes of its head and tail. Compares files opened with ``trust="assume"`` with their assumed signature,
-        including additional and absent variables. Reads no values.
+        duplicate files, and missing, changed or unreadable files. Opens every file and compares it with its state at the
+        scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened with
+        ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
         """
         from aggarray.opening.checking import check
 
