@@ -244,6 +244,8 @@ def test_lines_of_a_selection_and_of_rules_open_the_same_arrays(datasets: Path, 
     agg = aa.open(datasets).select("tas", experiment_id="historical", source_id="M1")
     (line,) = lines_of(agg, [str(datasets)])
     assert execute(line.python).shape == agg.arrays[0].shape and "source_id=M1" in line.shell
+    for line in lines_of(aa.open(datasets).select(experiment_id="ssp585"), [str(datasets)]):
+        assert execute(line.python).file_attrs["experiment_id"] == "ssp585" and "experiment_id=ssp585" in line.shell
     rules = aa.Rules(overlap="last")
     joined = aa.open(datasets, rules=rules).select(source_id="M10", experiment_id="historical")
     (line,) = lines_of(joined, [str(datasets)])

@@ -244,6 +244,22 @@ def test_a_hundred_thousand_partitions(chromium: Browser, tmp_path: Path) -> Non
     assert chromium.complaints() == []
 
 
+@pytest.mark.parametrize(("datasets", "files"), [(1, 100_000), (200, 500)])
+def test_an_archive_of_many_files_is_painted_soon(chromium: Browser, tmp_path: Path, datasets: int, files: int) -> None:
+    one, arrays = many(files), []
+    for number in range(datasets):
+        uris = tuple(f"/archive/M{number}/v_{file:06}.nc" for file in range(files))
+        matrix = replace(one._matrix, references=replace(one._matrix.references, uris=uris))
+        arrays.append(replace(one, _matrix=matrix, file_attrs={"source_id": f"M{number}", "title": f"Output of M{number}"}))
+    report.write(report.page(Aggregation(tuple(arrays)), source=["/archive.nca"]), tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size < 3_000_000
+    paints = []
+    for _ in range(3):
+        chromium.show(tmp_path / "page.html", width=1400)
+        paints.append(chromium.run("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    assert min(paints) < 1000 and chromium.complaints() == []
+
+
 def test_notebooks_are_readable(chromium: Browser, messy: Path, sample_tiles: Path) -> None:
     agg = aa.open(sample_tiles)
     path = messy.parent / "notebook.html"

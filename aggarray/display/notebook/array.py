@@ -43,7 +43,7 @@ def facts_of(array: Any, line: Timeline | None) -> list[tuple[str, str]]:
     if line is not None:
         facts.append(("time", " to ".join(dict.fromkeys(line.dates))))
     facts.append(("coordinates", ", ".join(filter(None, (_extent(array, d) for d in array.dimensions)))))
-    facts.append(("partitions", partition_words(array).removeprefix("partitions: ")))
+    facts.append(("partitions", partition_words(array).removeprefix("partitions: ").removeprefix("1, ")))
     chunk = stored_chunk(array)
     if chunk is not None:
         facts.append(("stored chunks", f"({', '.join(f'{d}: {n}' for d, n in chunk)})"))

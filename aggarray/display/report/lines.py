@@ -4,18 +4,18 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
-from aggarray.aggregate.differences import facets_of
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.display.facets import facet_columns
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
+from aggarray.opening.where import TextSelection
 
 #: Rules that are options of commands.
 _OPTIONS = ("along", "order", "new_dimension", "separate_by", "overlap", "holes", "units", "trust")
@@ -43,12 +43,13 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     options = _options(changed)
     opened = f"aa.open({(paths[0] if len(paths) == 1 else paths)!r}{rules})"
     names, cells = facet_columns(agg.arrays)
+    selected = [name for s in agg._provenance.selections for name in _attributes(s)]
     names_count = Counter(array.name for array in agg)
     equal = Counter((array.name, own) for array, own in zip(agg, cells, strict=True))
     lines = []
     for array, own in zip(agg, cells, strict=True):
         needed = names if names_count[array.name] > 1 else []
-        conditions = _conditions(array, needed, bool(agg._provenance.selections))
+        conditions = _conditions(array, [*needed, *selected])
         is_alone = equal[array.name, own] == 1
         if not is_alone or not conditions.keys() >= set(needed):
             # Attributes that are missing, or no attributes, such as the folder.
@@ -76,16 +77,16 @@ def _options(changed: Mapping[str, Any]) -> list[str] | None:
     return options
 
 
-def _conditions(array: MasterArray, names: Sequence[str], selected: bool) -> dict[str, Any]:
-    """Return the attributes that tell an array from others of its name.
+def _attributes(selection: Selection | TextSelection) -> Iterable[str]:
+    """Return the names of the attributes of a selection, of text or values."""
+    return selection.attributes if isinstance(selection, Selection) else selection.patterns
 
-    Which arrays a selection left out is unknown: then all facets are taken.
-    """
+
+def _conditions(array: MasterArray, names: Sequence[str]) -> dict[str, Any]:
+    """Return attributes by which an array is selected, those that it has."""
     own = {"units": array.units, "calendar": array.calendar, **array.file_attrs, **array.attrs}
-    known = {name: own.get(name) for name in (*names, *(facets_of(array) if selected else ()))}
-    return {
-        name: value.item() if getattr(value, "size", 0) == 1 else value for name, value in known.items() if value is not None
-    }
+    present = {name: value for name in names if (value := own.get(name)) is not None}
+    return {name: value.item() if getattr(value, "size", 0) == 1 else value for name, value in present.items()}
 
 
 def _python(array: MasterArray, conditions: Mapping[str, Any], opened: str) -> str:
