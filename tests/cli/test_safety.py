@@ -106,7 +106,11 @@ def test_outputs_of_a_job_may_lie_among_its_inputs(folder: Path, capsys: pytest.
     job.write_text(f"[input]\nsource = 'data'\n{outputs}")
     for _ in range(2):
         assert run(capsys, "run", job)[0] == 0
+    # A file that is neither input nor an earlier output is not replaced.
     (folder / "data" / "p.html").write_text("mine")
+    status, _, err = run(capsys, "run", job)
+    assert status == 1 and "is not a page of aggarray" in err and (folder / "data" / "p.html").read_text() == "mine"
+    write(folder / "data" / "o.nc", cube([9]))
     assert run(capsys, "run", job)[0] == 2
 
 
