@@ -31,10 +31,6 @@ class Aggregation:
     duplicates: tuple[Duplicate, ...] = ()
     _provenance: Provenance = field(default_factory=Provenance)
 
-    def __post_init__(self) -> None:
-        for name in ("refusals", "skipped", "duplicates"):
-            object.__setattr__(self, name, Listing(getattr(self, name)))
-
     @property
     def _outcome(self) -> Outcome:
         return Outcome(self.arrays, self.refusals, self.skipped, self.duplicates)
@@ -105,7 +101,7 @@ class Aggregation:
         if duplicates:
             # A file used by an array outside the selection is not a duplicate.
             serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
-            duplicates = tuple(d for d in duplicates if d.file not in serving)
+            duplicates = Listing(d for d in duplicates if d.file not in serving)
         arrays = select_arrays(self.arrays, selection.names, selection.attributes)
         return replace(self, arrays=arrays, duplicates=duplicates, _provenance=self._provenance.selected(selection))
 

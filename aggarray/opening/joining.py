@@ -15,7 +15,7 @@ from aggarray.formats.base import Structure
 from aggarray.index import Opening
 from aggarray.index.recognition import OURS, find_convention
 from aggarray.index.uris import real_path
-from aggarray.opening.provenance import Outcome, Provenance, Selection
+from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.scan.files import scan_files
 from aggarray.storage.access import Access
 
@@ -165,7 +165,7 @@ def join_arrays(
     kept = {(d.array, d.file): d.kept for d in joined.duplicates}
     known = [replace(d, kept=kept.get((d.array, d.kept), d.kept)) for d in repeats]
     selected = tuple(a for a in joined.arrays if all(s.fits(a) for s in provenance.selections))
-    outcome = Outcome(selected, tuple(joined.refusals), tuple(skipped), (*known, *joined.duplicates))
+    outcome = Outcome(selected, Listing(joined.refusals), Listing(skipped), Listing([*known, *joined.duplicates]))
     if all(isinstance(s, Selection) for s in provenance.selections):
         return outcome
     from aggarray.opening.where import restricted

@@ -16,7 +16,7 @@ from aggarray.index import Opening
 from aggarray.index.store import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import DEFAULT_RULES, Outcome, Provenance, Selection
+from aggarray.opening.provenance import DEFAULT_RULES, Listing, Outcome, Provenance, Selection
 from aggarray.storage.access import NO_OPTIONS, Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions
@@ -97,7 +97,7 @@ def _opened(
     provenance = Provenance(rules, names, (), how.access, structures, others, sources.saved)
     if sources.others and not sources.structures and len(paths) == 1 and rules is DEFAULT_RULES:
         # Aggregations of other software are not joined again.
-        return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), tuple(skipped), (), provenance)
+        return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), Listing(skipped), (), provenance)
     return Aggregation(*join_arrays(arrays, skipped, provenance), provenance)
 
 
@@ -131,12 +131,12 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
         result = Outcome(
             tuple(a._with_origin(array_of_index, path, loaded.generation, n, how) for n, a in enumerate(loaded.arrays)),
-            tuple(
+            Listing(
                 Refusal(tuple(names), tuple(files[i] for i in where), rule, reason)
                 for names, where, rule, reason in details["refusals"]
             ),
-            tuple(Skipped(files[i], variable, reason) for i, variable, reason in details["skipped"]),
-            tuple(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
+            Listing(Skipped(files[i], variable, reason) for i, variable, reason in details["skipped"]),
+            Listing(Duplicate(name, files[i], files[k]) for name, i, k in details["duplicates"]),
         )
         variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
         selections = tuple(_selections(details))

@@ -9,7 +9,7 @@ from aggarray.aggregate.rules import facet
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, near_names
-from aggarray.opening.provenance import Outcome
+from aggarray.opening.provenance import Listing, Outcome
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
@@ -62,8 +62,8 @@ def where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = 
 def restricted(outcome: Outcome, arrays: Sequence[MasterArray]) -> Outcome:
     """Return some arrays of an outcome, with what concerns their files."""
     serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
-    refusals = tuple(r for r in outcome.refusals if serving.issuperset(r.files))
-    return Outcome(tuple(arrays), refusals, outcome.skipped, tuple(d for d in outcome.duplicates if d.kept in serving))
+    refusals = Listing(r for r in outcome.refusals if serving.issuperset(r.files))
+    return Outcome(tuple(arrays), refusals, outcome.skipped, Listing(d for d in outcome.duplicates if d.kept in serving))
 
 
 def check_attribute(arrays: Sequence[MasterArray], name: str, option: str, values: Sequence[str] = ()) -> None:
