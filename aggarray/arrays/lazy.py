@@ -1,6 +1,9 @@
-"""Lazy operations on matrix, known values and templates of an array."""
+"""Lazy operations on matrix, known values and templates of an array.
 
-from collections.abc import Mapping, Sequence
+An array of an index is pickled as its `Origin`: its position there, and the lazy operations to repeat.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +11,7 @@ import numpy as np
 
 from aggarray.arrays.values import select_known
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 from aggarray.partition.conform import convert, fill_for
@@ -211,3 +215,33 @@ class Lazy:
         array = self._array
         selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
         return array._after("lazy", key, array._chosen(selectors))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Recipe of an array: how to find it, and the operations to repeat.
+
+    ``find(*place)`` returns the array, then the lazy operations ``steps`` (name, arguments) follow. ``witness``: objects of
+    the described array; an array with other objects was changed since.
+    """
+
+    find: Callable[..., Any]
+    place: tuple[Any, ...]
+    steps: tuple[tuple[str, Any], ...] = ()
+    witness: tuple[object, ...] = ()
+
+    def describes(self, witness: tuple[object, ...]) -> bool:
+        """Return whether an array with these objects is the described one."""
+        return len(witness) == len(self.witness) and all(a is b for a, b in zip(witness, self.witness, strict=True))
+
+    def then(self, name: str, arguments: Any, witness: tuple[object, ...]) -> "Origin":
+        """Return the origin of the result of an operation."""
+        return replace(self, steps=(*self.steps, (name, arguments)), witness=witness)
+
+
+def restore_array(find: Callable[..., Any], place: tuple[Any, ...], steps: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the array of an `Origin`; IndexFileError if its index changed."""
+    array = find(*place)
+    for name, arguments in steps:
+        array = array.lazy[arguments] if name == "lazy" else getattr(array, name)(*arguments)
+    return array

@@ -9,17 +9,18 @@ import numpy as np
 
 from aggarray.arrays.lazy import (
     Lazy,
+    Origin,
     convert_units,
     dimension_names,
     labels_key,
     positions_key,
+    restore_array,
     reverse_bounds,
     reverse_dimensions,
     select_dimensions,
     transpose_dimensions,
     with_step,
 )
-from aggarray.arrays.origin import Origin, restore_array
 from aggarray.arrays.values import Convertible, KnownValues, NamedArray, read_datetimes, read_known
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar

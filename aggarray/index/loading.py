@@ -1,6 +1,5 @@
-"""Opening of an index of aggarray, and of its pickled arrays."""
+"""Opening of an index of aggarray."""
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,17 +61,3 @@ def load(path: str, how: Opening) -> LoadedIndex:
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
     return LoadedIndex(arrays, details, named_files, generation, structures, others)
-
-
-def array_of_index(path: str, generation: int, number: int, how: Opening) -> MasterArray:
-    """Return an array of an index by number, for unpickling."""
-    return _arrays(path, generation, how)[number]._with_origin(array_of_index, path, generation, number, how)
-
-
-@functools.lru_cache(maxsize=4)
-def _arrays(path: str, generation: int, how: Opening) -> Sequence[MasterArray]:
-    loaded = load(path, how)
-    if loaded.generation != generation:
-        what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
-        raise IndexFileError(what, path=path, hint="open it again")
-    return loaded.arrays

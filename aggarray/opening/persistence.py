@@ -9,7 +9,7 @@ from aggarray.aggregate.report import Problem, Report
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.index.encoder import plain
-from aggarray.index.loading import array_of_index as array_of_index  # its name in earlier pickles
+from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection

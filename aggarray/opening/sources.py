@@ -123,7 +123,8 @@ def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | 
 def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     """Open an index of aggarray; raise IndexFileError if it is not valid."""
     from aggarray.index.decoder import unplain
-    from aggarray.index.loading import array_of_index, load
+    from aggarray.index.loading import load
+    from aggarray.index.pickling import array_of_index
 
     loaded = load(path, how)
     details, files = loaded.details, loaded.files

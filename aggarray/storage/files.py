@@ -54,7 +54,7 @@ def given_path(path: Any) -> str:
         raise MissingFileError("the path '' is empty", hint="pass a file, a folder or a pattern; '.' is the current directory")
     if "\0" in text:
         raise FormatError("the path contains a null byte", path=text, hint="correct the path")
-    address = canonical(text)
+    address = canonical(text) if ":" in text else None
     if address is not None:
         return address
     url = _URL.fullmatch(text)
