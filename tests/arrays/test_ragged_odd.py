@@ -76,7 +76,7 @@ def test_plots_show_the_samples_of_several_files(sample_stations: Path) -> None:
     a = agg["temperature"]
     for shown in (a._repr_html_(), a.lazy[3:9]._repr_html_(), agg._repr_html_()):
         assert "partitions: 4 obs, 4 files" in shown and "profile: " in shown and "<path" in shown
-    drawn = page_data([a])
+    drawn = page_data([a], [None])
     assert drawn["arrays"][0]["shape"] == (4,) and [Path(n).name for n in drawn["files"]] == [
         f"profiles_200{n}.nc" for n in range(1, 5)
     ]
