@@ -42,10 +42,12 @@ def _function(name: str) -> Any:
     return function
 
 
-def _address(array: np.ndarray) -> int:
-    """Return the address of the bytes of a contiguous array."""
+def _address(array: np.ndarray, written: bool = False) -> int:
+    """Return the address of a contiguous array, writable if ``written``."""
     if not array.flags.c_contiguous:
         raise ValueError("the bytes are not contiguous")
+    if written and not array.flags.writeable:
+        raise ValueError("the buffer is read-only")
     return array.ctypes.data
 
 
@@ -59,7 +61,7 @@ def decompress_blosc(frame: np.ndarray, out: np.ndarray) -> None:
 
         blosc.decompress(frame, out)
         return
-    count = decompress(_address(frame), _address(out), out.nbytes, 1)
+    count = decompress(_address(frame), _address(out, written=True), out.nbytes, 1)
     if count != out.nbytes:
         raise RuntimeError(f"damaged data (error {count})")
 
@@ -77,7 +79,7 @@ def decompress_lz4(block: np.ndarray, out: np.ndarray) -> None:
         # numcodecs expects the decoded size before the block.
         lz4.decompress(np.concatenate([np.array([out.size], "<u4").view(np.uint8), block]), out)
         return
-    count = decompress(_address(block), _address(out), block.size, out.size)
+    count = decompress(_address(block), _address(out, written=True), block.size, out.size)
     if count != out.size:
         raise RuntimeError(f"damaged data (error {count})" if count < 0 else f"decodes to {count} bytes, {out.size} expected")
 
@@ -87,7 +89,7 @@ def decompress_zstd(frame: np.ndarray, out: np.ndarray) -> int:
     decompress = _function("ZSTD_decompress")
     if decompress is None:
         return _decompress_zstd(frame, out)
-    count = int(decompress(_address(out), out.size, _address(frame), frame.size))
+    count = int(decompress(_address(out, written=True), out.size, _address(frame), frame.size))
     if count > out.size:
         name = _function("ZSTD_getErrorName")
         raise RuntimeError("damaged data" if name is None else name(count).decode().lower())

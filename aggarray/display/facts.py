@@ -106,11 +106,12 @@ def time_range(array: "MasterArray") -> tuple[str, str] | None:
         is_time = standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
         if is_time and coordinate.ndim <= 1 and is_reference_time(coordinate.units):
             try:
-                times = coordinate.datetimes().ravel()
+                times = coordinate.datetimes()
             except AggarrayError:
                 return None
             from aggarray.cf.units.calendars import date
 
+            times = times.ravel() if isinstance(times, np.ndarray) else times.flat  # of rows of different lengths
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
             return (date(min(valid)), date(max(valid))) if valid else None
     return None

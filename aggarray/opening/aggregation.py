@@ -1,7 +1,7 @@
 """The `Aggregation`: master arrays, refusals, and its methods."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -79,7 +79,10 @@ class Aggregation:
             return named[0]
         variable = name if isinstance(name, str) else None
         if not named:
-            hint = names_hint(name, self.names, "the arrays are") + ("" if variable else "; agg.arrays[0] is the first")
+            hint = names_hint(name, self.names, "the arrays are")
+            if not variable:
+                several = isinstance(name, list | tuple | set)
+                hint += "; select several by agg.select([...])" if several else "; agg.arrays[0] is the first"
             raise NotFoundError(f"no array {name!r}", variable=variable, hint=hint)
         from aggarray.aggregate.differences import distinguishing_text
 
@@ -95,7 +98,7 @@ class Aggregation:
         """
         from aggarray.opening.selection import select_arrays
 
-        names = None if name is None else (name,) if isinstance(name, str) else tuple(name)
+        names = None if name is None else tuple(name) if isinstance(name, Iterable) and not isinstance(name, str) else (name,)
         selection = Selection(names, {k: list(v) if isinstance(v, set | frozenset) else v for k, v in attributes.items()})
         duplicates = self.duplicates
         if duplicates:

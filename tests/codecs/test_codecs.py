@@ -387,11 +387,15 @@ assert own._function.__wrapped__("ZSTD_decompress") is None
 @pytest.mark.parametrize(
     "decompress", [decompressing.decompress_blosc, decompressing.decompress_lz4, decompressing.decompress_zstd]
 )
-def test_strided_buffers_are_refused(decompress: Callable[..., Any]) -> None:
+def test_strided_and_read_only_buffers_are_refused(decompress: Callable[..., Any]) -> None:
     data = np.frombuffer(bytes(numcodecs.Blosc().encode(b"x" * 99)), np.uint8)
     for stored, out in ((data, np.empty(198, np.uint8)[::2]), (np.repeat(data, 2)[::2], np.empty(99, np.uint8))):
         with pytest.raises(ValueError, match="not contiguous"):
             decompress(stored, out)
+    out = np.zeros(99, np.uint8)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        decompress(data, out)
 
 
 def test_zstd_without_a_size() -> None:

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import netCDF4
+import numpy as np
 import pytest
 
 import aggarray as aa
 from aggarray.aggregate.differences import common_folder, labels, short_paths
-from aggarray.display.facts import aggregation_facts
+from aggarray.display.facts import aggregation_facts, time_range
+from aggarray.display.report import page
 from tests.support.netcdf import TAS, cube, write
 
 
@@ -151,3 +154,26 @@ def test_order_of_a_dimension_with_a_coordinate_in_some_files(tmp_path: Path) ->
     write(tmp_path / "a.nc", cube([0, 1]))
     write(tmp_path / "b.nc", cube([0, 1], time=None))
     assert len(aa.open(tmp_path, rules=aa.Rules(order={"time": "name"}))) == 2
+
+
+def test_times_of_rows_of_different_lengths(tmp_path: Path) -> None:
+    for name, days in (("a", range(9)), ("b", range(20, 29))):
+        with netCDF4.Dataset(tmp_path / f"{name}.nc", "w") as file:
+            file.createDimension("station", 3)
+            file.createDimension("obs", 9)
+            sizes = file.createVariable("rowSize", "i4", ("station",))
+            sizes.sample_dimension = "obs"
+            sizes[:] = [2, 3, 4]
+            station = file.createVariable("station", "i4", ("station",))
+            station[:] = np.arange(3) + days[0]
+            time = file.createVariable("time", "f8", ("obs",))
+            time.setncatts({"units": "days since 2000-01-01", "standard_name": "time"})
+            time[:] = np.array(days)
+            temp = file.createVariable("temp", "f4", ("obs",))
+            temp.setncatts({"units": "K", "coordinates": "time"})
+            temp[:] = 280.0
+    agg = aa.open(tmp_path)
+    assert agg["temp"].shape == (6,) and agg.check().ok
+    assert time_range(agg["temp"]) == ("2000-01-01", "2000-01-29")
+    assert "2000-01-01 to 2000-01-29" in repr(agg)
+    assert "2000-01-01" in page(agg) and agg["temp"]._repr_html_() and agg._repr_html_()

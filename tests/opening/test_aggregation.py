@@ -99,6 +99,10 @@ def test_absent_names_are_listed_with_near_ones(agg: aa.Aggregation) -> None:
         agg["TASS"]
     with pytest.raises(aa.NotFoundError, match=r"no array 0; .*; agg.arrays\[0\] is the first"):
         agg[0]  # type: ignore[index]
+    with pytest.raises(aa.NotFoundError, match=r"no array \['tas'\]; .*; select several by agg.select\(\[...\]\)"):
+        agg[["tas"]]  # type: ignore[index]
+    with pytest.raises(aa.NotFoundError, match="no array 0; the arrays are: "):
+        agg.select(0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
