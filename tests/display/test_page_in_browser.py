@@ -336,6 +336,26 @@ def test_no_word_is_broken(chromium: Browser, archive: Path, messy: Path, width:
         assert chromium.run(BROKEN) == []
 
 
+BARS = """(() => {
+  const place = (e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().right].map(Math.round).join(" ");
+  const bars = [...document.querySelectorAll(".axis, #rows .bar")].filter((bar) => bar.checkVisibility());
+  const counts = [...document.querySelectorAll(".group .count")].map((c) => c.getBoundingClientRect().right);
+  return [[...new Set(bars.map(place))], Math.max(...counts) <= bars[0].getBoundingClientRect().left];
+})()"""
+
+
+def test_bars_of_groups_and_rows_have_one_axis(chromium: Browser, archive: Path) -> None:
+    chromium.show(archive, width=1400)
+    assert chromium.run("document.querySelectorAll('.row .flag:not(:empty)').length") == 1
+    for column in (None, "source_id", "table_id"):
+        if column:
+            choose(chromium, "group by", column)
+        places, is_beside = chromium.run(BARS)
+        assert len(places) == 1 and is_beside
+        flags = chromium.run("[...document.querySelectorAll('.group > summary .flag')].map((f) => f.textContent)")
+        assert sorted(set(flags)) == ["", "problems"] and flags.count("problems") == 1
+
+
 def test_an_archive_takes_few_screens(chromium: Browser, archive: Path, shared_data: Path, tmp_path: Path) -> None:
     chromium.show(archive, width=1400)
     assert chromium.run("document.documentElement.scrollHeight") < 60 * 32 + 400

@@ -473,7 +473,7 @@
       }
       const shown = this.names.map((_, n) => n).filter((n) => n !== column);
       const width = shown.map((n) => `var(--w${n})`).join(" + ");
-      document.documentElement.style.setProperty("--facets", `calc(${width} + ${1.5 * shown.length}ch)`);
+      document.documentElement.style.setProperty("--facets", `max(${column < 0 ? "14ch" : `var(--g${column})`}, 0ch + ${width || "0ch"} + ${1.5 * shown.length}ch)`);
       this.groups = [];
       if (column < 0) this.body.replaceChildren(...sorted.map((row) => row.element));
       else {
@@ -509,6 +509,8 @@
       const times = rows.map((row) => row.head.querySelector(".when").textContent).filter(Boolean).flatMap((when) => when.split(" to ")).sort();
       const when = [...new Set([times[0], times[times.length - 1]])].filter(Boolean);
       summary.querySelector(".when").textContent = when.join(" to ");
+      const flag = summary.querySelector(".flag");
+      if (flag) flag.textContent = rows.some((row) => row.problems) ? "problems" : "";
       details.append(...rows.map((row) => row.element));
       return { element: details, rows };
     }

@@ -13,6 +13,8 @@ from aggarray.scan.progress import amount
 _LONGEST = 80
 #: The most rows whose groups are open at first, and whose cards are.
 _MOST_OPEN, _FEW = 100, 3
+#: A long number of datasets.
+_COUNT = "123 datasets"
 #: The parts of a bar in the order of drawing, and what they mean.
 _DRAWN = ("data", "overlap", "hole", "gap")
 _MEANINGS = {
@@ -33,10 +35,13 @@ def style(overview: Overview) -> str:
     """Return the widths of the columns as CSS; a grouping column is hidden."""
     own, hidden = widths(overview), overview.groups()
     total = sum(width + 1.5 for n, width in enumerate(own) if n != hidden)
-    values = "".join(f" --w{n}: {width + 0.5:g}ch;" for n, width in enumerate(own))
+    # A group has the name, the value and the number of datasets in the place of all columns.
+    least = [len(name) + min(width, WIDEST) + len(_COUNT) + 3 for name, width in zip(overview.names, own, strict=False)]
+    values = "".join(f" --w{n}: {width + 0.5:g}ch; --g{n}: {least[n]}ch;" for n, width in enumerate(own))
+    total = max(total, 14 if hidden is None else least[hidden])
     when = max((len(row.period) for row in overview.rows), default=0)
     rules = [f".f{n} {{ width: var(--w{n}); }}" for n in range(len(own))]
-    return "\n".join([f":root {{{values} --facets: {max(total, 14):g}ch; --when: {when + 0.5:g}ch; }}", *rules])
+    return "\n".join([f":root {{{values} --facets: {total:g}ch; --when: {when + 0.5:g}ch; }}", *rules])
 
 
 def overview_section(overview: Overview, cards: Callable[[int], str], entries: Sequence[Entry], left_out: int) -> str:
@@ -48,7 +53,7 @@ def overview_section(overview: Overview, cards: Callable[[int], str], entries: S
     order = sorted(range(len(overview.rows)), key=lambda n: natural_key(overview.rows[n].cells))
     rows = {n: _row(place, n, overview, cards(n), flags) for place, n in enumerate(order)}
     column = overview.groups()
-    content = "\n".join(rows.values() if column is None else _groups(overview, column, rows))
+    content = "\n".join(rows.values() if column is None else _groups(overview, column, rows, flags))
     hidden = "" if column is None else f' data-group="{column}"'
     more = f"<p>... and {left_out:,} more arrays: select fewer to see them.</p>" if left_out else ""
     return (
@@ -128,7 +133,7 @@ def _numbers(when: str, files: int, nbytes: int) -> str:
     )
 
 
-def _groups(overview: Overview, column: int, rows: Mapping[int, str]) -> list[str]:
+def _groups(overview: Overview, column: int, rows: Mapping[int, str], flags: Counter[int]) -> list[str]:
     """Return the rows in groups of one value of a column."""
     members: dict[str, list[int]] = {}
     for number in rows:
@@ -139,19 +144,21 @@ def _groups(overview: Overview, column: int, rows: Mapping[int, str]) -> list[st
             overview,
             members[value],
             rows,
+            flags,
         )
         for value in sorted(members)
     ]
 
 
-def _group(name: str, overview: Overview, numbers: Sequence[int], rows: Mapping[int, str]) -> str:
+def _group(name: str, overview: Overview, numbers: Sequence[int], rows: Mapping[int, str], flags: Counter[int]) -> str:
     own = [overview.rows[n] for n in numbers]
     parts = {kind: united_parts([span for row in own for span in row.parts.get(kind, ())]) for kind in _DRAWN}
     dates = [row.timeline.dates for row in own if row.timeline]
     when = period(min(d[0] for d in dates), max(d[1] for d in dates)) if dates else ""
     count = f'<span class="count">{len(own)} dataset{"s" * (len(own) > 1)}</span>'
     summary = f'<span class="facets"><span>{name}</span> {count}</span>{bar(parts, overview.limits, "")}'
-    summary += _numbers(when, sum(r.files for r in own), sum(r.nbytes for r in own))
+    flag = f'<span class="flag">{"problems" * any(flags[n] for n in numbers)}</span> ' if flags else ""
+    summary += flag + _numbers(when, sum(r.files for r in own), sum(r.nbytes for r in own))
     is_open = " open" * (len(rows) <= _MOST_OPEN)
     content = "\n".join(rows[n] for n in numbers)
     return f'<details class="group"{is_open}><summary>{summary}</summary>\n{content}\n</details>'
