@@ -225,7 +225,7 @@ def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     from aggarray.cli._datasets import require_dataset
 
     named = [a for a in agg if a.name == variable] if variable else list(agg)
-    return require_dataset(named, True)[0] if named else agg[variable or ""]
+    return require_dataset(named, True, refusals=agg.refusals)[0] if named else agg[variable or ""]
 
 
 def progress_bar() -> bool | None:
@@ -283,14 +283,14 @@ def arrays_of_files(agg: "Aggregation") -> str:
     return f"{counted(len(agg), 'array')} of {counted(file_count(agg), 'file')}"
 
 
-def echo_notes(agg: "Aggregation", hint: str) -> None:
+def echo_notes(agg: "Aggregation", hint: str, skipped: bool = True) -> None:
     """Print the numbers of refusals and skipped files to standard error.
 
-    Datasets are expected to stay separate.
+    Datasets are expected to stay separate. ``skipped``: False = the output has listed skipped files.
     """
     if not agg.refusals and not agg.skipped:
         return
     from aggarray.display.refusals import notes
 
-    if counts := notes(agg.refusals, agg.skipped, agg._provenance.rules.separate_by):
+    if counts := notes(agg.refusals, agg.skipped if skipped else (), agg._provenance.rules.separate_by):
         click.echo(f"{', '.join(counts)}; {hint}", err=True)

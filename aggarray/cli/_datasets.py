@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aggarray.errors import AggregationError, NotFoundError, UnitsError
 
 if TYPE_CHECKING:
+    from aggarray.aggregate.rules import Refusal
     from aggarray.arrays.master import MasterArray
 
 #: Facets in which the variables of one dataset may differ: fixed fields beside monthly ones.
@@ -36,19 +37,23 @@ def as_keys(where: Mapping[str, str], names: Sequence[str] = ()) -> str:
 
 
 def require_dataset(
-    arrays: "Sequence[MasterArray]", are_named: bool, written: Callable[..., str] = as_options
+    arrays: "Sequence[MasterArray]",
+    are_named: bool,
+    written: Callable[..., str] = as_options,
+    refusals: "Sequence[Refusal]" = (),
 ) -> "list[MasterArray]":
     """Return the arrays if they are one dataset.
 
     Otherwise AggregationError tells what distinguishes the datasets, and how to select one. ``written``: writes a selection.
-    ``are_named``: the user gave the names of the arrays: they may have different grids.
+    ``are_named``: the user gave the names of the arrays: they may have different grids. ``refusals``: tell why arrays of one
+    dataset and name were not joined.
     """
     from aggarray.aggregate.differences import distinguishing_facets
 
     facets = distinguishing_facets(arrays)
     separate = {name for name, values in facets if name not in _WITHIN and len(set(values) - {None}) > 1}
     if separate or _repeated(arrays):
-        _raise_datasets(arrays, [facet for facet in facets if _repeated(arrays) or facet[0] in separate], written)
+        _raise_datasets(arrays, [facet for facet in facets if _repeated(arrays) or facet[0] in separate], written, refusals)
     if not are_named:
         _check_grids(arrays, written)
     return list(arrays)
@@ -66,6 +71,7 @@ def _raise_datasets(
     arrays: "Sequence[MasterArray]",
     facets: Sequence[tuple[str, list[str | None]]],
     written: Callable[..., str],
+    refusals: "Sequence[Refusal]",
 ) -> None:
     from aggarray.aggregate.differences import differing_attributes, distinguishing_text
 
@@ -73,11 +79,17 @@ def _raise_datasets(
     same = _repeated([a for a, row in zip(arrays, rows, strict=True) if row == rows[0]])
     # Arrays of equal facets differ in units, cell_methods or the like.
     where = _first_of(facets) | _first_of(differing_attributes(same)[:1])
+    files = {str(uri) for array in same for uri in array._matrix.references.uris}
+    refused = next((r for r in refusals if not facets and not where and files.issuperset(r.files)), None)
+    if refused is not None:
+        reason, _, advice = refused.reason.partition("; give ")
+        how = f"give {advice}" if advice else "run aggarray explain, and leave out the files of one"
+        raise AggregationError(f"{len(same)} arrays are named {same[0].name!r}: {reason}", hint=how)
     if facets:
         what = f"{len(set(rows))} datasets instead of one: they differ in {'; '.join(map(_listed, facets))}"
     else:
         what = f"{len(same)} arrays are named {same[0].name!r}: {distinguishing_text(same)}"
-    hint = f"choose one, for example with {written(where)}" if where else "choose one by --sel, or in Python"
+    hint = f"choose one, for example with {written(where)}" if where else "run aggarray explain for the reasons"
     raise AggregationError(what, hint=hint)
 
 

@@ -68,7 +68,9 @@ def parse_tolerances(method: str | None, limits: Sequence[Any]) -> dict[str | No
     {None: 0.5, 'time': '12h'}
     """
     if limits and method is None:
-        raise click.BadParameter("a tolerance needs a method; give one", param_hint="--tolerance")
+        raise click.BadParameter(
+            "a tolerance needs a method; give the method nearest, pad or backfill", param_hint="--tolerance"
+        )
     tolerances: dict[str | None, Any] = {}
     for limit in limits:
         name, equals, value = str(limit).rpartition("=")
@@ -242,7 +244,8 @@ def _equal_longitude(value: float, coordinate: "MasterArray", slack: float = 0.0
     ``slack``: steps by which a value may lie outside of the first and the last longitude.
     """
     low, high, step = _longitudes(coordinate)
-    if low - slack * step <= value <= high + slack * step:
+    # One step below the first longitude of a circle lies the last one, which a slice would leave out.
+    if low <= value <= high or low - slack * step < value <= high + slack * step:
         return None
     return next((value + turn for turn in (360, -360) if low - step < value + turn < high + step), None)
 

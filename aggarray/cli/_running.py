@@ -153,7 +153,7 @@ class Run:
                 f"no variable {absent[0]!r}", variable=absent[0], hint=f"the variables are: {', '.join(agg.names) or 'none'}"
             )
         chosen = [a for a in select_where(agg, output["where"], "where") if not names or a.name in names]
-        dataset = converted(require_dataset(chosen, bool(names), as_keys), output.get("units", {}))
+        dataset = converted(require_dataset(chosen, bool(names), as_keys, agg.refusals), output.get("units", {}))
         arrays = _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
         if self.dry:
             return foresee(is_extracted(arrays, path, compress=compress))

@@ -32,5 +32,6 @@ def command(checksum: bool, group_by: list[str], as_json: bool, **arguments: Any
         common.echo_json({"ok": report.ok, "problems": problems})
     else:
         click.echo(problem_table(report.problems, terminal_width()) if problems else "no problems")
+        common.echo_notes(agg, "run aggarray explain for the reasons", skipped=False)
     if problems:
         raise SystemExit(1)

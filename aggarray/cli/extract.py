@@ -110,7 +110,7 @@ def command(line: list[str], /, output: str, overwrite: bool, compress: str | No
         common.check_output(output, arguments["source"], opened)
     except AggregationError as error:
         raise click.UsageError(str(error)) from error
-    arrays = require_dataset(list(opened), bool(arguments["variables"]))
+    arrays = require_dataset(list(opened), bool(arguments["variables"]), refusals=opened.refusals)
     selection = _labels.select_all(converted(arrays, units), labels, method, tolerances)
     done = extract(
         selection,

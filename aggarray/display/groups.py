@@ -81,7 +81,9 @@ def group_table(of: Sequence[Group], names: Sequence[str], width: int | None) ->
         key = group.key if group.facts else ("no array", *group.key[1:])
         counts = [len(group.facts), time_text(group.time), group.files, amount(group.nbytes, "bytes"), len(group.problems)]
         rows.append([*key, *counts])
-    return table(rows, [*names, "arrays", "time", "files", "size", "problems"], width=width, right=("size",))
+    return table(
+        rows, [*names, "arrays", "time", "files", "size", "problems"], width=width, right=("size",), whole=("time", "size")
+    )
 
 
 def group_facts(of: Sequence[Group], names: Sequence[str]) -> list[dict[str, Any]]:

@@ -89,7 +89,9 @@ def array_list(
         lines += [f"all: {', '.join(f'{name} {value}' for name, value in values.items() if value)}"]
     optional = ("units", "partitions", "time", *(extra or ()))
     shown = {name: values for name, values in columns.items() if name not in optional or any(values)}
-    text = table(list(zip(*shown.values(), strict=True))[:most], list(shown), width=width, right=("size",)) if facts else ""
+    cells = list(zip(*shown.values(), strict=True))[:most]
+    how: dict[str, Any] = {"right": ("size",), "whole": ("time", "size"), "optional": "shape"}
+    text = table(cells, list(shown), width=width, **how) if facts else ""
     if most is not None and len(facts) > most:
         text += f"\n... and {len(facts) - most} more"
     lines = [part for line in lines for part in wrapped(printable(line), width)]

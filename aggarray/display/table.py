@@ -8,6 +8,8 @@ from aggarray.display.markup import printable
 
 #: The width below which no column is shortened.
 NARROWEST = 8
+#: The width of a column beside whole ones.
+_LEAST = 6
 #: Between columns.
 _GAP = "  "
 
@@ -47,12 +49,20 @@ def shortened_middle(text: str, most: int) -> str:
 
 
 def table(
-    rows: Sequence[Sequence[Any]], head: Sequence[str], *, width: int | None = None, right: Collection[str] = (), wrap: str = ""
+    rows: Sequence[Sequence[Any]],
+    head: Sequence[str],
+    *,
+    width: int | None = None,
+    right: Collection[str] = (),
+    wrap: str = "",
+    whole: Collection[str] = (),
+    optional: str = "",
 ) -> str:
     """Return rows under a head as text in aligned columns.
 
     Numbers, and the columns named in ``right``, are aligned to the right. ``width``: the most characters of a line, None: any
-    number; then long texts lose their middle, and the texts of the column ``wrap`` continue on further lines.
+    number; then long texts lose their middle, except in the columns ``whole``, and the texts of the column ``wrap`` continue on
+    further lines. The column ``optional`` is left out where there is no space for more than a few characters.
 
     >>> print(table([["tas", 12], ["pr", 3]], ["name", "files"]))
     name  files
@@ -70,9 +80,15 @@ def table(
     heads = [[name] for name in cells[0]]
     if width is not None and sum(widths) + len(_GAP) * (len(head) - 1) > width:
         below = [max((len(row[i]) for row in cells[1:]), default=0) for i in range(len(head))]
-        heads = [_head(name, w) for name, w in zip(cells[0], below, strict=True)]
-        widths = [max(w, *map(len, lines)) for w, lines in zip(below, heads, strict=True)]
-        widths = _fitted(widths, [name == wrap for name in head], width - len(_GAP) * (len(head) - 1))
+        floors = [max(map(len, _head(name, 0))) for name in cells[0]]
+        widths = [max(own, floor) for own, floor in zip(below, floors, strict=True)]
+        is_whole = [name in whole or number for name, number in zip(head, numeric, strict=True)]
+        fitted = _fitted(widths, [name == wrap for name in head], is_whole, floors, width - len(_GAP) * (len(head) - 1))
+        cut = head.index(optional) if optional in head else -1
+        if cut >= 0 and fitted[cut] < min(widths[cut], 2 * NARROWEST):
+            kept = [[item for n, item in enumerate(row) if n != cut] for row in (head, *rows)]
+            return table(kept[1:], kept[0], width=width, right=right, wrap=wrap, whole=whole)
+        widths, heads = fitted, [_head(name, w) for name, w in zip(cells[0], fitted, strict=True)]
     lines = [*_lines(heads, widths, numeric), _GAP.join("-" * w for w in widths)]
     for row in cells[1:]:
         block = [_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)]
@@ -94,19 +110,22 @@ def _head(name: str, width: int) -> list[str]:
     return [name] if len(name) <= width or not rest else [first + underscore, rest]
 
 
-def _fitted(widths: list[int], wraps: list[bool], most: int) -> list[int]:
+def _fitted(widths: list[int], wraps: list[bool], whole: list[bool], floors: list[int], most: int) -> list[int]:
     """Return widths of a sum of at most ``most``: the widest shrink.
 
-    A column that wraps becomes narrower first, to half of the line.
+    A column that wraps becomes narrower first, to half of the line; whole ones shrink last, none below its floor.
     """
     fitted = list(widths)
     for i in [i for i, is_wrapped in enumerate(wraps) if is_wrapped]:
         fitted[i] = min(fitted[i], max(most - sum(fitted) + fitted[i], most // 2, NARROWEST))
     while sum(fitted) > most:
-        widest = max(range(len(fitted)), key=lambda i: fitted[i])
-        if fitted[widest] <= NARROWEST:
+        for least, last in ((NARROWEST, False), (_LEAST, False), (NARROWEST, True)):
+            columns = [i for i, w in enumerate(fitted) if w > max(least, floors[i]) and (last or not whole[i])]
+            if columns:
+                break
+        if not columns:
             break
-        fitted[widest] -= 1
+        fitted[max(columns, key=lambda i: fitted[i])] -= 1
     return fitted
 
 

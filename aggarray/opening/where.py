@@ -31,7 +31,7 @@ class TextSelection:
 
 def texts_of(array: MasterArray, name: str) -> list[str]:
     """Return an attribute of an array and of its file as text, [] without."""
-    own = {"units": array.units, "calendar": array.calendar, **array.attrs}
+    own = {"name": array.name, "units": array.units, "calendar": array.calendar, **array.attrs}
     values = [attrs[name] for attrs in (own, array.file_attrs) if attrs.get(name) is not None]
     texts = [text for attrs in (own, array.file_attrs) if (text := facet(attrs, name)) is not None]
     return list(dict.fromkeys([*texts, *map(str, values)]))
@@ -113,7 +113,13 @@ def _attributes_hint(arrays: Sequence[MasterArray], name: str, values: Sequence[
     holders = (f"{key}={v}" for key in differing for v in values if any(matches(a, key, v) for a in arrays))
     holder = next(holders, None)
     words = f"did you mean {holder}?" if holder else near_names(name, [*present, *differing])
-    listed = f"the arrays differ in {_listed(differing)}" if differing else f"the attributes are {_listed(present) or 'none'}"
+    listed = (
+        f"the arrays differ in {_listed(differing)}"
+        if differing
+        else f"the attributes are {_listed(present)}"
+        if present
+        else "the arrays have no attributes"
+    )
     return f"{words} {listed}".lstrip()
 
 

@@ -46,6 +46,27 @@ def cells(text: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line) for line in text.splitlines()]
 
 
+def test_years_are_whole_in_narrow_terminals(run: Run, shared_data: Path) -> None:
+    for group in ((), ("--group-by", "source_id,table_id")):
+        lines = run("info", shared_data / "cmip6", *group, columns=62)[1].splitlines()
+        assert max(map(len, lines)) <= 62 and sum("1950-2014" in line for line in lines) > 20
+        assert not any("(tim" in line for line in lines)
+
+
+def test_check_counts_arrays_that_were_not_joined(run: Run, archive: Path) -> None:
+    _, out, err = run("check", archive)
+    assert "x.nc" in out and "2 arrays not joined; run aggarray explain for the reasons" in err and "skipped" not in err
+
+
+def test_arrays_not_joined_are_refused_with_the_reason(run: Run, archive: Path, tmp_path: Path) -> None:
+    (archive / "B" / "2.nc").unlink()
+    command = ("extract", archive, "-o", tmp_path / "a.nc", "--where", "source_id=A")
+    status, _, err = run(*command)
+    assert status == 1 and "they overlap at time" in err and "give --overlap first or --overlap last" in err
+    assert run(*command, "--overlap", "first")[0] == 0
+    assert "they overlap at time" in run("distribute", archive, "-n", 2, "--where", "source_id=A")[2]
+
+
 @pytest.mark.parametrize("columns", [80, 100, 140])
 def test_info_of_a_real_archive_fits_the_terminal(run: Run, shared_data: Path, columns: int) -> None:
     status, out, err = run("info", shared_data / "cmip6", columns=columns)

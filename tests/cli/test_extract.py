@@ -174,6 +174,10 @@ def test_longitudes_of_the_other_convention(
     assert ("select 340: and :20" if start == 0 else "select 160: and :-160") in capsys.readouterr().err
     refused(source, "--sel", "lon=170:-170" if start < 0 else "lon=350:10")
     assert "separately" in capsys.readouterr().err
+    refused(source, "--sel", f"lon={start - 10}:{start + 20}")  # the first one is the last of the circle
+    assert f"select {start + 350}: and :{start + 20} separately" in capsys.readouterr().err
+    assert extracted(source, "--sel", f"lon={start - 5}:{start + 20}").lon.size == 3
+    assert extracted(source, "--sel", f"lon={start + 20}:{start + 360}").lon.size == 34
     assert extracted(source, "--sel", f"lon={start + 20}:{start + 50}").lon.size == 4
     # A region has no other convention to name.
     write(source, cube([0.0], lons=[100.0, 110.0, 120.0]))

@@ -53,6 +53,7 @@ def models(text: str) -> list[str]:
         (["source_id=MIROC6", "source_id=CanESM5", "table_id=day"], ["CanESM5 day", "MIROC6 day"]),
         (["source_id=MIROC*", "table_id=A*"], ["MIROC-ES2L Amon", "MIROC6 Amon"]),
         (["source=MIROC6, 2017", "table_id=day"], ["MIROC6 day"]),
+        (["name=tas", "source_id=MIROC6"], ["MIROC6 Amon", "MIROC6 day"]),
         (["realization=1", "units=K", "source_id=C*5"], ["CanESM5 Amon", "CanESM5 day"]),
     ],
 )
@@ -85,6 +86,12 @@ def test_absent_attributes_and_values_list_what_there_is(
 ) -> None:
     code, out, err = run("info", archive, *(word for text in where for word in ("--where", text)))
     assert (code, out) == (status, "") and words in err
+
+
+def test_arrays_without_attributes_say_so(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", {"x": (("y",), np.arange(2.0), {})})
+    status, _, err = run("info", tmp_path / "a.nc", "--where", "source_id=A")
+    assert status == 1 and "the arrays have no attributes" in err
 
 
 def test_values_that_no_array_has_together(run: Run, archive: Path) -> None:

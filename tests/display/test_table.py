@@ -70,3 +70,15 @@ def test_output_that_is_not_a_terminal_has_no_width(monkeypatch: pytest.MonkeyPa
     assert terminal_width() is None
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert terminal_width() == 40
+
+
+def test_whole_columns_shrink_last_and_an_optional_one_is_left_out() -> None:
+    rows = [["EC-Earth3-AerChem", "(time: 36500, lat: 2, lon: 2)", "1950-2014"], ["MIROC6", "(time: 780)", "1850-2014"]]
+    head = ["source_id", "shape", "time"]
+    how = {"whole": ["time"], "optional": "shape"}
+    assert table(rows, head, width=47, **how).splitlines()[2].startswith("EC-Earth3-AerChem  (time: 36500, …)")
+    narrow = table(rows, head, width=30, **how).splitlines()
+    assert narrow[0].split() == ["source_id", "time"] and narrow[2].split() == ["EC-Earth3-AerChem", "1950-2014"]
+    narrowest = table(rows, head, width=20, **how).splitlines()
+    assert all(len(line) <= 20 and line.endswith("-2014") for line in narrowest[2:])
+    assert max(map(len, table(rows, head, width=17, **how).splitlines())) <= 18
