@@ -229,5 +229,5 @@ def _overlap(view: View, row: int, by: int) -> tuple[str, str]:
         ends = [(cover[0], cover[-1]) for cover in covers]
         low, high = (view.value(key, int(p), (by, row)) for p in (max(e[0] for e in ends), min(e[1] for e in ends)))
         spans.append(f"{axes[key].name} {low if low == high else f'{low} to {high}'}")
-    hint = "give Rules(overlap='first') or Rules(overlap='last') to say which serves them"
+    hint = "give Rules(overlap='first') or Rules(overlap='last') to choose which one to use"
     return f"they overlap at {', '.join(spans)}", hint

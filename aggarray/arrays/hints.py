@@ -96,6 +96,6 @@ def no_arithmetic(array: Any, operation: str) -> TypeError:
 
 
 def text_key(array: Any, key: str) -> SelectionError:
-    """Return the error of a text between the square brackets of an array."""
+    """Return the error of text in the square brackets of an array."""
     hint = f"the coordinate is .coords[{key!r}]" if key in array.coords else "select by coordinate values with .sel(...)"
-    return SelectionError(f"text is no position: {key!r}", variable=array.name, hint=hint)
+    return SelectionError(f"text is not a position: {key!r}", variable=array.name, hint=hint)

@@ -72,7 +72,7 @@ class PartitionMatrix:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The partitioned dimensions, under the name of xarray."""
+        """The partitioned dimensions; the name that xarray uses."""
         return self.dimensions
 
     @property

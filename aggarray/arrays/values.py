@@ -56,7 +56,7 @@ class NamedArray(_Operators):
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions, under the name of xarray."""
+        """Names of the dimensions; the name that xarray uses."""
         return self.dimensions
 
     @property
@@ -97,7 +97,7 @@ class NamedArray(_Operators):
         return self.size * self.dtype.itemsize
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> NoReturn:
-        """Raise TypeError: arrays on disk do not compute, not even by NumPy."""
+        """Raise TypeError: these arrays do not compute."""
         from aggarray.arrays.hints import no_arithmetic
 
         raise no_arithmetic(self, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")

@@ -73,14 +73,15 @@ variables_option = click.option(
 )
 variable_option = click.option("-v", "--variable", metavar="NAME", help=_CHOOSE, shell_complete=variables_of)
 _WHERE = "Keep only arrays with this attribute, such as source_id=MIROC6,CanESM5 or 'source_id=MIROC*' (repeatable)."
-#: Options of opening and reading.
-opening_options = _all(
-    click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE),
+#: Options of reading.
+access_options = _all(
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read only files in this folder (repeatable)."),
     click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Look for files of an index below NEW instead of OLD."),
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
     click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
 )
+#: Options of opening and reading.
+opening_options = _all(click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE), access_options)
 _GROUP = "Print a row per group of these attributes, such as source_id,table_id; 'name' groups by variable."
 group_option = click.option(
     "--group-by", multiple=True, metavar="NAME,...", callback=lambda ctx, param, value: split_names(value), help=_GROUP

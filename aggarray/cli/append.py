@@ -13,7 +13,8 @@ from aggarray.errors import AggarrayError, MissingFileError
 @click.command("append")
 @click.argument("index", type=click.Path())
 @common.source_argument
-@common.opening_options
+@click.option("--where", multiple=True, hidden=True)  # refused with advice
+@common.access_options
 @common.json_option
 def command(index: str, **arguments: Any) -> None:
     """Add the files of SOURCE to an INDEX.
@@ -39,7 +40,7 @@ def _check_index(index: str, source: Sequence[str]) -> None:
     path = given_path(index)
     if is_remote(path) or may_be_replaced(path):
         return
-    hint = "the first argument is an index, which `aggarray aggregate` makes"
+    hint = "the first argument must be an index, which `aggarray aggregate` makes"
     if not os.path.lexists(path):
         raise MissingFileError("no such file", path=index, hint=hint)
     try:

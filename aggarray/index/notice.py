@@ -11,7 +11,7 @@ _NOTICE = re.compile(r'(?:^|; )open with engine="aggarray" or \S+ aggregation so
 
 
 def with_notice(comment: Any, convention: str) -> Any:
-    """Return a comment of the data with the notice; one that is no text alone.
+    """Return the comment with the notice added; unchanged if it is not text.
 
     >>> with_notice("monthly means", "CF-1.13")
     'monthly means; open with engine="aggarray" or CF-1.13 aggregation software'

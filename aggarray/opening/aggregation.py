@@ -144,14 +144,14 @@ class Aggregation:
         return self._with_arrays(select_along(self.arrays, keys, lambda a, own: a.isel(own), SelectionError))
 
     def _with_arrays(self, arrays: tuple[MasterArray, ...]) -> "Aggregation":
-        """Return an aggregation of arrays that the files no longer describe."""
+        """Return an aggregation of arrays that no longer equal their files."""
         return replace(self, arrays=arrays, _provenance=self._provenance.of_arrays())
 
     def close(self) -> None:
         """Close the files that this process keeps open for reading the arrays.
 
-        Reads keep files open until others need the place (`set_options(open_files=...)`). The arrays stay usable: a later read
-        opens its files again. ``with aa.open(...) as agg:`` closes them at the end of the block.
+        Reads keep files open, up to a limit (`set_options(open_files=...)`). The arrays stay usable: a later read opens files
+        again. ``with aa.open(...) as agg:`` closes them at the end of the block.
 
         >>> import aggarray as aa
         >>> with aa.open("sample_data/archive") as agg:
@@ -243,8 +243,8 @@ class Aggregation:
         """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
 
         A ``DataTree`` holds arrays that do not share names and grid. Decodes as ``xarray.open_dataset`` decodes a file.
-        ``chunks``: None = without dask, {} = along the partitions, else as in ``xarray.open_dataset``. Nodes of a tree are
-        named by the attributes in which the arrays differ.
+        ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB, else as in ``xarray.open_dataset``. Nodes of
+        a tree are named by the attributes in which the arrays differ.
         """
         from aggarray.interop.datasets import datasets
         from aggarray.interop.xarray_store import to_datasets

@@ -8,10 +8,10 @@ from aggarray.errors import AggarrayError, NotFoundError, SelectionError, names_
 
 
 def keys_of(given: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys given as a mapping and by name; SelectionError for others."""
+    """Return keys given as a mapping or by name; SelectionError for others."""
     if given is not None and not isinstance(given, Mapping):
-        hint = "give dimension=label; arrays are selected by agg.select(name, attribute=value)"
-        raise SelectionError(f"no labels of dimensions: {given!r}", hint=hint)
+        hint = "give dimension=label; agg.select(name, attribute=value) selects arrays"
+        raise SelectionError(f"not a mapping of labels: {given!r}", hint=hint)
     return {**(given or {}), **named}
 
 

@@ -157,7 +157,7 @@ class OpenFiles:
             self._leases.pop(path).handle.close()
 
     def close(self, chosen: Callable[[str], bool] | None = None) -> None:
-        """Close every file, or the chosen ones, that is not being read."""
+        """Close all files, or the chosen ones, that are not being read."""
         with self._lock:
             self._close_unused(0, chosen)
 

@@ -28,7 +28,7 @@ def test_overlap_is_refused(tmp_path: Path) -> None:
     agg = aa.open(tmp_path)
     assert [a.shape[0] for a in agg] == [2, 3]
     (refusal,) = agg.refusals
-    hint = "give Rules(overlap='first') or Rules(overlap='last') to say which serves them"
+    hint = "give Rules(overlap='first') or Rules(overlap='last') to choose which one to use"
     reason = f"they overlap at time 2000-01-03: b.nc, a.nc; {hint}"
     assert (refusal.rule, refusal.reason) == ("overlap", reason)
     assert [Path(f).name for f in refusal.files] == ["b.nc", "a.nc"]

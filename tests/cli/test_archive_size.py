@@ -143,7 +143,7 @@ def test_an_unknown_group_lists_the_attributes(run: Run, archive: Path) -> None:
 
 
 def test_explain_counts_datasets_and_lists_the_unexpected(run: Run, archive: Path) -> None:
-    hint = "give --overlap first or --overlap last to say which serves them"
+    hint = "give --overlap first or --overlap last to choose which one to use"
     status, out, _ = run("explain", archive)
     lines = out[out.index("not joined") :].splitlines()
     assert status == 1 and cells("\n".join(lines))[1:6:2] == [

@@ -133,6 +133,7 @@ def test_an_index_keeps_its_selection_when_files_are_appended(run: Run, archive:
     assert sorted((a.file_attrs["source_id"], a.shape[0]) for a in agg) == [("MIROC-ES2L", 4), ("MIROC6", 6), ("MIROC7", 2)]
     status, out, err = run("append", index, archive, "--where", "source_id=MIROC6")
     assert status == 2 and "an index keeps the selection it was made with" in err
+    assert "--where" not in run("append", "--help")[1]
 
 
 def test_refusals_are_those_between_the_selected_arrays(run: Run, archive: Path) -> None:

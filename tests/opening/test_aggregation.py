@@ -83,7 +83,7 @@ def test_selection_errors(agg: aa.Aggregation) -> None:
         agg.sel(latt=0)
     with pytest.raises(aa.SelectionError, match=f"no array has a dimension 'latt'; {listed}"):
         agg.isel(latt=0)
-    with pytest.raises(aa.SelectionError, match=r"no labels of dimensions: 'tas'; .*agg.select"):
+    with pytest.raises(aa.SelectionError, match=r"not a mapping of labels: 'tas'; .*agg.select"):
         agg.sel("tas")  # type: ignore[arg-type]
     late = agg.select("tas", source_id="Y")["tas"].coords["time"].datetimes()[-1]
     with pytest.raises(aa.NotFoundError, match=r"variable 'tas'.*leave this array out \(source_id: X\).*agg.select"):
