@@ -1,6 +1,7 @@
 """Command ``aggarray append``: add files to an index."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,6 @@ def _check_index(index: str, source: Sequence[str]) -> None:
     except AggarrayError:
         hint = f"it is {'a folder' if os.path.isdir(path) else 'neither an index nor a data file'}; {hint}"
     swapped = [name for name in source if not is_remote(given_path(name)) and may_be_replaced(given_path(name))]
-    added = index if len(source) == 1 else "SOURCE..."
-    hint += f". {swapped[0]} is one: write aggarray append {swapped[0]} {added}" if swapped else ""
+    others = [index, *(name for name in source if name not in swapped[:1])]
+    hint += f". {swapped[0]} is one: write aggarray append {shlex.join([swapped[0], *others])}" if swapped else ""
     raise click.UsageError(str(AggarrayError("not an index", path=index, hint=hint)))

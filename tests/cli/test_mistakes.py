@@ -61,6 +61,7 @@ MISTAKES = [
     ("append text.txt archive", 2, "neither an index nor a data file; the first argument must be an index"),
     ("append nowhere t.nca", 1, "the first argument must be an index, which `aggarray aggregate` makes"),
     ("append archive/tas_200101.nc t.nca", 2, "write aggarray append t.nca archive/tas_200101.nc"),
+    ("append archive/tas_200101.nc a$b.nc t.nca", 2, "write aggarray append t.nca archive/tas_200101.nc 'a$b.nc'"),
     ("append archive t.nca", 2, "it is a folder; the first argument must be an index"),
     ("append archive/*.nc t.nca", 1, "no such file: archive/*.nc; the first argument must be an index"),
     ("aggregate archive -o x.nca --units tas=furlong", 1, "units do not convert: 'K' to 'furlong'"),

@@ -257,6 +257,18 @@ def test_lines_of_a_selection_and_of_rules_open_the_same_arrays(datasets: Path, 
     assert "rules=aa.Rules(coverage=0.9)" in line.python and line.shell == ""
 
 
+def test_lines_of_arrays_that_overlap_name_their_files(datasets: Path, tmp_path: Path) -> None:
+    agg = aa.open(datasets).select(source_id="M10", experiment_id="historical")
+    assert len(agg) == 2
+    for array, line in zip(agg, lines_of(agg, [str(datasets)]), strict=True):
+        np.testing.assert_array_equal(execute(line.python)[:], array[:])
+        with netCDF4.Dataset(tmp_path / run(line.shell, tmp_path)) as file:
+            np.testing.assert_array_equal(file["tas"][:], array[:])
+    assert len(list(tmp_path.glob("tas_*.nc"))) == 2
+    agg.save(tmp_path / "index.nca")
+    assert lines_of(aa.open(tmp_path / "index.nca"), None) == [("", ""), ("", "")]
+
+
 def test_lines_of_the_real_archive(shared_data: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
     lines = lines_of(agg, [str(shared_data / "cmip6")])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.display.facets import facet_columns
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
@@ -21,6 +21,8 @@ from aggarray.opening.where import TextSelection
 _OPTIONS = ("along", "order", "new_dimension", "separate_by", "overlap", "holes", "units", "trust")
 #: The longest name of an output, without its suffix.
 _LONGEST_NAME = 80
+#: The most files that a line names.
+_MOST_FILES = 20
 
 
 class Lines(NamedTuple):
@@ -41,7 +43,6 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     changed = {} if agg._provenance.saved else _changed(agg._provenance.rules)
     rules = f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
     options = _options(changed)
-    opened = f"aa.open({(paths[0] if len(paths) == 1 else paths)!r}{rules})"
     names, cells = facet_columns(agg.arrays)
     selected = [name for s in agg._provenance.selections for name in _attributes(s)]
     names_count = Counter(array.name for array in agg)
@@ -54,9 +55,26 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
         if not is_alone or not conditions.keys() >= set(needed):
             # Attributes that are missing, or no attributes, such as the folder.
             is_alone = sum(other.name == array.name and Selection(None, conditions).fits(other) for other in agg) == 1
-        shell = "" if options is None else _shell(array, conditions, shlex.join([*paths, *options]))
-        lines.append(Lines(_python(array, conditions, opened), shell) if array.name and is_alone else Lines())
+        files = [] if is_alone or agg._provenance.saved else _own_files(array, agg)
+        chosen, given = ({}, files) if files else (conditions, paths)
+        shell = "" if options is None else _shell(array, chosen, shlex.join([*given, *options]), files)
+        python = _python(array, chosen, f"aa.open({(given[0] if len(given) == 1 else given)!r}{rules})")
+        lines.append(Lines(python, shell) if array.name and (is_alone or files) else Lines())
     return lines
+
+
+def _own_files(array: MasterArray, agg: Aggregation) -> list[str]:
+    """Return the files that make an array without others of its name, or []."""
+    files = {number: _files(other) for number, other in enumerate(agg) if other.name == array.name}
+    own = _files(array)
+    # References name files that are no source of their own.
+    is_alone = own.issubset(s.uri for s in agg._provenance.structures())
+    is_alone = is_alone and sum(not own.isdisjoint(others) for others in files.values()) == 1
+    return sorted(own) if is_alone and len(own) <= _MOST_FILES and all(f.isprintable() for f in own) else []
+
+
+def _files(array: MasterArray) -> set[str]:
+    return {str(uri) for uri in flat_of(array)._matrix.references.uris}
 
 
 def _changed(rules: Rules) -> dict[str, Any]:
@@ -101,12 +119,20 @@ def _python(array: MasterArray, conditions: Mapping[str, Any], opened: str) -> s
     return line if line.isprintable() else ""
 
 
-def _shell(array: MasterArray, conditions: Mapping[str, Any], source: str) -> str:
-    """Return the line that extracts an array, "" without."""
+def _shell(array: MasterArray, conditions: Mapping[str, Any], source: str, files: Sequence[str]) -> str:
+    """Return the line that extracts an array, "" without.
+
+    ``files``: the first one names the output, as no attribute distinguishes the array.
+    """
     texts = {key: str(value) for key, value in conditions.items()}
     if isinstance(array, RaggedMasterArray) or any("=" in key or not text for key, text in texts.items()):
         return ""
-    stem = re.sub(r"[^\w.+-]+", "-", "_".join([array.name or "", *texts.values()]), flags=re.ASCII).strip("-._")
+    stem = re.sub(
+        r"[^\w.+-]+",
+        "-",
+        "_".join([array.name or "", *texts.values(), *(os.path.splitext(os.path.basename(f))[0] for f in files[:1])]),
+        flags=re.ASCII,
+    ).strip("-._")
     words = ["-v", array.name or "", *(word for key, text in texts.items() for word in ("--where", f"{key}={text}"))]
     line = f"aggarray extract {source} {shlex.join(words)} -o {stem[:_LONGEST_NAME] or 'array'}.nc"
     return line if line.isprintable() and not (array.name or "").startswith("-") else ""
