@@ -13,6 +13,7 @@ from aggarray.errors import AggarrayError, AggregationError
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Problem
+    from aggarray.aggregate.rules import Rules
     from aggarray.arrays.master import MasterArray
     from aggarray.opening.aggregation import Aggregation
 
@@ -195,7 +196,11 @@ def open_source(
 
     arguments = dict(opening or {})
     if rules:
-        arguments["rules"] = make_rules(rules)
+        from aggarray.index.store import stored_generation
+
+        is_index = len(source) == 1 and "preset" not in rules and stored_generation(source[0]) is not None
+        # An index keeps the rules that it was made with, except those given.
+        arguments["rules"] = make_rules(rules, open(source[0], **arguments)._provenance.rules if is_index else None)
     agg = open(list(source), variables=list(variables) or None, progress=progress_bar(), **arguments)
     return select_where(agg, where or {})
 
@@ -209,12 +214,12 @@ def select_where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option:
     return where(agg, texts, option)
 
 
-def make_rules(fields: Mapping[str, Any]) -> Any:
-    """Return `Rules` of a preset and fields; UsageError if invalid."""
+def make_rules(fields: Mapping[str, Any], base: "Rules | None" = None) -> Any:
+    """Return `Rules` of a preset or a base, and fields; UsageError if invalid."""
     from aggarray.aggregate.rules import changed_rules
 
     try:
-        return changed_rules(None, fields.get("preset"), {name: value for name, value in fields.items() if name != "preset"})
+        return changed_rules(base, fields.get("preset"), {name: value for name, value in fields.items() if name != "preset"})
     except AggarrayError as error:
         raise click.UsageError(str(error)) from error
 

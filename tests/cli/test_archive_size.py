@@ -67,6 +67,16 @@ def test_arrays_not_joined_are_refused_with_the_reason(run: Run, archive: Path, 
     assert "they overlap at time" in run("distribute", archive, "-n", 2, "--where", "source_id=A")[2]
 
 
+def test_an_index_keeps_its_rules_beside_those_of_options(run: Run, archive: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index.nca"
+    assert run("aggregate", archive, "-o", index, "--overlap", "first")[0] == 0
+    facts = [
+        json.loads(run("info", index, "--json", *options)[1]) for options in ((), ("--holes", "refuse"), ("--units", "tas=K"))
+    ]
+    assert [fact["shape"] for fact in facts[0]] == [fact["shape"] for fact in facts[1]] == [fact["shape"] for fact in facts[2]]
+    assert len(json.loads(run("info", index, "--json", "--overlap", "refuse")[1])) == len(facts[0]) + 1
+
+
 @pytest.mark.parametrize("columns", [80, 100, 140])
 def test_info_of_a_real_archive_fits_the_terminal(run: Run, shared_data: Path, columns: int) -> None:
     status, out, err = run("info", shared_data / "cmip6", columns=columns)
