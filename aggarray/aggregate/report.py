@@ -18,6 +18,7 @@ from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file
+from aggarray.partition.matrix import Matrix
 from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
@@ -76,7 +77,7 @@ def file_at(array: MasterArray, axis: int, position: int) -> str | None:
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the uncovered regions of the matrix, by coordinate values."""
+    """Yield the uncovered regions of the matrix, with values and a file beside."""
     array = flat_of(array)
     matrix = array._matrix
     if not array.size:
@@ -87,7 +88,19 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
             for name, edges, (first, end) in zip(matrix.dimensions, matrix.edges, box, strict=True)
             if len(edges) > 2
         ]
-        yield Problem("hole", None, f"{array.name}: no file covers {', '.join(spans) or 'any of it'}")
+        beside = _file_beside(matrix, box)
+        names = f", beside {short_paths([beside])[0]}" if beside else ""
+        yield Problem("hole", None, f"{array.name}: no file covers {', '.join(spans) or 'any of it'}{names}")
+
+
+def _file_beside(matrix: Matrix, box: Sequence[tuple[int, int]]) -> str | None:
+    """Return the file of a cell next to a box of cells, None without."""
+    refs, start = matrix.refs.reshape(matrix.cells), [first for first, _ in box]
+    for axis, (first, end) in enumerate(box):
+        for cell in (first - 1, end):
+            if 0 <= cell < matrix.cells[axis] and (ref := int(refs[(*start[:axis], cell, *start[axis + 1 :])])) >= 0:
+                return matrix.references.uri_of(ref)
+    return None
 
 
 def boxes(marked: np.ndarray) -> np.ndarray:

@@ -107,7 +107,7 @@ def test_neighbouring_holes_are_one_problem(tmp_path: Path) -> None:
                 write(tmp_path / f"{t}{y}.nc", cube([t], lats=[10.0 * y]))
     agg = aa.open(tmp_path)
     holes = [p.message for p in agg.check().problems if p.kind == "hole"]
-    assert holes == ["tas: no file covers time 2000-01-02 to 2000-01-03, lat 20 to 30"]
+    assert holes == ["tas: no file covers time 2000-01-02 to 2000-01-03, lat 20 to 30, beside 02.nc"]
 
 
 # Files
