@@ -13,6 +13,7 @@ from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.display.facets import facet_columns
+from aggarray.display.overview import arrays_by_file
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
 from aggarray.opening.where import TextSelection
@@ -44,18 +45,21 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     rules = f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
     options = _options(changed)
     names, cells = facet_columns(agg.arrays)
+    # The file or folder is no attribute.
+    kept = [n for n, name in enumerate(names) if any(_conditions(array, [name]) for array in agg)]
+    names, cells = [names[n] for n in kept], [tuple(own[n] for n in kept) for own in cells]
     selected = [name for s in agg._provenance.selections for name in _attributes(s)]
     names_count = Counter(array.name for array in agg)
     equal = Counter((array.name, own) for array, own in zip(agg, cells, strict=True))
     lines = []
-    for array, own in zip(agg, cells, strict=True):
+    for array, own, own_files in zip(agg, cells, _own_files(agg), strict=True):
         needed = names if names_count[array.name] > 1 else []
         conditions = _conditions(array, [*needed, *selected])
         is_alone = equal[array.name, own] == 1
-        if not is_alone or not conditions.keys() >= set(needed):
-            # Attributes that are missing, or no attributes, such as the folder.
+        if not conditions.keys() >= set(needed):
+            # Attributes that are missing, or have another name in the file.
             is_alone = sum(other.name == array.name and Selection(None, conditions).fits(other) for other in agg) == 1
-        files = [] if is_alone or agg._provenance.saved else _own_files(array, agg)
+        files = [] if is_alone else own_files
         chosen, given = ({}, files) if files else (conditions, paths)
         shell = "" if options is None else _shell(array, chosen, shlex.join([*given, *options]), files)
         python = _python(array, chosen, f"aa.open({(given[0] if len(given) == 1 else given)!r}{rules})")
@@ -63,18 +67,16 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     return lines
 
 
-def _own_files(array: MasterArray, agg: Aggregation) -> list[str]:
-    """Return the files that make an array without others of its name, or []."""
-    files = {number: _files(other) for number, other in enumerate(agg) if other.name == array.name}
-    own = _files(array)
+def _own_files(agg: Aggregation) -> list[list[str]]:
+    """Return the files that make each array without others of its name, or []."""
+    serving = Counter((agg.arrays[n].name, file) for file, numbers in arrays_by_file(agg.arrays).items() for n in numbers)
     # References name files that are no source of their own.
-    is_alone = own.issubset(s.uri for s in agg._provenance.structures())
-    is_alone = is_alone and sum(not own.isdisjoint(others) for others in files.values()) == 1
-    return sorted(own) if is_alone and len(own) <= _MOST_FILES and all(f.isprintable() for f in own) else []
-
-
-def _files(array: MasterArray) -> set[str]:
-    return {str(uri) for uri in flat_of(array)._matrix.references.uris}
+    sources = set() if agg._provenance.saved else {s.uri for s in agg._provenance.structures() if s.uri.isprintable()}
+    files = [(a.name, sorted({str(uri) for uri in flat_of(a)._matrix.references.uris})) for a in agg]
+    return [
+        own if len(own) <= _MOST_FILES and sources.issuperset(own) and all(serving[name, f] == 1 for f in own) else []
+        for name, own in files
+    ]
 
 
 def _changed(rules: Rules) -> dict[str, Any]:
