@@ -1,5 +1,6 @@
 """The arrays of one dataset, and how to choose it among several."""
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -83,6 +84,8 @@ def _raise_datasets(
     refused = next((r for r in refusals if not facets and not where and files.issuperset(r.files)), None)
     if refused is not None:
         reason, _, advice = refused.reason.partition("; give ")
+        if written is as_keys:  # a job file
+            advice = re.sub(r"Rules\((\w+)=('\w+')\)", r"\1 = \2 in [rules]", advice)
         how = f"give {advice}" if advice else "run aggarray explain, and leave out the files of one"
         raise AggregationError(f"{len(same)} arrays are named {same[0].name!r}: {reason}", hint=how)
     if facets:

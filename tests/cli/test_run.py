@@ -16,7 +16,7 @@ import aggarray as aa
 from aggarray.cli import main
 from aggarray.cli._job import KEYS
 from aggarray.cli._running import _append
-from tests.support.netcdf import cube, write
+from tests.support.netcdf import TAS, cube, write
 from tests.support.paths import ROOT
 
 JOB = """
@@ -249,6 +249,19 @@ def test_several_datasets_need_a_selection(job: Path, capsys: pytest.CaptureFixt
     status, _, err = run(capsys, job)
     assert status == 1 and "source_id: M1, M2; choose one, for example with where = { source_id = 'M1' }" in err
     job.write_text(f"{asked}where = {{ source_id = 'M1' }}\n")
+    assert run(capsys, job)[0] == 0
+
+
+def test_arrays_that_overlap_name_the_key_that_helps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "data" / "a.nc", cube([0, 1, 2]))
+    made = cube([1, 2, 3])
+    write(tmp_path / "data" / "b.nc", {**made, "tas": (made["tas"][0], made["tas"][1] + 1, TAS)})
+    job = tmp_path / "job.toml"
+    text = '[input]\nsource = "data"\n[[extract]]\npath = "out.nc"\n'
+    job.write_text(text)
+    status, _, err = run(capsys, job)
+    assert status == 1 and "they overlap at time" in err and "give overlap = 'first' in [rules] or overlap = 'last' in" in err
+    job.write_text(f"{text}[rules]\noverlap = 'first'\n")
     assert run(capsys, job)[0] == 0
 
 
