@@ -231,7 +231,15 @@ def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     from aggarray.cli._datasets import require_dataset
 
     named = [a for a in agg if a.name == variable] if variable else list(agg)
-    return require_dataset(named, True, refusals=agg.refusals)[0] if named else agg[variable or ""]
+    try:
+        return require_dataset(named, True, refusals=agg.refusals)[0] if named else agg[variable or ""]
+    except AggregationError as error:
+        if error.hint and "Rules(" in error.hint:  # this command has no rules
+            from aggarray.cli._hints import in_shell, options_of
+            from aggarray.cli.aggregate import command
+
+            error.hint = f"run aggarray aggregate first: {in_shell(error.hint, options_of(command.params))}"
+        raise
 
 
 def progress_bar() -> bool | None:

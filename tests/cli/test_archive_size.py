@@ -64,7 +64,10 @@ def test_arrays_not_joined_are_refused_with_the_reason(run: Run, archive: Path, 
     status, _, err = run(*command)
     assert status == 1 and "they overlap at time" in err and "give --overlap first or --overlap last" in err
     assert run(*command, "--overlap", "first")[0] == 0
-    assert "they overlap at time" in run("distribute", archive, "-n", 2, "--where", "source_id=A")[2]
+    distributed = ("distribute", archive, "-n", 2, "--where", "source_id=A")
+    assert "run aggarray aggregate first: give --overlap first or" in run(*distributed)[2]
+    assert run("aggregate", archive, "-o", tmp_path / "index.nca", "--overlap", "first")[0] == 0
+    assert run("distribute", tmp_path / "index.nca", "-n", 2, "--where", "source_id=A")[0] == 0
 
 
 def test_an_index_keeps_its_rules_beside_those_of_options(run: Run, archive: Path, tmp_path: Path) -> None:
