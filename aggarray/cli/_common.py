@@ -236,9 +236,9 @@ def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
     except AggregationError as error:
         if error.hint and "Rules(" in error.hint:  # this command has no rules
             from aggarray.cli._hints import in_shell, options_of
-            from aggarray.cli.aggregate import command
 
-            error.hint = f"run aggarray aggregate first: {in_shell(error.hint, options_of(command.params))}"
+            options = [click.Option([f"--{name.replace('_', '-')}"]) for name in RULES]
+            error.hint = f"run aggarray aggregate first: {in_shell(error.hint, options_of(options))}"
         raise
 
 
