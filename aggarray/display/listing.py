@@ -53,8 +53,8 @@ def partition_text(fact: Facts) -> str:
 
 
 def element_text(fact: Facts) -> str:
-    """Return the type of the elements, "?" before one that may be missing."""
-    return " * ".join(fact["type"].split(" * ")[len(fact["shape"]) :])
+    """Return the type of the elements, without the mark of missing ones."""
+    return " * ".join(fact["type"].split(" * ")[len(fact["shape"]) :]).replace("?", "")
 
 
 def array_list(

@@ -49,7 +49,7 @@ def test_info_prints_a_table_with_one_row_per_array(
     assert head == ["name", "shape", "type", "units", "partitions", "time", "files", "size"]
     assert set("".join(rule)) == {"-"}
     assert rows == [
-        ["tas", "(time: 365, lat: 18, lon: 36)", "?float64", "K", "2001", "12", "1.9 MB"],
+        ["tas", "(time: 365, lat: 18, lon: 36)", "float64", "K", "2001", "12", "1.9 MB"],
         ["value", "(y: 8, x: 7)", "float64", "1", "4 y x 6 x", "10", "448 B"],
     ]
 
