@@ -77,7 +77,7 @@ def file_at(array: MasterArray, axis: int, position: int) -> str | None:
 
 
 def hole_problems(array: MasterArray) -> Iterator[Problem]:
-    """Yield the uncovered regions of the matrix, with values and a file beside."""
+    """Yield uncovered regions of the matrix, with values and a nearby file."""
     array = flat_of(array)
     matrix = array._matrix
     if not array.size:

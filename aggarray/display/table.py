@@ -72,10 +72,7 @@ def table(
     """
     # promise: escape-tables
     cells = [[printable("" if item is None else item) for item in row] for row in (head, *rows)]
-    numeric = [
-        name in right or (bool(rows) and all(_is_number(row[i]) for row in rows if row[i] is not None))
-        for i, name in enumerate(head)
-    ]
+    numeric = [name in right or _are_numbers([row[i] for row in rows]) for i, name in enumerate(head)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     heads = [[name] for name in cells[0]]
     if width is not None and sum(widths) + len(_GAP) * (len(head) - 1) > width:
@@ -84,16 +81,17 @@ def table(
         widths = [max(own, floor) for own, floor in zip(below, floors, strict=True)]
         is_whole = [name in whole or number for name, number in zip(head, numeric, strict=True)]
         fitted = _fitted(widths, [name == wrap for name in head], is_whole, floors, width - len(_GAP) * (len(head) - 1))
-        cut = head.index(optional) if optional in head else -1
-        if cut >= 0 and fitted[cut] < min(widths[cut], 2 * NARROWEST):
+        if optional in head and fitted[cut := head.index(optional)] < min(widths[cut], 2 * NARROWEST):
             kept = [[item for n, item in enumerate(row) if n != cut] for row in (head, *rows)]
             return table(kept[1:], kept[0], width=width, right=right, wrap=wrap, whole=whole)
         widths, heads = fitted, [_head(name, w) for name, w in zip(cells[0], fitted, strict=True)]
-    lines = [*_lines(heads, widths, numeric), _GAP.join("-" * w for w in widths)]
-    for row in cells[1:]:
-        block = [_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)]
-        lines += _lines(block, widths, numeric)
-    return "\n".join(lines)
+    rule = [["-" * w] for w in widths]
+    rest = [[_block(text, w, name == wrap) for text, w, name in zip(row, widths, head, strict=True)] for row in cells[1:]]
+    return "\n".join(line for block in (heads, rule, *rest) for line in _lines(block, widths, numeric))
+
+
+def _are_numbers(items: Sequence[Any]) -> bool:
+    return bool(items) and all(_is_number(item) for item in items if item is not None)
 
 
 def _is_number(item: Any) -> bool:

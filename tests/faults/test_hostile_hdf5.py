@@ -285,9 +285,9 @@ def test_foreign_index_obeys_the_roots(place: Path) -> None:
     terms = {"map": (("r", "n"), np.array([[3]])), "u": ((), np.array("a.nc")), "i": ((), np.array("t"))}
     told = {"aggregated_dimensions": "time", "aggregated_data": "map: m uris: u identifiers: i"}
     write(path, {**terms, "tas": ((), 0.0, told)}, {"Conventions": "CF-1.13"})
-    np.array([[77]], "i8").tofile(place / "out" / "raw")
+    np.array([[777888999]], "i8").tofile(place / "out" / "raw")
     with h5py.File(path, "a") as file:
         file.create_dataset("m", (1, 1), "i8", external=[(str(place / "out" / "raw"), 0, 8)])
     with pytest.raises(aa.IndexFileError) as caught:
         aa.open(path, roots=[place / "in"])
-    assert "77" not in str(caught.value) and "outside the folders" in str(caught.value)
+    assert "777888999" not in str(caught.value) and "outside the folders" in str(caught.value)
