@@ -124,7 +124,7 @@ def _check_outputs(where: str, job: Job) -> None:
 
 
 def _check_compression(where: str, output: Mapping[str, Any]) -> None:
-    from aggarray.export.extract.compression import parse_compression
+    from aggarray.output.compression import parse_compression
 
     try:
         parse_compression(output.get("compress"), os.path.splitext(output["path"])[1].lower())

@@ -131,7 +131,7 @@ def command(line: list[str], /, output: str, overwrite: bool, compress: str | No
 
 def check_compression(compress: str | None, output: str) -> None:
     """Raise BadParameter for a compression that the output does not have."""
-    from aggarray.export.extract.compression import parse_compression
+    from aggarray.output.compression import parse_compression
 
     try:
         parse_compression(compress, os.path.splitext(output)[1].lower())

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from numcodecs.jenkins import jenkins_lookup3
 
 import aggarray as aa
-from aggarray.export.extract import extract, is_extracted, layout, netcdf_file, pieces
+from aggarray.export.extract import extract, is_extracted, pieces
+from aggarray.output import layout, netcdf_file
 from aggarray.partition import block_shapes
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
@@ -286,7 +287,8 @@ KILLER = """
 import os, signal, sys
 import aggarray as aa
 from aggarray.export.extract import extract
-from aggarray.export.extract import layout, pieces
+from aggarray.export.extract import pieces
+from aggarray.output import layout
 from aggarray.partition import block_shapes as blocks
 import zarr, netCDF4, h5py
 source, out, numbers = sys.argv[1], sys.argv[2], sys.argv[3:]

@@ -149,7 +149,7 @@ def test_permissions_of_a_result_stay(folder: Path, tmp_path: Path) -> None:
 
 def test_old_store_is_not_taken_for_new_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped just after the exchange of the old and new store, with the result removed: old chunks are not reused."""
-    monkeypatch.setattr("aggarray.export.extract.layout.WHOLE", 200)
+    monkeypatch.setattr("aggarray.output.layout.WHOLE", 200)
     monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 10_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MIN_BYTES", 5_000)
     monkeypatch.setattr("aggarray.partition.block_shapes._MAX_BYTES", 10_000)

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("read",),
     ("arrays",),
     ("aggregate", "index"),
-    ("opening",),
+    ("opening", "output"),
     ("interop", "export", "display", "mpi"),
 )
 #: Modules above the layers, which no module imports. They and the bottom layer are the only modules outside folders.

@@ -18,15 +18,16 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
-from aggarray.export.extract import netcdf_file, zarr_store
-from aggarray.export.extract.compression import Compression, parse_compression
-from aggarray.export.extract.layout import ExtractLayout, Variable, lay_out
+from aggarray.export.extract import zarr_store
 from aggarray.export.extract.lineage import add_lineage
 from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
 from aggarray.formats.base import Structure
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
+from aggarray.output import netcdf_file
+from aggarray.output.compression import Compression, parse_compression
+from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import local_path, stat_file, state_path
@@ -173,7 +174,7 @@ def _write(plan: _Plan, progress: bool | Progress | None) -> int:
         if is_zarr:
             zarr_store.finish(layout, target.store, target.spare, compression)
         else:
-            netcdf_file.write_file(layout, pieces, target.file, compression)
+            pieces.assemble(layout, target.file, compression)
         target.finish(target.store if is_zarr else target.file, lock)
     return resumed
 

@@ -14,10 +14,10 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
 from aggarray.errors import AggarrayError, printable
-from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
+from aggarray.output.layout import ExtractLayout, Variable
 from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
 

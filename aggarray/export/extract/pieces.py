@@ -6,15 +6,18 @@ are read in blocks of several chunks.
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from math import prod
 
 import numpy as np
 
-from aggarray.export.extract.layout import ExtractLayout, Variable
+from aggarray.index.netcdf import updated
 from aggarray.options import get_options
+from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
+from aggarray.output.compression import Compression
+from aggarray.output.layout import ExtractLayout, Variable
+from aggarray.output.netcdf_file import chunk_placer, create_file
 from aggarray.partition.block_shapes import in_blocks
 
 #: Bytes of values that are read at a time: a few dozen chunks.
@@ -22,7 +25,6 @@ BLOCK = 48 << 20
 
 #: Encodes the values of a chunk (native, in C order) into the stored bytes.
 Encode = Callable[[np.ndarray], bytes]
-Position = tuple[int, ...]
 
 
 class Pieces:
@@ -44,30 +46,32 @@ class Pieces:
             for variable in layout.variables:
                 sides, itemsize = variable.chunks or (), variable.dtype.itemsize
                 for box in in_blocks(variable.shape, sides, BLOCK // itemsize) if variable.chunks is not None else ():
-                    missing = [p for p in chunk_positions(variable, box) if not os.path.exists(self.path(variable, p))]
+                    missing = [p for p in positions_in(box, sides) if not os.path.exists(self.path(variable, p))]
                     values = variable.values(box) if missing else np.array(())
-                    chunks = []
-                    for position in missing:
-                        starts = [n * side - s.start for n, side, s in zip(position, sides, box, strict=True)]
-                        chunks.append(values[tuple(slice(a, a + side) for a, side in zip(starts, sides, strict=True))])
+                    chunks = [chunk_in(values, box, position, sides) for position in missing]
                     list(pool.map(self._store, [variable] * len(missing), missing, chunks))
                     advance(prod(s.stop - s.start for s in box) * itemsize, not missing)
 
     def _store(self, variable: Variable, position: Position, values: np.ndarray) -> None:
-        path, shape = self.path(variable, position), variable.chunks or ()
+        path = self.path(variable, position)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if values.shape != shape:  # chunks at the edge are stored at full size
-            padded = np.full(shape, variable.fill if variable.fill is not None else 0, variable.dtype)
-            padded[tuple(map(slice, values.shape))] = values
-            values = padded
-        write_complete(path, self._encode(np.ascontiguousarray(values)), self._spare)
+        full = full_chunk(values, variable.chunks or (), variable.fill)
+        write_complete(path, self._encode(np.ascontiguousarray(full)), self._spare)
 
+    def assemble(self, layout: ExtractLayout, path: str, compression: Compression) -> None:
+        """Write a netCDF-4 file of all variables; their chunks must exist.
 
-def chunk_positions(variable: Variable, box: Sequence[slice] | None = None) -> Iterator[Position]:
-    """Yield the positions of the chunks of a box (None: of all), in C order."""
-    sides = variable.chunks or ()
-    ends = [(0, n) if box is None else (box[d].start, box[d].stop) for d, n in enumerate(variable.shape)]
-    return product(*(range(a // side, -(-b // side)) for (a, b), side in zip(ends, sides, strict=True)))
+        The order is always the same, so that the same chunks give the same bytes.
+        """
+        create_file(layout, path, compression)
+        with updated(path) as file:
+            for variable in layout.variables:
+                if variable.chunks is None:
+                    continue
+                place = chunk_placer(file, variable)
+                for position in variable.positions():
+                    with open(self.path(variable, position), "rb") as chunk:
+                        place(position, chunk.read())
 
 
 def write_complete(path: str, content: bytes, spare: str) -> None:

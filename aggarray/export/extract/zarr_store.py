@@ -10,9 +10,9 @@ import numcodecs
 import numpy as np
 
 from aggarray.export import json_scalar
-from aggarray.export.extract.compression import Compression
-from aggarray.export.extract.layout import ExtractLayout, Variable
 from aggarray.export.extract.pieces import write_complete
+from aggarray.output.compression import Compression
+from aggarray.output.layout import ExtractLayout, Variable
 
 #: Kinds of data types that a store holds.
 KINDS = "biufcT"

@@ -1,22 +1,22 @@
-"""One netCDF-4 file assembled from encoded chunks.
+"""NetCDF-4 file of encoded chunks.
 
-netCDF-C lays out the file and writes the small variables. The chunks are then written directly, always in the same order, so
-that the same chunks give the same bytes. Dimensions of time are unlimited.
+netCDF-C lays out the file and writes the small variables. The chunks are then written directly. Dimensions of time are
+unlimited.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError
-from aggarray.export.extract.compression import Compression
-from aggarray.export.extract.layout import ExtractLayout, Variable
-from aggarray.export.extract.pieces import Pieces, chunk_positions
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
-from aggarray.index.netcdf import created, updated
+from aggarray.index.netcdf import created
+from aggarray.output.chunks import Position
+from aggarray.output.compression import Compression
+from aggarray.output.layout import ExtractLayout, Variable
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
@@ -68,8 +68,8 @@ def unlimited_dimensions(layout: ExtractLayout) -> set[str]:
     return {name for name in times or joined - axes.keys() if layout.dimensions[name]}
 
 
-def write_file(layout: ExtractLayout, pieces: Pieces, path: str, compression: Compression) -> None:
-    """Write a file of all variables; their chunks must exist."""
+def create_file(layout: ExtractLayout, path: str, compression: Compression) -> None:
+    """Create a file of all variables, whose chunks are then placed."""
     # Read before the lock is acquired: threads that read some of them need it.
     unchunked = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
     _declare_file(layout, unchunked, compression, path)
@@ -81,16 +81,20 @@ def write_file(layout: ExtractLayout, pieces: Pieces, path: str, compression: Co
     if compression.name == "zlib":
         # promise: extract-resume-identical
         _make_filters_optional(layout, path, compression)
-    with updated(path) as file:
-        for variable in layout.variables:
-            if variable.chunks is None:
-                continue
-            target = file[variable.name].id
-            target.set_extent(variable.shape)  # unlimited dimensions begin empty
-            for position in chunk_positions(variable):
-                corner = tuple(n * side for n, side in zip(position, variable.chunks, strict=True))
-                with open(pieces.path(variable, position), "rb") as chunk:
-                    target.write_direct_chunk(corner, chunk.read())
+
+
+def chunk_placer(file: Any, variable: Variable) -> Callable[[Position, bytes], None]:
+    """Return a function that writes encoded chunks of a variable.
+
+    ``file``: the writable ``h5py.File``; the lock of the library must be held.
+    """
+    target, sides = file[variable.name].id, variable.chunks or ()
+    target.set_extent(variable.shape)  # unlimited dimensions begin empty
+
+    def place(position: Position, chunk: bytes) -> None:
+        target.write_direct_chunk(tuple(n * side for n, side in zip(position, sides, strict=True)), chunk)
+
+    return place
 
 
 def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], compression: Compression, path: str) -> None:

@@ -4,7 +4,7 @@ Names, shared coordinates and attributes that refer to variables are resolved as
 is written here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from math import prod
@@ -16,6 +16,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container, common_attributes, plain_attributes
+from aggarray.output.chunks import Position, positions_in
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.read.chunk_index import find_chunk_index
 
@@ -47,6 +48,10 @@ class Variable:
     def setncatts(self, attributes: Mapping[str, Any]) -> None:
         """Add attributes, as a variable of netCDF4 does."""
         self.attributes.update(attributes)
+
+    def positions(self) -> Iterator[Position]:
+        """Yield the positions of the chunks, in C order."""
+        return positions_in([slice(0, size) for size in self.shape], self.chunks or ())
 
     def values(self, key: Any) -> np.ndarray:
         """Return the values of a box, with missing ones filled."""
@@ -93,7 +98,7 @@ class _LayoutContainer(Container):
         return None if supported else f"the format has no type for {array.dtype}"
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:
-        variable = Variable(name, tuple(dimensions), array, _chunks(array, self._whole), _fill(array))
+        variable = Variable(name, tuple(dimensions), array, _chunks(array, self._whole), fill_of(array))
         self.dataset.variables.append(variable)
         return variable
 
@@ -127,7 +132,7 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str, whole: int | 
     return layout
 
 
-def _fill(array: MasterArray) -> Any:
+def fill_of(array: MasterArray) -> Any:
     """Return the common missing value, else NaN; None if none can be missing."""
     references = array._matrix.compact().references
     missing = []
@@ -155,6 +160,11 @@ def _chunks(array: MasterArray, whole: int) -> tuple[int, ...] | None:
     """Return chunks like the first sub-array's, None for one piece."""
     if array.dtype.kind == "T" or array.nbytes < max(whole, 1) or not array.ndim:
         return None
+    return chunk_like(array.shape, array.dtype.itemsize, stored_chunk(array))
+
+
+def stored_chunk(array: MasterArray) -> tuple[int, ...]:
+    """Return the chunk shape of the first sub-array, else its own shape."""
     matrix = array._matrix
     chunk = tuple(int(np.diff(e).max(initial=1)) for e in matrix.edges)
     for row in matrix.refs[matrix.refs >= 0][:1].tolist():
@@ -163,4 +173,4 @@ def _chunks(array: MasterArray, whole: int) -> tuple[int, ...] | None:
             if index is not None and (index[0].filters or prod(index[0].grid) != 1):
                 sides = dict(zip(matrix.references.template_of(row).dimensions, index[0].chunk, strict=True))
                 chunk = tuple(sides.get(d, 1) for d in matrix.dimensions)
-    return chunk_like(array.shape, array.dtype.itemsize, chunk)
+    return chunk

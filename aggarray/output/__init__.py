@@ -1,0 +1,1 @@
+"""Files that hold arrays by value: their layout, compression and chunks."""
