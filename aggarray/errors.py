@@ -6,7 +6,7 @@ and ``except ValueError`` work. A message is one line: what is wrong, where, wha
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 #: Exceptions that libraries raise for a damaged file. AssertionError, NameError and the like are errors of aggarray.
@@ -61,7 +61,16 @@ def counted(number: int, what: str) -> str:
     >>> counted(1, "file"), counted(0, "file"), counted(2, "process")
     ('1 file', '0 files', '2 processes')
     """
-    return f"{number} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Return names separated by commas, the first ones of many.
+
+    >>> listed(["a", "b", "c"]), listed(["a", "b", "c"], 2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def names_hint(name: Any, names: Iterable[str], what: str) -> str:

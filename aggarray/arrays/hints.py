@@ -3,6 +3,7 @@
 Master arrays select and convert lazily. Computing is left to NumPy and xarray, whose methods users try first.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,23 +50,21 @@ _OWN = {
 }
 
 
-def missing_attribute(array: Any, name: str) -> AttributeError:
-    """Return the error of an attribute that an array does not have."""
-    what = f"{type(array).__name__!r} object has no attribute {name!r}"
-    hint = _hint(array, name) or near_names(name, [n for n in dir(type(array)) if not n.startswith("_")])
-    return AttributeError(printable(f"{what}; {hint}" if hint else what), name=name, obj=array)
+def missing_attribute(owner: Any, name: str) -> AttributeError:
+    """Return the error of an attribute that an array or aggregation lacks."""
+    what = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    is_aggregation = hasattr(type(owner), "names")
+    members = owner.names if is_aggregation else ()
+    hint = _member_hint(members, name) if is_aggregation else _hint(owner, name)
+    hint = hint or near_names(name, [n for n in (*dir(type(owner)), *members) if not n.startswith("_")])
+    return AttributeError(printable(f"{what}; {hint}" if hint else what), name=name, obj=owner)
 
 
-def missing_member(collection: Any, name: str) -> AttributeError:
-    """Return the error of an attribute that an aggregation does not have."""
-    what = f"{type(collection).__name__!r} object has no attribute {name!r}"
-    if name in collection.names:
-        hint = f"the array is agg[{name!r}]"
-    elif name in _DATAARRAY or name in _DATASET:
-        hint = f"use .to_xarray().{name} ({_LAZILY}), or the arrays one by one"
-    else:
-        hint = near_names(name, [n for n in (*dir(type(collection)), *collection.names) if not n.startswith("_")])
-    return AttributeError(printable(f"{what}; {hint}" if hint else what), name=name, obj=collection)
+def _member_hint(members: Sequence[str], name: str) -> str | None:
+    if name in members:
+        return f"the array is agg[{name!r}]"
+    is_known = name in _DATAARRAY or name in _DATASET
+    return f"use .to_xarray().{name} ({_LAZILY}), or the arrays one by one" if is_known else None
 
 
 def _hint(array: Any, name: str) -> str | None:

@@ -26,7 +26,24 @@ else:
 KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 
-class NamedArray(_Operators):
+class AttributeHints:
+    """Base whose errors of absent attributes name what there is instead."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                return object.__getattribute__(self, name)  # raises the error of the property again
+            if name.startswith("_"):  # probes of other libraries
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            from aggarray.arrays.hints import missing_attribute
+
+            raise missing_attribute(self, name)
+
+
+class NamedArray(AttributeHints, _Operators):
     """Array with named dimensions, which is read on request.
 
     It does not compute: operators and NumPy's ufuncs raise TypeError, and methods of NumPy and xarray that it lacks raise
@@ -101,17 +118,6 @@ class NamedArray(_Operators):
         from aggarray.arrays.hints import no_arithmetic
 
         raise no_arithmetic(self, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(type(self), name):
-                return object.__getattribute__(self, name)  # raises the error of the property again
-            if name.startswith("_"):  # probes of other libraries
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            from aggarray.arrays.hints import missing_attribute
-
-            raise missing_attribute(self, name)
 
     def __memory__(self) -> "Array | str":
         from aggarray.memory.creation import array_of

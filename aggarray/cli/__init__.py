@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from aggarray.cli._hints import in_shell, options_of
+from aggarray.cli._hints import in_shell, option_first, options_of
 from aggarray.errors import AggarrayError, printable
 
 
@@ -40,8 +40,10 @@ class FolderGroup(click.Group):
             return super().invoke(ctx)
         except AggarrayError as error:
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
-            if error.hint is not None and command is not None:
-                error.hint = in_shell(error.hint, options_of(command.params))
+            if command is not None:
+                options = options_of(command.params)
+                error.args = tuple(option_first(text, options) if isinstance(text, str) else text for text in error.args)
+                error.hint = None if error.hint is None else in_shell(error.hint, options)
             raise
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from aggarray.errors import AggregationError, NotFoundError, UnitsError
+from aggarray.errors import AggregationError, NotFoundError, UnitsError, listed
 
 if TYPE_CHECKING:
     from aggarray.aggregate.rules import Refusal
@@ -114,8 +114,7 @@ def _first_of(facets: Sequence[tuple[str, list[str | None]]]) -> dict[str, str]:
 def _listed(facet: tuple[str, list[str | None]]) -> str:
     name, values = facet
     distinct = sorted({v for v in values if v is not None}) + ["none"] * (None in values)
-    more = f" and {len(distinct) - _MOST_LISTED} more" if len(distinct) > _MOST_LISTED else ""
-    return f"{name}: {', '.join(distinct[:_MOST_LISTED])}{more}"
+    return f"{name}: {listed(distinct, _MOST_LISTED)}"
 
 
 def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -> None:
@@ -129,8 +128,7 @@ def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -
         for group in groups:
             names = [a.name or "" for a in group.arrays]
             sizes = {d: n for a in group.arrays for d, n in zip(a.dimensions, a.shape, strict=True)}
-            more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-            texts.append(f"{', '.join(names[:_MOST_LISTED])}{more} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})")
+            texts.append(f"{listed(names, _MOST_LISTED)} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})")
         largest = max(groups, key=lambda group: len(group.arrays))
         advice = written({}, [a.name or "" for a in largest.arrays[:_MOST_LISTED]])
         raise AggregationError(f"{len(groups)} grids instead of one: {'; '.join(texts)}", hint=f"choose variables: {advice}")

@@ -12,6 +12,7 @@ _VALUE = rf"\{{(?:{_TEXT}): (?:{_TEXT}|\.\.\.)\}}|{_TEXT}|\.\.\.|(?![\w(\[{{=])"
 _ARGUMENT = rf"(?<![\w.])(\w+)=({_VALUE})"
 _RULES = re.compile(rf"(?:rules=)?(?:\w+\.)?Rules\({_ARGUMENT}\)")
 _BARE = re.compile(_ARGUMENT)
+_FIRST = re.compile(r"\w+(?= names |=)")
 
 
 def options_of(parameters: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
@@ -36,3 +37,14 @@ def in_shell(hint: str, options: Mapping[str, click.Parameter]) -> str:
         return f"{parameter.opts[-1]} {value}".rstrip()
 
     return _BARE.sub(option, _RULES.sub(option, hint))
+
+
+def option_first(message: str, options: Mapping[str, click.Parameter]) -> str:
+    """Return a message that begins with an argument, with its option.
+
+    >>> option_first("separate_by names 'x'", options_of([click.Option(["--separate-by"])]))
+    "--separate-by names 'x'"
+    """
+    argument = _FIRST.match(message)
+    parameter = options.get(argument[0]) if argument else None
+    return message if argument is None or parameter is None else parameter.opts[-1] + message[argument.end() :]

@@ -22,6 +22,7 @@ from aggarray.display.cells import (
 )
 from aggarray.display.markup import escaped, sizes
 from aggarray.display.ownership import COLOURS
+from aggarray.errors import counted
 
 #: Up to this number, files are coloured in their order, otherwise by their position.
 _FEW = 16
@@ -35,7 +36,7 @@ def partition_words(array: Any) -> str:
     files = np.unique(cells.files[cells.files >= 0]).size
     facts = [
         f"partitions: {sizes(array.pmdimensions, array.pmshape)}",
-        f"{files} file{'s' * (files != 1)}" if files else "in memory",
+        counted(files, "file") if files else "in memory",
     ]
     for count, what in ((int(cells.virtual.sum()), "virtual"), (int(cells.holes.sum()), "missing")):
         facts += [f"{count} {what}"] if count else []

@@ -10,6 +10,7 @@ from aggarray.arrays.ragged import flat_of
 from aggarray.dataclass import dataclass
 from aggarray.display.facets import facet_columns
 from aggarray.display.timeline import Span, Timeline, common_parts, timeline, united_parts
+from aggarray.errors import counted
 
 #: Size of a bar in its own coordinates, which are stretched to the width that there is.
 WIDTH, HEIGHT = 1000, 10
@@ -47,7 +48,7 @@ class Row:
     def describe(self) -> str:
         """Return what the bar shows in words."""
         counts = [(len(self.parts.get(kind, ())), kind) for kind in ("gap", "hole", "overlap")]
-        return ", ".join([self.period or "no time axis", *(f"{n} {kind}{'s' * (n > 1)}" for n, kind in counts if n)])
+        return ", ".join([self.period or "no time axis", *(counted(n, kind) for n, kind in counts if n)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -73,8 +73,12 @@ def dataset_line(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") ->
     names = [name for name, _ in distinguishing_facets(arrays)]
     if not names:
         names = [rule for rule, _ in Counter(r.rule for r in between).most_common()]
-    count = len({tuple(facets_of(a).items()) for a in arrays}) or len(between) + len({r.arrays[0] for r in between})
-    return f"{counted(count, 'dataset')} stay separate because they differ in {', '.join(names)}"
+    return f"{counted(dataset_count(between, arrays), 'dataset')} stay separate because they differ in {', '.join(names)}"
+
+
+def dataset_count(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -> int:
+    """Return the number of datasets that attributes keep separate."""
+    return len({tuple(facets_of(a).items()) for a in arrays}) or len(between) + len({r.arrays[0] for r in between})
 
 
 def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:

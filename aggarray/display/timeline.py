@@ -16,7 +16,7 @@ from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.display.cells import coordinate_of, is_known, spans, times_of
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, counted
 
 #: Begin and end of a part of an axis.
 Span = tuple[float, float]
@@ -70,7 +70,7 @@ def time_gaps(array: Any, dimension: str) -> list[TimeGap]:
         TimeGap(
             float(values[after] + (values[after + 1] - values[after]) / (count + 1)),
             float(values[after + 1]),
-            f"{count} step{'s' * (count > 1)} missing between {date(times[after])} and {date(times[after + 1])}",
+            f"{counted(count, 'step')} missing between {date(times[after])} and {date(times[after + 1])}",
         )
         for after, count in steps
     ]

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.arrays.master import MasterArray
+from aggarray.arrays.values import AttributeHints
 from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Aggregation:
+class Aggregation(AttributeHints):
     """Collection of master arrays: joined data variables with coordinates.
 
     ``arrays``: the arrays; ``refusals``: why arrays of one identity were not joined; ``skipped``: unusable files and
@@ -256,17 +257,6 @@ class Aggregation:
         from aggarray.display.notebook.aggregation import aggregation_html
 
         return aggregation_html(self.arrays, self.refusals, self.skipped, self._provenance.separates)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(type(self), name):
-                return object.__getattribute__(self, name)  # raises the error of the property again
-            if name.startswith("_"):  # probes of other libraries
-                raise AttributeError(f"'Aggregation' object has no attribute {name!r}", name=name, obj=self)
-            from aggarray.arrays.hints import missing_member
-
-            raise missing_member(self, name)
 
     def __repr__(self) -> str:
         from aggarray.display.reprs import aggregation_text

@@ -1,17 +1,14 @@
 """Selection of arrays by name and attributes, with errors that advise."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggarray.aggregate.join import same_attribute
-from aggarray.aggregate.rules import FACETS, facet
+from aggarray.aggregate.rules import facet
 from aggarray.arrays.master import MasterArray
-from aggarray.errors import NotFoundError, names_hint, near_names
-
-#: Most values, and most names of attributes, that an error lists.
-_MOST_VALUES, _MOST_NAMES = 12, 40
+from aggarray.errors import NotFoundError, listed, names_hint, near_names
 
 
 def attributes_of(array: MasterArray) -> dict[str, Any]:
@@ -66,38 +63,57 @@ def select_arrays(
     for name, value in attributes.items():
         own = [attributes_of(a) for a in remaining]
         if not any(name in attributes for attributes in own):
-            raise _no_attribute(name, value, own, before)
+            texts = [value] if isinstance(value, str) else ()  # a number is the value of many attributes
+            hint = attributes_hint(remaining, name, texts, _holds, _shown)
+            raise NotFoundError(f"no array{_with(before)} has an attribute {name!r}", hint=hint)
         present = [o[name] for o in own if name in o]
         if not any(_is_value(name, one, value) for one in present):  # the value may be a list itself
             for single in values_of(value) or [value]:
                 if not any(_is_value(name, one, single) for one in present):
-                    raise _no_value(name, single, present, before)
+                    hint = values_hint(name, single, [one for one in present if one is not None], _shown)
+                    raise NotFoundError(f"no array{_with(before)} has {name}={single!r}", hint=hint)
         remaining = [a for a, o in zip(remaining, own, strict=True) if name in o and has_value(name, o[name], value)]
         before.append(f"{name} {_shown(value)}")
     return tuple(remaining)
 
 
-def _no_attribute(name: str, value: Any, own: Iterable[Mapping[str, Any]], before: Sequence[str]) -> NotFoundError:
-    values: dict[str, list[Any]] = {}
-    for attributes in own:
-        for key, attribute in attributes.items():
-            if attribute is not None:
-                values.setdefault(key, []).append(attribute)
-    texts = values if isinstance(value, str) else ()  # a number is the value of many attributes
-    holders = sorted((k for k in texts if any(_is_value(k, one, value) for one in values[k])), key=lambda k: k not in FACETS)
-    similar = f"did you mean {holders[0]}={value!r}?" if holders else near_names(name, values)
-    keys = sorted(values, key=lambda key: (key not in FACETS, key))
-    listed = ", ".join(keys[:_MOST_NAMES]) + (f" and {len(keys) - _MOST_NAMES} more" if len(keys) > _MOST_NAMES else "")
-    hint = f"{similar} the attributes are: {listed}".lstrip()
-    return NotFoundError(f"no array{_with(before)} has an attribute {name!r}", hint=hint)
+def _holds(array: MasterArray, name: str, value: Any) -> bool:
+    return has_attributes(array, {name: value})
 
 
-def _no_value(name: str, value: Any, present: Iterable[Any], before: Sequence[str]) -> NotFoundError:
-    values = sorted({_shown(one) for one in present if one is not None})
-    listed = ", ".join(values[:_MOST_VALUES])
-    listed += f" or one of {len(values) - _MOST_VALUES} others" if len(values) > _MOST_VALUES else ""
-    similar = near_names(value, (one for one in present if isinstance(one, str)))
-    return NotFoundError(f"no array{_with(before)} has {name}={value!r}", hint=f"{similar} {name} is {listed}".lstrip())
+def attributes_hint(
+    arrays: Sequence[MasterArray],
+    name: str,
+    values: Iterable[Any],
+    holds: Callable[[MasterArray, str, Any], bool],
+    show: Callable[[Any], str],
+) -> str:
+    """Return what arrays differ in, and an attribute that is meant.
+
+    ``values``: what was asked of the attribute ``name``; ``holds``: whether an attribute of an array is a value; ``show``: the
+    text of a value.
+    """
+    from aggarray.aggregate.differences import differing_attributes, distinguishing_facets, facets_of
+
+    owned = ((*facets_of(a), *(key for key, value in attributes_of(a).items() if value is not None)) for a in arrays)
+    present = list(dict.fromkeys(key for keys in owned for key in keys))
+    facets = [key for key, _ in distinguishing_facets(arrays)]
+    differing = facets or [key for key, _ in differing_attributes(arrays)]
+    candidates = dict.fromkeys((*differing, *present))
+    holder = next((f"{key}={show(v)}" for key in candidates for v in values if any(holds(a, key, v) for a in arrays)), None)
+    similar = f"did you mean {holder}?" if holder else near_names(name, candidates)
+    if not present:
+        return "the arrays have no attributes"
+    words = "the arrays differ in" if differing else "the attributes are:"
+    return f"{similar} {words} {listed(differing or present)}".lstrip()
+
+
+def values_hint(name: str, value: Any, present: Iterable[Any], show: Callable[[Any], str] = str) -> str:
+    """Return the values that an attribute has, and one that is meant."""
+    values = list(present)
+    texts = sorted(set(map(show, values)))
+    similar = near_names(value, (v for v in values if isinstance(v, str)))
+    return f"{similar} {name} is {listed(texts) or 'not an attribute of these'}".lstrip()
 
 
 def _with(before: Sequence[str]) -> str:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import NotFoundError, near_names
+from aggarray.errors import NotFoundError
 from aggarray.opening.provenance import Listing, Outcome
+from aggarray.opening.selection import attributes_hint, values_hint
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
-
-#: Of more values than this, an error lists the first ones.
-MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ def check_attribute(arrays: Sequence[MasterArray], name: str, option: str, value
     """
     if arrays and not any(texts_of(a, name) for a in arrays):
         what = f"{option} {name}: no array has an attribute {name!r}"
-        raise NotFoundError(what.strip(), hint=_attributes_hint(arrays, name, values))
+        raise NotFoundError(what.strip(), hint=attributes_hint(arrays, name, values, matches, str))
 
 
 def _patterns(arrays: Sequence[MasterArray], name: str, items: Sequence[str], option: str) -> list[str]:
@@ -87,7 +85,7 @@ def _patterns(arrays: Sequence[MasterArray], name: str, items: Sequence[str], op
     for pattern in patterns:
         if not any(matches(a, name, pattern) for a in arrays):
             what = f"{option} {name}={pattern}: no array has this value".strip()
-            raise NotFoundError(what, hint=_values_hint(arrays, name, pattern))
+            raise NotFoundError(what, hint=values_hint(name, pattern, _values(arrays, name)))
     return list(dict.fromkeys(patterns))
 
 
@@ -99,35 +97,10 @@ def _raise_combination(arrays: Sequence[MasterArray], patterns: Mapping[str, lis
         text = f"{name}={','.join(items)}"
         if not fitting:
             what = f"{option} {text}: no array has {' and '.join(['this value', *met])}".strip()
-            raise NotFoundError(what, hint=_values_hint(chosen, name, ""))
+            raise NotFoundError(what, hint=values_hint(name, "", _values(chosen, name)))
         chosen, met = fitting, [*met, text]
     raise NotFoundError("the source has no arrays")
 
 
-def _attributes_hint(arrays: Sequence[MasterArray], name: str, values: Sequence[str]) -> str:
-    """Return what the arrays differ in, and which attribute has a value."""
-    from aggarray.aggregate.differences import differing_attributes, distinguishing_facets, facets_of
-
-    differing = [key for key, _ in (*distinguishing_facets(arrays), *differing_attributes(arrays))]
-    present = list(dict.fromkeys(key for a in arrays for key in (*facets_of(a), *a.attrs, *a.file_attrs)))
-    holders = (f"{key}={v}" for key in differing for v in values if any(matches(a, key, v) for a in arrays))
-    holder = next(holders, None)
-    words = f"did you mean {holder}?" if holder else near_names(name, [*present, *differing])
-    listed = (
-        f"the arrays differ in {_listed(differing)}"
-        if differing
-        else f"the attributes are {_listed(present)}"
-        if present
-        else "the arrays have no attributes"
-    )
-    return f"{words} {listed}".lstrip()
-
-
-def _values_hint(arrays: Sequence[MasterArray], name: str, pattern: str) -> str:
-    values = sorted({texts[0] for a in arrays if (texts := texts_of(a, name))})
-    return f"{near_names(pattern, values)} {name} is {_listed(values) or 'not an attribute of these'}".lstrip()
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return f"{', '.join(names[:MOST_LISTED])}{more}"
+def _values(arrays: Sequence[MasterArray], name: str) -> list[str]:
+    return [texts[0] for a in arrays if (texts := texts_of(a, name))]

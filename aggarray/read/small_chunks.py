@@ -105,7 +105,7 @@ def is_plain(piece: Piece, located: LocatedIndex) -> bool:
     table = located[0]
     if table.names is not None or table.masks is not None or located[2] is None:
         return False
-    # Without generators: this is asked for each of thousands of files.
+    # Without generators: this runs for each of thousands of files.
     for taken in piece.take:
         if taken is not None:
             return False

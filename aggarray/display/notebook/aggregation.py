@@ -10,6 +10,7 @@ from aggarray.display.markup import escaped, shortened
 from aggarray.display.matrix import svg
 from aggarray.display.overview import HEIGHT, WIDTH, Overview, Row, bar_paths, overview_of, period
 from aggarray.display.timeline import Span
+from aggarray.errors import counted
 from aggarray.scan.progress import amount
 
 #: The most datasets, those that are shown at first, and the longest texts of a column.
@@ -30,7 +31,7 @@ def aggregation_html(
     first, rest = rows[:_FIRST_ROWS], rows[_FIRST_ROWS:]
     more = f"<p>... and {len(arrays) - len(rows)} more</p>" if len(arrays) > len(rows) else ""
     surprising = [(r.rule, r.reason) for r in refusals if not is_expected(r.rule)]
-    count = f"<b>{len(arrays)} array{'s' * (len(arrays) != 1)}</b>"
+    count = f"<b>{counted(len(arrays), 'array')}</b>"
     lines = [
         f"{count}, {amount(sum(int(a.nbytes) for a in arrays), 'bytes')} of values" if arrays else count,
         _datasets(shown, first) if first else "",
@@ -49,7 +50,7 @@ def _datasets(shown: Overview, rows: Sequence[str]) -> str:
     axis = f'<svg width="{_BAR[0]}" height="15">'
     for end, (x, anchor) in zip(ends, ((0, "start"), (_BAR[0], "end")), strict=False):
         axis += f'<text x="{x}" y="12" text-anchor="{anchor}" font-size="12" fill="currentColor">{end}</text>'
-    head = f'<thead><tr>{names}<th>{axis}</svg></th><th>time</th><th colspan="3">size</th></tr></thead>'
+    head = f"<thead><tr>{names}<th>{axis}</svg></th><th>time</th><th>files</th><th>size</th><th>shape</th></tr></thead>"
     return f'<div class="aggarray-scroll"><table class="aggarray-rows">{head}<tbody>{"".join(rows)}</tbody></table></div>'
 
 
@@ -57,7 +58,7 @@ def _dataset(array: Any, row: Row, shown: Overview) -> str:
     """Return the row of a dataset: its bar, or its matrix without times."""
     cells = "".join(f"<td>{escaped(shortened(cell, _LONGEST_CELL))}</td>" for cell in row.cells)
     bar = _bar(row, shown.limits) if shown.limits and row.timeline else svg(array, _BAR[0], 2 * _BAR[1])
-    files = f"{row.files:,} file{'s' * (row.files != 1)}" if row.files else "in memory"
+    files = counted(row.files, "file") if row.files else "in memory"
     numbers = "".join(f'<td class="aggarray-number">{text}</td>' for text in (files, amount(row.nbytes, "bytes")))
     what = shortened(words(array), 3 * _LONGEST_CELL)
     return f"<tr>{cells}<td>{bar}</td><td>{escaped(row.describe())}</td>{numbers}<td>{escaped(what)}</td></tr>"

@@ -19,7 +19,7 @@ from aggarray.display.overview import overview_of
 from aggarray.display.report.data import page_data
 from aggarray.display.report.rows import style
 from aggarray.display.report.sections import body
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, counted
 from aggarray.opening.aggregation import Aggregation
 from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import LockError, unlock
@@ -54,7 +54,7 @@ def page(
     with agg._provenance.access.reach():
         rows = overview_of(agg.arrays[:MOST_ARRAYS], agg.refusals, group_by)
         data = page_data(agg.arrays[:MOST_CARDS], [row.timeline for row in rows.rows])
-        heading = escaped(title or f"{len(agg)} array{'s' * (len(agg) != 1)}")
+        heading = escaped(title or counted(len(agg), "array"))
         content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], source)}"
     sheet, script = f"{_text('page.css')}{style(rows)}\n", _text("page.js")
     policy = f"default-src 'none'; style-src {_hash(sheet)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"

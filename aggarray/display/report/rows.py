@@ -7,6 +7,7 @@ from aggarray.display.markup import escaped, shortened
 from aggarray.display.overview import HEIGHT, WIDEST, WIDTH, Overview, bar_paths, natural_key, period
 from aggarray.display.report.problems import Entry
 from aggarray.display.timeline import Span, ticks, united_parts
+from aggarray.errors import counted
 from aggarray.scan.progress import amount
 
 #: The longest texts in characters.
@@ -121,12 +122,12 @@ def _title(cell: str) -> str:
 
 
 def _flag(count: int, flags: Counter[int]) -> str:
-    text = f"{count} problem{'s' * (count > 1)}" if count else ""
+    text = counted(count, "problem") if count else ""
     return f'<span class="flag">{text}</span> ' if flags else ""
 
 
 def _numbers(when: str, files: int, nbytes: int) -> str:
-    count = f"{files:,} file{'s' * (files != 1)}" if files else "in memory"
+    count = counted(files, "file") if files else "in memory"
     return (
         f'<span class="when">{escaped(when)}</span> <span class="files">{count}</span> '
         f'<span class="bytes">{amount(nbytes, "bytes")}</span>'
@@ -155,7 +156,7 @@ def _group(name: str, overview: Overview, numbers: Sequence[int], rows: Mapping[
     parts = {kind: united_parts([span for row in own for span in row.parts.get(kind, ())]) for kind in _DRAWN}
     dates = [row.timeline.dates for row in own if row.timeline]
     when = period(min(d[0] for d in dates), max(d[1] for d in dates)) if dates else ""
-    count = f'<span class="count">{len(own)} dataset{"s" * (len(own) > 1)}</span>'
+    count = f'<span class="count">{counted(len(own), "dataset")}</span>'
     summary = f'<span class="facets"><span>{name}</span> {count}</span>{bar(parts, overview.limits, "")}'
     flag = f'<span class="flag">{"problems" * any(flags[n] for n in numbers)}</span> ' if flags else ""
     summary += flag + _numbers(when, sum(r.files for r in own), sum(r.nbytes for r in own))

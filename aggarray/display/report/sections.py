@@ -8,6 +8,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.display.facts import file_count
 from aggarray.display.markup import breakable, escaped, shortened
 from aggarray.display.overview import Overview
+from aggarray.display.refusals import dataset_count, divide
 from aggarray.display.report.cards import card
 from aggarray.display.report.lines import lines_of
 from aggarray.display.report.problems import Entry, entries
@@ -87,12 +88,12 @@ _SEARCH = (
 
 
 def _summary(agg: Aggregation, found: Sequence[Entry]) -> str:
-    expected = sum(agg._provenance.separates(r.rule) for r in agg.refusals)
+    _, between = divide(agg.refusals, agg._provenance.rules.separate_by)
     counts = [
         ("", len(agg), "array", "arrays"),
         ("", file_count(agg), "file", "files"),
         ("problems", len(found), "problem", "problems"),
-        ("refusals", expected, "separated by attributes", "separated by attributes"),
+        ("refusals", dataset_count(between, agg.arrays) if between else 0, "separate dataset", "separate datasets"),
         ("skipped", len(agg.skipped), "skipped", "skipped"),
     ]
     items = []
