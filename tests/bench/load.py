@@ -68,8 +68,8 @@ def value(step: np.ndarray | int, lat: np.ndarray | int, lon: np.ndarray | int) 
     return np.asarray(step * 100 + lat * 10 + lon, np.float32)
 
 
-def write_files(folder: Path, count: int) -> None:
-    """Write a number of files, a thousand per folder."""
+def write_files(folder: Path, count: int, first_step: int = 0) -> None:
+    """Write a number of files, a thousand per folder, from a time step on."""
     import h5py
     import netCDF4
 
@@ -92,9 +92,10 @@ def write_files(folder: Path, count: int) -> None:
         places = {name: file[name].id.get_offset() for name in ("time", "tas")}
     data = bytearray(first.read_bytes())
     first.unlink()
-    for step in range(count):
-        if step % 1000 == 0:
-            home = folder / f"{step // 1000:04d}"
+    for number in range(count):
+        step = first_step + number
+        if number % 1000 == 0:
+            home = folder / f"{number // 1000:04d}"
             home.mkdir()
         for name, result in (("time", np.float64(step)), ("tas", value(step, np.arange(_LAT)[:, None], np.arange(_LON)))):
             packed = result.tobytes()
