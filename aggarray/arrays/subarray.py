@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from aggarray.partition.matrix import Matrix, References, Template, single
 from aggarray.read import ReadOptions, Target, read
 from aggarray.read.open_files import with_external_coordinates
 from aggarray.scan.resolution import resolve_references
+from aggarray.storage import relocated
 from aggarray.storage.access import ANYWHERE, Access
 
 
@@ -46,6 +47,10 @@ class SubArray(NamedArray):
     _noted: tuple[int | None, tuple[int, int, int] | None] = (None, None)
     #: Permissions to read the file.
     _access: Access = ANYWHERE
+
+    def __setstate__(self, state: list[Any]) -> None:
+        for f, value in zip(fields(self), state, strict=True):
+            object.__setattr__(self, f.name, relocated(value) if f.name == "uri" and value else value)
 
     @classmethod
     def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":

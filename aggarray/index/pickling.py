@@ -1,24 +1,43 @@
-"""Pickled arrays of an index: its path, its generation, their number."""
+"""Pickled items of an index: its path, its generation, and what to take.
+
+The process that unpickles them opens the index where AGGARRAY_RELOCATE says it lies.
+"""
 
 import functools
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from aggarray.arrays.master import MasterArray
 from aggarray.errors import IndexFileError
 from aggarray.index import Opening
+from aggarray.storage import relocated
+
+if TYPE_CHECKING:
+    from aggarray.formats.base import Structure
+    from aggarray.index.loading import LoadedIndex
 
 
 @functools.lru_cache(maxsize=4)
-def _arrays(path: str, generation: int, how: Opening) -> Sequence[MasterArray]:
+def _loaded(path: str, generation: int, how: Opening) -> "LoadedIndex":
     from aggarray.index.loading import load
 
     loaded = load(path, how)
     if loaded.generation != generation:
         what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
         raise IndexFileError(what, path=path, hint="open it again")
-    return loaded.arrays
+    return loaded
 
 
 def array_of_index(path: str, generation: int, number: int, how: Opening) -> MasterArray:
     """Return an array of an index by number, for unpickling."""
-    return _arrays(path, generation, how)[number]._with_origin(array_of_index, path, generation, number, how)
+    array = _loaded(relocated(path), generation, how).arrays[number]
+    return array._with_origin(array_of_index, path, generation, number, how)
+
+
+def structures_of_index(path: str, generation: int, how: Opening) -> "list[Structure]":
+    """Return the scanned structures that an index stores."""
+    return _loaded(relocated(path), generation, how).structures()
+
+
+def others_of_index(path: str, generation: int, how: Opening) -> list[MasterArray]:
+    """Return the arrays of an index that come without a scanned file."""
+    return _loaded(relocated(path), generation, how).others()

@@ -20,6 +20,7 @@ import numpy as np
 from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
 from aggarray.index.directory import DTYPES, Column, IndexFile
 from aggarray.memory.texts import Texts
+from aggarray.storage import relocated
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
 from aggarray.storage.files import is_file
@@ -175,7 +176,7 @@ class Reader:
         return {"path": self.path, "generation": self.generation, "reach": self.reach}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["path"], state["generation"], state["reach"])  # type: ignore[misc]
+        self.__init__(relocated(state["path"]), state["generation"], state["reach"])  # type: ignore[misc]
 
     @property
     def _open(self) -> "_OpenIndex":

@@ -15,9 +15,10 @@ import numpy as np
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, ForbiddenPathError
 from aggarray.memory.texts import Texts
+from aggarray.storage import relocated, relocated_roots
 from aggarray.storage.access import is_below
 from aggarray.storage.files import local_path
-from aggarray.storage.urls import canonical, is_remote, origin, parent, resolve
+from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, resolve
 
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
@@ -209,7 +210,7 @@ class Files(Sequence[str]):
         return known
 
     def _resolved(self, reference: str) -> str:
-        return resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder)
+        return relocated(resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder))
 
     def __iter__(self) -> Iterator[str]:
         if not self._are_plain():
@@ -225,7 +226,8 @@ class Files(Sequence[str]):
         else:
             text = "\n".join(["", *self.references, ""])
             are_files = "\n\n" not in text and "/\n" not in text and ".\n" not in text
-        return are_files and not self._path_map.pairs and "%" not in text and ":" not in text
+        moved = self._path_map.pairs or RELOCATE in os.environ
+        return are_files and not moved and "%" not in text and ":" not in text
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
@@ -321,8 +323,9 @@ def _root(name: str) -> str:
 def near(paths: Sequence[str], path_map: PathMap) -> tuple[str, ...]:
     """Return the default roots: the locations that the caller named.
 
-    Any local file, if a local one was named; remote files of the same host or bucket. Targets of ``path_map`` count too.
+    Any local file, if a local one was named; remote files of the same host or bucket. Targets of ``path_map`` and
+    AGGARRAY_RELOCATE count too.
     """
     roots = [origin(path) if is_remote(path) else "/" for path in paths]
     roots += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in path_map.pairs if new]
-    return tuple(dict.fromkeys(roots))
+    return relocated_roots(tuple(dict.fromkeys(roots))) or ()

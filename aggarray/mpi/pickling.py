@@ -12,8 +12,10 @@ from typing import Any
 from aggarray.arrays.master import MasterArray
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.opening.aggregation import Aggregation
+from aggarray.partition.chunk_tables import ChunkTables
 from aggarray.partition.matrix import References
 from aggarray.partition.stored_sizes import JoinedChunkIndexes
+from aggarray.storage import relocated_all
 
 #: Most bytes of chunk tables that are sent: 16 for each of four million chunks. Every process holds all of them, although it
 #: reads some chunks only; with more chunks, each process parses the metadata of the files that it reads.
@@ -31,8 +33,12 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, item: Any) -> Any:
         """Return the reduced form of sub-arrays and chunk tables."""
         if isinstance(item, References) and self._includes(item.tables):
-            return References, tuple(getattr(item, f.name) for f in fields(References))
-        return item.load().__reduce__() if isinstance(item, StoredChunkIndexes) else NotImplemented
+            return _relocated, (References, *(getattr(item, f.name) for f in fields(References)))
+        return (
+            (_relocated, (ChunkTables, *item.load().__reduce__()[1]))
+            if isinstance(item, StoredChunkIndexes)
+            else NotImplemented
+        )
 
     def _includes(self, tables: Any) -> bool:
         if isinstance(tables, JoinedChunkIndexes):
@@ -44,6 +50,11 @@ class _Pickler(pickle.Pickler):
             self._included[id(tables)] = size <= self._remaining
             self._remaining -= size if self._included[id(tables)] else 0
         return self._included[id(tables)]
+
+
+def _relocated(kind: Any, files: Any, *columns: Any) -> Any:
+    """Return columns with files as they are called in this process."""
+    return kind(relocated_all(files), *columns)
 
 
 def dumps(aggregation: Aggregation) -> bytes:

@@ -1,12 +1,14 @@
 """Provenance of an aggregation: what is needed to build it again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
+from aggarray.storage import relocated
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
@@ -18,6 +20,31 @@ DEFAULT_RULES = Rules()
 
 def _nothing() -> tuple[()]:
     return ()
+
+
+class IndexContents:
+    """Structures or arrays of an index, read on the first call and kept.
+
+    Another process reads them by ``address``, a function and its arguments.
+    """
+
+    __slots__ = ("_items", "_read", "address")
+
+    def __init__(
+        self, read: Callable[[], Sequence[Any]], address: tuple[Callable[..., Sequence[Any]], tuple[Any, ...]]
+    ) -> None:
+        self._read, self.address = read, address
+        self._items: Sequence[Any] | None = None
+
+    def __call__(self) -> Sequence[Any]:
+        """Return the items; an index that was saved over no longer has them."""
+        if self._items is None:
+            self._items = self._read()
+        return self._items
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        find, arguments = self.address
+        return IndexContents, (partial(find, *arguments), self.address)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +82,15 @@ class Provenance:
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the contents of an index as its address, others as they are."""
+        contents = (self.structures, self.others)
+        pickled = [items if isinstance(items, IndexContents) else list(items()) for items in contents]
+        return _received, (
+            *pickled,
+            {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("structures", "others")},
+        )
+
     def sources(self, arrays: Sequence[MasterArray]) -> "tuple[list[Structure], list[MasterArray]]":
         """Return structures and other arrays; ``arrays`` if there are neither."""
         structures, others = list(self.structures()), list(self.others())
@@ -78,6 +114,13 @@ class Provenance:
     def selected(self, selection: "Selection | TextSelection") -> "Provenance":
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
+
+
+def _received(structures: Any, others: Any, options: dict[str, Any]) -> Provenance:
+    if isinstance(structures, list):
+        here = [replace(s, uri=relocated(s.uri)) for s in structures]
+        return Provenance(**options, structures=lambda: here, others=lambda: others)
+    return Provenance(**options, structures=structures, others=others)
 
 
 class Listing(tuple[Any, ...]):

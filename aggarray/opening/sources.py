@@ -1,6 +1,5 @@
 """Opening of files, folders, patterns and indexes as an aggregation."""
 
-import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,7 +15,7 @@ from aggarray.index import Opening
 from aggarray.index.store import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import DEFAULT_RULES, Listing, Outcome, Provenance, Selection
+from aggarray.opening.provenance import DEFAULT_RULES, IndexContents, Listing, Outcome, Provenance, Selection
 from aggarray.storage.access import NO_OPTIONS, Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions
@@ -124,7 +123,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     """Open an index of aggarray; raise IndexFileError if it is not valid."""
     from aggarray.index.decoder import unplain
     from aggarray.index.loading import load
-    from aggarray.index.pickling import array_of_index
+    from aggarray.index.pickling import array_of_index, others_of_index, structures_of_index
 
     loaded = load(path, how)
     details, files = loaded.details, loaded.files
@@ -147,8 +146,9 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
         what = f"a damaged index ({' '.join(repr(error).split()):.200})"
         raise IndexFileError(what, path=path, hint="save it again from the data files") from error
     saved = {real_path(path): loaded.generation}
-    # Cached: they cannot be read from an index that was saved over.
-    structures, others = functools.cache(loaded.structures), functools.cache(loaded.others)
+    place = path, loaded.generation, how
+    structures = IndexContents(loaded.structures, (structures_of_index, place))
+    others = IndexContents(loaded.others, (others_of_index, place))
     rules_and_selections = rules, variables, selections, how.access
     return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
 

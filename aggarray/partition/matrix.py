@@ -16,6 +16,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
+from aggarray.storage import relocated_all
 
 if TYPE_CHECKING:
     from aggarray.partition.signatures import FileSignature
@@ -117,6 +118,10 @@ class References:
         from aggarray.partition.stored_sizes import sizes_to_pickle
 
         return [sizes_to_pickle(self) if f.name == "tables" else getattr(self, f.name) for f in fields(self)]
+
+    def __setstate__(self, state: list[Any]) -> None:
+        for f, value in zip(fields(self), state, strict=True):
+            object.__setattr__(self, f.name, relocated_all(value) if f.name == "uris" else value)
 
     def __len__(self) -> int:
         return len(self.template)
@@ -246,7 +251,7 @@ class ReferenceBuilder:
         """Return the collected sub-arrays."""
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
-        names = tuple(self._uris), tuple(self._variables)
+        shared = tuple(self._uris), tuple(self._variables), tuple(self._templates), tuple(self._memory)
         stamps = seen = None
         if self._stamps:
             stamps = np.full((len(self._uris), 3), -1, np.int64)
@@ -254,8 +259,7 @@ class ReferenceBuilder:
         if self._numbers:
             seen = np.full(len(self._uris), -1, np.int64)
             seen[list(self._numbers)] = list(self._numbers.values())
-        shared = tuple(self._templates), tuple(self._memory)
-        return References(*names, *shared, columns[0], columns[1], columns[2], stamps, self._tables, seen)
+        return References(*shared, columns[0], columns[1], columns[2], stamps, self._tables, seen)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

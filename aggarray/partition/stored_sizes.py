@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from aggarray.storage import relocated_all
+
 
 class ChunkIndexes(Protocol):
     """Chunk positions that are known without opening the files."""
@@ -62,7 +64,8 @@ class StoredSizes:
         return self.uris, self.variables, self.stamps, self.uri, self.variable, self.sizes
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.uris, self.variables, self.stamps, self.uri, self.variable, self.sizes = state
+        uris, self.variables, self.stamps, self.uri, self.variable, self.sizes = state
+        self.uris = relocated_all(uris)
         self._known = None
 
     def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> None:

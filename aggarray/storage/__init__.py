@@ -1,1 +1,29 @@
 """Reading, atomic writing, locking and caching of files and objects."""
+
+import os
+from collections.abc import Sequence
+
+from aggarray.storage.urls import RELOCATE
+
+
+def relocated(address: str) -> str:
+    """Return a stored or received address as it is called in this process."""
+    if RELOCATE not in os.environ:
+        return address
+    from aggarray.storage.relocation import relocate
+
+    return relocate(address)
+
+
+def relocated_roots(roots: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return readable locations, and those that their files are relocated to."""
+    if roots is None or RELOCATE not in os.environ:
+        return roots
+    from aggarray.storage.relocation import relocate_roots
+
+    return relocate_roots(roots)
+
+
+def relocated_all(addresses: Sequence[str]) -> Sequence[str]:
+    """Return addresses as they are called in this process."""
+    return addresses if RELOCATE not in os.environ else tuple(map(relocated, addresses))

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import ForbiddenPathError
-from aggarray.storage import urls
+from aggarray.storage import relocated_roots, urls
 from aggarray.storage.credentials import RemoteAccess, StorageOptions, access_in_force
 from aggarray.storage.urls import carrier
 
@@ -27,6 +28,11 @@ class Access:
     roots: tuple[str, ...] | None = None
     near: tuple[str, ...] | None = None
     storage: StorageOptions = NO_OPTIONS
+
+    def __setstate__(self, state: list[Any]) -> None:
+        """Restore the rules of another process, with the locations of this one."""
+        for name, value in zip(("missing", "roots", "near", "storage"), state, strict=True):
+            object.__setattr__(self, name, relocated_roots(value) if name in ("roots", "near") else value)
 
     def check(self, uri: str) -> None:
         """Raise ForbiddenPathError for a file outside the roots or ``near``."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
+from aggarray.storage import relocated_roots
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -84,6 +85,10 @@ class RemoteAccess:
 
     storage: StorageOptions
     allowed: tuple[str, ...] | None = None
+
+    def __setstate__(self, state: list[Any]) -> None:
+        object.__setattr__(self, "storage", state[0])
+        object.__setattr__(self, "allowed", relocated_roots(state[1]))
 
 
 _ANYTHING = RemoteAccess(StorageOptions())

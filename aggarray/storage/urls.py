@@ -17,6 +17,8 @@ ARCHIVES = ("zip", "tar")
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 WEB = ("http", "https")
+#: Environment variable with prefixes of addresses that are other ones here.
+RELOCATE = "AGGARRAY_RELOCATE"
 #: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
 

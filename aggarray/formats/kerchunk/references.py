@@ -18,6 +18,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import FormatError
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node
+from aggarray.storage import relocated
 
 #: Bytes of a chunk, or path, offset and size. Offset 0 with size 0 is the entire file.
 Reference = bytes | tuple[str, int, int]
@@ -131,5 +132,5 @@ class FileNames(dict[str, str]):
             path = os.path.normpath(os.path.join(self._folder, plain))
             if "%" in plain and plain != name and not os.path.exists(path):
                 path = os.path.normpath(os.path.join(self._folder, unquote(plain, errors="surrogateescape")))
-        self[name] = path
-        return path
+        self[name] = relocated(path)
+        return self[name]

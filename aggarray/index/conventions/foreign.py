@@ -27,7 +27,7 @@ from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
 from aggarray.partition.tiling import relabel
-from aggarray.storage.urls import is_remote, parent
+from aggarray.storage.urls import RELOCATE, is_remote, parent
 
 _T = TypeVar("_T")
 #: Returns the stored values of a variable, or its texts in C order.
@@ -141,7 +141,7 @@ class ForeignFile:
         An empty name is the index. Names that are valid as they stand are resolved lazily.
         """
         own = self.structure.uri
-        if self._path_map.pairs or is_remote(self._folder) or not written.lengths.all():
+        if self._path_map.pairs or is_remote(self._folder) or not written.lengths.all() or RELOCATE in os.environ:
             resolved = iter(self.resolve_all(variable, [w for w in written if w]))
             paths = tuple(next(resolved) if length else own for length in written.lengths.tolist())
             return paths, np.array([p == own for p in paths], bool)
