@@ -178,14 +178,20 @@ class Aggregation(AttributeHints):
         self.close()
 
     def save(
-        self, path: str | os.PathLike[str], convention: str = "CF-1.13", relative: bool = True, chunk_table: bool = True
+        self,
+        path: str | os.PathLike[str],
+        convention: str = "CF-1.13",
+        relative: bool = True,
+        chunk_table: bool = True,
+        executor: Any = None,
     ) -> "Report":
         """Save an index: an aggregation file that reopens without loss.
 
         Any reader of the convention opens it. ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative
         to the folder of the index. ``chunk_table``: store where the chunks of each file lie, so that reads from the index
-        open no file through a library; unknown positions are looked up now. Only the values of coordinates and of arrays in
-        memory are copied. The report names the arrays that the convention cannot express; only aggarray reads these.
+        open no file through a library; unknown positions are looked up now. ``executor``: looks them up, see `open`. Only the
+        values of coordinates and of arrays in memory are copied. The report names the arrays that the convention cannot
+        express; only aggarray reads these.
 
         Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
         the index was modified since it was opened, or cannot be written, and FormatError for a file that
@@ -194,7 +200,7 @@ class Aggregation(AttributeHints):
         from aggarray.opening.persistence import save
 
         how = {"convention": convention, "relative": bool(relative), "chunk_table": bool(chunk_table)}
-        return save(path, self._outcome, self._provenance, how)
+        return save(path, self._outcome, self._provenance, how, executor)
 
     def to_kerchunk(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
         """Return kerchunk references to all arrays, and write them to ``path``.
@@ -217,15 +223,15 @@ class Aggregation(AttributeHints):
             write(references, local_path(path))
         return references
 
-    def append(self, source: "Source", progress: "bool | Progress | None" = None) -> "Aggregation":
+    def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.
 
         The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
-        ones. Raises MissingFileError if the source names no file.
+        ones. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
         """
         from aggarray.opening.appending import extended
 
-        outcome, provenance = extended(self._outcome, self._provenance, source, progress)
+        outcome, provenance = extended(self._outcome, self._provenance, source, progress, executor)
         return Aggregation(*outcome, provenance)
 
     def check(self, checksum: bool = False) -> "Report":

@@ -1,6 +1,7 @@
 """Extension of an aggregation by the new and changed files of a source."""
 
 from dataclasses import replace
+from typing import Any
 
 from aggarray.errors import MissingFileError
 from aggarray.index import Opening
@@ -9,19 +10,20 @@ from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sourc
 from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.partition.stored_sizes import join_chunk_indexes
 from aggarray.scan.discovery import find_files
+from aggarray.scan.files import scanning_on
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import Source, given_path, listed, named_files, stat_file, state_path
 from aggarray.storage.state import Stamp
 
 
 def extended(
-    present: Outcome, before: Provenance, source: Source, progress: bool | Progress | None
+    present: Outcome, before: Provenance, source: Source, progress: bool | Progress | None, executor: Any = None
 ) -> tuple[Outcome, Provenance]:
     """Return an aggregation extended by a source; see `Aggregation.append`."""
     items = listed(source)
     before = before.reaching(near(list(map(given_path, items)), NOWHERE))
     scan = None, checked_progress(progress)
-    with before.access.reach():
+    with before.access.reach(), scanning_on(executor):
         structures, others = before.sources(present.arrays)
         known = {s.uri: s for s in structures}
         named = find_files(items)

@@ -15,15 +15,18 @@ from aggarray.index.saving import save as save_index
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.opening.verification import verified
 from aggarray.opening.where import TextSelection
+from aggarray.scan.files import scanning_on
 from aggarray.storage.files import local_path
 
 
-def save(path: str | os.PathLike[str], outcome: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:
+def save(
+    path: str | os.PathLike[str], outcome: Outcome, provenance: Provenance, how: Mapping[str, Any], executor: Any = None
+) -> Report:
     """Save an aggregation, verified; report arrays that the convention lacks."""
     if how["convention"] not in CONVENTIONS:
         hint = f"give one of {', '.join(CONVENTIONS)}"
         raise AggregationError(f"convention={how['convention']!r} is invalid", hint=hint)
-    with provenance.access.reach():
+    with provenance.access.reach(), scanning_on(executor):
         return _save(local_path(path), *verified(outcome, provenance), how)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ def open(
     variables: Sequence[str] | None = None,
     progress: "bool | Progress | None" = None,
     processes: int | None = None,
+    executor: Any = None,
     missing: str = "raise",
     roots: Sequence[str | os.PathLike[str]] | None = None,
     relocate: Mapping[str, str] | None = None,
@@ -43,9 +44,10 @@ def open(
     There is one array per variable and dataset. ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or
     a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
     ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
-    ``processes``: number of processes that scan, chosen automatically if None. ``missing``: "raise" or "fill" when a read
-    meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved. Without
-    roots a local index may name any local file, and any index may name remote files on its own host or bucket.
+    ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
+    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed. ``missing``: "raise" or "fill"
+    when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved.
+    Without roots a local index may name any local file, and any index may name remote files on its own host or bucket.
     ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options of fsspec for remote
     files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed.
 
@@ -54,16 +56,22 @@ def open(
     IndexFileError for an invalid index.
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
-    _check_arguments(rules, variables, processes, missing)
+    _check_arguments(rules, variables, processes, executor, missing)
     items, moved = listed(source), path_map(relocate)
     storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
     scan = processes, _checked(progress)
-    with access.reach():
+    with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
         # A single file is opened once: to recognise an index, to identify the format and to scan.
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
             return _opened(items, named, Opening(access, moved), (rules, variables), scan)
+
+
+def _scanning_on(executor: Any) -> AbstractContextManager[None]:
+    from aggarray.scan.files import scanning_on
+
+    return scanning_on(executor)
 
 
 def _opened(
@@ -173,7 +181,7 @@ def _checked(progress: "bool | Progress | None") -> "Progress | None":
     return checked_progress(progress)
 
 
-def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -> None:
+def _check_arguments(rules: Any, variables: Any, processes: Any, executor: Any, missing: str) -> None:
     if not isinstance(rules, Rules):
         raise AggregationError(f"rules={rules!r} is invalid", hint="give aggarray.Rules(...)")
     if isinstance(variables, str):
@@ -182,6 +190,8 @@ def _check_arguments(rules: Any, variables: Any, processes: Any, missing: str) -
         raise AggregationError(f"missing={missing!r} is invalid", hint="give 'raise' or 'fill'")
     if processes is not None and (isinstance(processes, bool) or not isinstance(processes, int | np.integer) or processes < 1):
         raise AggregationError(f"processes={processes!r} is invalid", hint="give an integer of at least 1")
+    if processes is not None and executor is not None:
+        raise AggregationError("processes= and executor= are both given", hint="give one: the executor has its own workers")
 
 
 def _check_variables(paths: Sequence[str], arrays: Sequence[MasterArray], variables: Sequence[str] | None) -> None:

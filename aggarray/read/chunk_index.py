@@ -90,7 +90,7 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
     libraries read are left out.
     """
     from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
-    from aggarray.scan.workers import WorkerPool
+    from aggarray.scan.files import start_pool
 
     tables = list(tables)
     prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
@@ -118,7 +118,7 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                 yield CachedChunkIndex(uri, variable, state, table)
             elif not is_known:
                 unknown.setdefault(uri, []).append(variable)
-    with WorkerPool() as pool:
+    with start_pool() as pool:
         for scanned in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
             if isinstance(scanned, ScannedChunkIndexes):
                 for variable, table in scanned.tables.items():

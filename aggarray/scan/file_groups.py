@@ -18,10 +18,9 @@ from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
-from aggarray.scan.files import Scanned
+from aggarray.scan.files import Scanned, start_pool
 from aggarray.scan.progress import Progress, step
 from aggarray.scan.roles import samplings_of
-from aggarray.scan.workers import WorkerPool
 
 #: Groups with fewer files are scanned completely.
 _FEW = 4
@@ -59,7 +58,7 @@ def scan_trusting(
     results: list[Structure | AggarrayError | None] = [None] * len(paths)
     groups = group_files(paths)
     report = step(progress, len(paths))
-    with WorkerPool(processes) as pool:
+    with start_pool(processes) as pool:
         probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
         for number, result in zip(probes, pool.run([(paths[n], None) for n in probes], report), strict=True):
             results[number] = _structure_of(result, None)

@@ -1,17 +1,55 @@
-"""Scanning of files, in this process or by workers."""
+"""Scanning of files, in this process, by workers or on an executor."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats import scan_one
 from aggarray.formats.base import Structure
 
 if TYPE_CHECKING:
+    from aggarray.scan.executors import ExecutorPool
     from aggarray.scan.progress import Progress
+    from aggarray.scan.workers import WorkerPool
 
 #: A file and its structure or error.
 Scanned = tuple[str, Structure | AggarrayError]
+
+#: The executor on which this context scans; None: worker processes of this machine.
+_executor: ContextVar[Any] = ContextVar("aggarray_executor", default=None)
+
+
+@contextmanager
+def scanning_on(executor: Any) -> Iterator[None]:
+    """Scan on an executor for the length of a block; None changes nothing.
+
+    Raises AggregationError for an object without ``submit``.
+    """
+    if executor is None:
+        yield
+        return
+    if isinstance(executor, type) or not any(callable(getattr(executor, name, None)) for name in ("submit", "get_executor")):
+        hint = "give an object with submit(function, *arguments), such as concurrent.futures.ProcessPoolExecutor()"
+        raise AggregationError(f"executor={executor!r} is invalid", hint=hint)
+    token = _executor.set(executor)
+    try:
+        yield
+    finally:
+        _executor.reset(token)
+
+
+def start_pool(processes: int | None = None) -> "WorkerPool | ExecutorPool":
+    """Return the pool of this context; ``processes``: see `WorkerPool`."""
+    executor = _executor.get()
+    if executor is None:
+        from aggarray.scan.workers import WorkerPool
+
+        return WorkerPool(processes)
+    from aggarray.scan.executors import ExecutorPool
+
+    return ExecutorPool(executor)
 
 
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> list[Scanned]:
@@ -20,8 +58,7 @@ def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Pr
         results = [scan_one((paths[0], None))]
     else:
         from aggarray.scan.progress import step
-        from aggarray.scan.workers import WorkerPool
 
-        with WorkerPool(processes) as pool:
+        with start_pool(processes) as pool:
             results = pool.run([(path, None) for path in paths], step(progress, len(paths)))
     return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]

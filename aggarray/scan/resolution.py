@@ -22,7 +22,8 @@ from aggarray.partition.matrix import Matrix, References, Step, Template
 from aggarray.partition.plan import DimensionPlan
 from aggarray.partition.signatures import FileSignature
 from aggarray.scan.comparison import Mismatch, changed_since_opening, difference, own_number
-from aggarray.scan.workers import FEW_FILES, WorkerPool
+from aggarray.scan.files import start_pool
+from aggarray.scan.workers import FEW_FILES
 from aggarray.storage.access import ANYWHERE, Access
 from aggarray.storage.files import prefetch_states, stat_file
 from aggarray.storage.lru_cache import LRUCache
@@ -103,7 +104,7 @@ class _Descriptions:
                     states[uri] = state
         if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
-        with WorkerPool() as pool:
+        with start_pool() as pool:
             scanned = pool.run([(uri, None) for uri in states])
         for (uri, state), structure in zip(states.items(), scanned, strict=True):
             if isinstance(structure, Structure):

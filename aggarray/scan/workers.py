@@ -198,6 +198,16 @@ class WorkerPool:
         return None
 
 
+def start_process() -> "subprocess.Popen[bytes]":
+    """Start a worker with this import path, and so the same plugins."""
+    root = str(Path(__file__).resolve().parents[2])
+    search = [entry for entry in sys.path if isinstance(entry, str)]
+    code = f"import sys; sys.path[:] = {[*search, root]!r}; from aggarray.scan.worker import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
 class _Worker:
     """A worker process and the thread that feeds it."""
 
@@ -244,15 +254,9 @@ class _Worker:
         process.wait()
 
     def _start(self) -> "subprocess.Popen[bytes] | None":
-        """Start the process with this import path, and so the same plugins."""
-        root = str(Path(__file__).resolve().parents[2])
-        search = [entry for entry in sys.path if isinstance(entry, str)]
-        code = f"import sys; sys.path[:] = {[*search, root]!r}; from aggarray.scan.worker import main; main()"
         with self._lock:
             if not self._ended:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-                )
+                self._process = start_process()
             return self._process
 
     def _feed(self, process: "subprocess.Popen[bytes]") -> None:

@@ -437,15 +437,15 @@ def test_many_files_are_verified_by_several_processes(tmp_path: Path, monkeypatc
     paths = series(tmp_path, cube, 80)
     agg = aa.open(paths, rules=ASSUME)
     runs: list[int] = []
-    from aggarray.scan import resolution
+    from aggarray.scan.workers import WorkerPool
 
-    run = resolution.WorkerPool.run
+    run = WorkerPool.run
 
     def counted(self: Any, tasks: Any, *given: Any) -> Any:
         runs.append(len(tasks))
         return run(self, tasks, *given)
 
-    monkeypatch.setattr(resolution.WorkerPool, "run", counted)
+    monkeypatch.setattr(WorkerPool, "run", counted)
     np.testing.assert_array_equal(agg["tas"][:, 1, 1], aa.open(paths)["tas"][:, 1, 1])
     assert runs[0] == 77
     Path(paths[40]).write_text("no data")
