@@ -21,14 +21,20 @@ _PROBE = 1 << 24
 
 
 @contextmanager
-def created(path: str) -> Iterator[Any]:
-    """Create a ``netCDF4.Dataset`` for a block; raise OSError on disk errors."""
+def created(path: str, extend: bool = False) -> Iterator[Any]:
+    """Create a ``netCDF4.Dataset`` for a block; raise OSError on disk errors.
+
+    ``extend``: open an existing file and keep its content.
+    """
     import netCDF4
 
+    size = os.path.getsize(path) if extend else 0
     # promise: no-space-no-start
-    _write_zeros(path, "wb", _MIN_SPACE)
+    _write_zeros(path, "r+b" if extend else "wb", _MIN_SPACE)
+    if extend:
+        os.truncate(path, size)
     with LIBRARY_LOCK:
-        dataset = netCDF4.Dataset(path, "w", format="NETCDF4")
+        dataset = netCDF4.Dataset(path, "a" if extend else "w", format="NETCDF4")
         try:
             yield dataset
             dataset.sync()  # an error here leaves a dataset that can still be closed

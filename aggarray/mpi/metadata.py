@@ -30,6 +30,7 @@ class ArrayMetadata:
     fill_value: Any = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
+    file_attrs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -45,7 +46,8 @@ class ArrayMetadata:
 def metadata_of_array(array: MasterArray) -> ArrayMetadata:
     """Return the metadata of a master array."""
     fill = array.fill_value if array.dtype.kind in "iu" else None
-    return ArrayMetadata(array.name, array.dimensions, array.units, array.calendar, fill, array.attrs, array.coords)
+    described = array.name, array.dimensions, array.units, array.calendar
+    return ArrayMetadata(*described, fill, array.attrs, array.coords, array.file_attrs)
 
 
 class ReducedArray(LocalArray):

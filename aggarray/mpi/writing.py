@@ -1,4 +1,4 @@
-"""Collective writing: each process writes its own chunks of a Zarr store."""
+"""Collective writing of one array to a netCDF-4 file or a Zarr store."""
 
 import os
 from typing import Any
@@ -9,27 +9,36 @@ from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Unstructured
 from aggarray.maps.fields import short_repr
+from aggarray.mpi.groups import convert_errors
 from aggarray.mpi.metadata import metadata_of
 from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport.agreement import agree, call_on_root
+from aggarray.mpi.stored_form import StoredArray
+from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import bind_messages, move
-from aggarray.mpi.zarr_store import Store
+from aggarray.output.compression import Compression, parse_compression
+
+#: Kinds of dtypes that are written: those of netCDF, which has no complex numbers, and of Zarr.
+_KINDS = {".nc": "biufM", ".zarr": "biufcM"}
 
 
-def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None) -> None:
-    """Write a distributed array to a Zarr store (version 3).
+def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None, *, compress: str | None = None) -> None:
+    """Write a distributed array to a netCDF-4 file or a Zarr store (version 3).
 
-    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. Coordinates and attributes are
-    written too. Each process writes whole chunks, so that no two processes write one chunk; where the blocks are not cut
-    between chunks, sections are redistributed first. Elements held by several processes come from the lowest rank. ``name``:
-    None for the name of the array. An existing store is extended. The array is written beside the store and renamed at the end:
-    a failed write leaves nothing, and a killed one leaves a hidden folder that the next write removes. Collective over
-    ``comm``; raises ExchangeError on all processes if the store has an array of that name or different coordinates of the same
-    names, or if an argument is invalid.
+    ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. ``path``: a netCDF-4 file if it
+    ends with .nc or .nc4, else a Zarr store. ``name``: None for the name of the array. Coordinates and attributes are written
+    too. ``compress``: "zlib:4" or another level, "zstd:3", "none"; for Zarr also "blosc:5". None: "zlib:4" for netCDF, "zstd"
+    for Zarr.
+
+    Each process encodes whole chunks; where the blocks are not cut between chunks, sections are redistributed first. Elements
+    held by several processes come from the lowest rank. Each process writes its chunks of a Zarr store. In a netCDF-4 file
+    process 0 places the encoded chunks of all processes, and times are numbers since 1970. An existing store or file is
+    extended. The array is written beside the result and renamed at the end: a failed write leaves nothing, and a killed one
+    leaves hidden files that the next write removes. Collective over ``comm``; raises ExchangeError on all processes if the
+    result has an array of that name or different coordinates of the same names, or if an argument is invalid.
     """
     with group_over(comm) as group:
         link = group.section
@@ -37,23 +46,37 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
         metadata, writers = metadata_of(section), [same[0] for same in holders]
         target_name = metadata.name if name is None else name
 
-        def check() -> None:
-            os.fspath(path)
+        def check() -> tuple[str, Compression | None]:
+            suffix = ".nc" if os.fspath(path).lower().endswith((".nc", ".nc4")) else ".zarr"
             if not isinstance(target_name, str) or not target_name or "/" in target_name:
                 raise ExchangeError(f"invalid name {short_repr(target_name)}", hint="give the array a name without '/'")
-            if section.dtype.kind not in "biufcM":
+            if section.dtype.kind not in _KINDS[suffix]:
                 raise ExchangeError(f"values of {section.dtype} cannot be written in parallel", hint="give numbers or times")
             section.buffer  # noqa: B018 (read errors are raised before anything is written)
+            compression = convert_errors(lambda: parse_compression(compress, suffix))
+            return suffix, compression if suffix == ".nc" or compress is not None else None
 
-        agree(link, check, ("write", short_repr(path), short_repr(target_name)))
+        described = (short_repr(path), short_repr(target_name), short_repr(compress))
+        suffix, compression = call_on_all(link, check, ("write", *described))
         source, labels = _renumber(section.distribution)
-        dtype = section.dtype.newbyteorder("=")
-        chunks, blocks = chunk_layout(source, max(dtype.itemsize, 1))
-        with Store(os.fspath(path), str(target_name), metadata) as store:
-            store.work = call_on_root(link, lambda: store.create((blocks.shape, chunks, dtype), labels))
+        with _target(suffix)(os.fspath(path), str(target_name), metadata, compression) as target:
+            form = call_on_root(link, lambda: target.form(section))
+            chunks, blocks = chunk_layout(source, max(form.dtype.itemsize, 1), form.chunk)
+            stored = StoredArray(blocks.shape, chunks, form)
+            target.work = call_on_root(link, lambda: target.create(stored, labels))
             region, values = _own_block(link, section, source, blocks, writers)
-            agree(link, lambda: store.put(region, values))
-            call_on_root(link, store.finish)
+            agree(link, lambda: target.put(link, region, values, stored))
+            call_on_root(link, target.finish)
+
+
+def _target(suffix: str) -> Any:
+    if suffix == ".nc":
+        from aggarray.mpi.netcdf_file import NetCDFFile
+
+        return NetCDFFile
+    from aggarray.mpi.zarr_store import Store
+
+    return Store
 
 
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
@@ -77,8 +100,20 @@ def _own_block(
     rank, dtype = section.rank, section.dtype.newbyteorder("=")
     if writers[rank] != link.rank:
         return None, np.empty(0, dtype)
+    bounds = [map_.bounds for map_ in blocks.maps if isinstance(map_, Block)]
+    region = tuple(slice(int(cuts[p]), int(cuts[p + 1])) for cuts, p in zip(bounds, blocks.coords(rank), strict=True))
+    if _are_owned(source, blocks):
+        return region, section.owned
     values = np.empty(blocks.local_shape(rank), dtype)
     sends = bind_messages(plan_sends(source, rank, blocks), section.buffer, "source", writers)
     move(link, sends, bind_messages(plan_receives(source, blocks, rank), values, "target", writers), dtype)
-    bounds = [map_.bounds for map_ in blocks.maps if isinstance(map_, Block)]
-    return tuple(slice(int(cuts[p]), int(cuts[p + 1])) for cuts, p in zip(bounds, blocks.coords(rank), strict=True)), values
+    return region, values
+
+
+def _are_owned(source: Distribution, blocks: Distribution) -> bool:
+    """Return whether every process owns its block."""
+    pairs = zip(source.maps, blocks.maps, strict=True)
+    return all(
+        isinstance(map_, Block) and all(np.array_equal(map_.owned(p), block.indices(p)) for p in range(map_.nprocs))
+        for map_, block in pairs
+    )

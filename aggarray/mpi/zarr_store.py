@@ -4,25 +4,36 @@ The array is written in a folder beside the store. The complete folder is rename
 coordinates are renamed into place, then the array.
 """
 
-import asyncio
 import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggarray.arrays.local import LocalArray
 from aggarray.errors import ExchangeError
 from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
+from aggarray.mpi.ordered_tasks import OrderedTasks
+from aggarray.mpi.stored_form import StoredArray, StoredForm, zarr_form
+from aggarray.mpi.transport.base import Link
+from aggarray.mpi.write_errors import convert_write_errors
+from aggarray.options import get_options
+from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
+from aggarray.output.compression import Compression
+from aggarray.output.zarr_codecs import CodecMetadata, compressors_of, encode
 from aggarray.storage.atomic import temporary_for
-from aggarray.storage.locks import Lock, LockError
+from aggarray.storage.locks import Lock
 
-#: Shape, chunk shape, dtype.
-Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+#: How files of chunks are opened.
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+#: What zarr-python uses by default: the default level of Zstandard.
+_DEFAULT: Sequence[CodecMetadata] = ({"name": "zstd", "configuration": {"level": 0, "checksum": False}},)
 
 
 class _Coordinate(NamedTuple):
@@ -37,8 +48,8 @@ class Store:
     A context manager that removes unfinished work. ``work``: the folder of the unfinished array, which process 0 creates.
     """
 
-    def __init__(self, path: str, name: str, metadata: ArrayMetadata) -> None:
-        self._path, self._name, self._metadata = path, name, metadata
+    def __init__(self, path: str, name: str, metadata: ArrayMetadata, compression: Compression | None = None) -> None:
+        self._path, self._name, self._metadata, self._compression = path, name, metadata, compression
         self.work = ""
         self._lock = Lock()
         self._real = os.path.realpath(path)
@@ -55,26 +66,22 @@ class Store:
     def _is_new(self) -> bool:
         return not os.path.exists(os.path.join(self._real, "zarr.json"))
 
-    @contextmanager
-    def _convert_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except LockError as error:
-            what = f"cannot be written: {error.what}"
-            raise ExchangeError(what, path=self._path, variable=self._name, hint=error.hint) from error
-        except OSError as error:
-            # promise: mpi-store-error-path
-            why = str(error) if error.errno is None else os.strerror(error.errno)
-            hint = "check the folder, its permissions and its space"
-            raise ExchangeError(f"cannot be written: {why}", path=self._path, variable=self._name, hint=hint) from error
+    def form(self, section: LocalArray) -> StoredForm:
+        """Return the form in which the values of a section are stored."""
+        return zarr_form(section, self._metadata)
 
-    def create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> str:
+    def _codecs(self, stored: StoredArray) -> Sequence[CodecMetadata]:
+        if self._compression is None:
+            return _DEFAULT
+        return compressors_of(self._compression, stored.form.dtype.itemsize)
+
+    def create(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> str:
         """Create the array without values, and its coordinates; return the folder.
 
         ``labels``: for each dimension its existing positions, None for all. Other writers of the store wait. Raises
         ExchangeError for a path that is not such a store, or conflicting names in the store.
         """
-        with self._convert_errors():
+        with convert_write_errors(self._path, self._name):
             path = self._path
             is_store = os.path.isdir(path) and os.path.exists(os.path.join(path, "zarr.json"))
             if os.path.exists(path) and not is_store and (os.path.isfile(path) or os.listdir(path)):
@@ -86,10 +93,10 @@ class Store:
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             # promise: mpi-store-atomic
             self.work, self._lock = self._stack.enter_context(temporary_for(self._real))
-            self._create(layout, labels)
+            self._create(stored, labels)
         return self.work
 
-    def _create(self, layout: Layout, labels: Sequence[np.ndarray | None]) -> None:
+    def _create(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> None:
         import zarr
 
         if os.path.lexists(os.path.join(self._real, self._name)):
@@ -106,13 +113,13 @@ class Store:
         if not self._is_new:
             # Consolidated metadata may be incomplete.
             store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
-            self._check_dimensions(store, dict(zip(metadata.dimensions, layout[0], strict=True)))
+            self._check_dimensions(store, dict(zip(metadata.dimensions, stored.shape, strict=True)))
             coords = {key: c for key, c in coords.items() if not self._has_coordinate(store, key, c)}
         self._coords = list(coords)
 
         def create_arrays() -> None:
             group = zarr.open_group(self.work, mode="w-", zarr_format=3)
-            self._create_array(group, layout)
+            self._create_array(group, stored)
             for key, c in coords.items():
                 group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
 
@@ -141,37 +148,44 @@ class Store:
             raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
         return True
 
-    def _create_array(self, store: Any, layout: Layout) -> None:
-        metadata, (shape, chunks, dtype) = self._metadata, layout
+    def _create_array(self, group: Any, stored: StoredArray) -> None:
+        metadata, form = self._metadata, stored.form
         attributes = _to_json(metadata.attributes())
         if others := [c for c in metadata.coords if c not in metadata.dimensions]:
             attributes["coordinates"] = " ".join(others)
         if metadata.fill_value is not None:
             attributes |= _to_json({"_FillValue": metadata.fill_value})
-        fill = metadata.fill_value if metadata.fill_value is not None else (np.nan if dtype.kind == "f" else None)
-        more = {} if fill is None else {"fill_value": dtype.type(fill)}
-        names = metadata.dimensions
-        store.create_array(
-            self._name, shape=shape, chunks=chunks, dtype=dtype, dimension_names=names, attributes=attributes, **more
+        more = {} if form.fill is None else {"fill_value": form.fill}
+        group.create_array(
+            self._name,
+            shape=stored.shape,
+            chunks=stored.chunks,
+            dtype=form.dtype,
+            dimension_names=metadata.dimensions,
+            attributes=attributes,
+            compressors=[dict(codec) for codec in self._codecs(stored)] or None,
+            **more,
         )
 
-    def put(self, region: tuple[slice, ...] | None, values: np.ndarray) -> None:
-        """Write a block of values; None: this process has none."""
-        if region is not None and values.size:
-            with self._convert_errors():
-                # A separate event loop ends after all writes have ended, even after an error.
-                # promise: mpi-store-error-after-writes
-                _run_in_thread(lambda: asyncio.run(self._put(region, values)))
+    def put(self, link: Link, region: tuple[slice, ...] | None, values: np.ndarray, stored: StoredArray) -> None:
+        """Write the chunks of a block; ``region`` None: this process has none."""
+        if region is None or not values.size:
+            return
+        codecs = self._codecs(stored)
 
-    async def _put(self, region: tuple[slice, ...], values: np.ndarray) -> None:
-        from zarr.api.asynchronous import open_array
+        def write(position: Position) -> None:
+            own = stored.form.convert(chunk_in(values, region, position, stored.chunks))
+            if not _is_empty(own, stored.form.fill):
+                content = encode(full_chunk(own, stored.chunks, stored.form.fill), codecs)
+                _write_file(os.path.join(self.work, self._name, "c", *map(str, position)), content)
 
-        array = await open_array(store=self.work, path=self._name, mode="r+", zarr_format=3)
-        await array.setitem(region or ..., values)
+        calls = (partial(write, position) for position in positions_in(region, stored.chunks))
+        with convert_write_errors(self._path, self._name), OrderedTasks(calls, get_options().threads) as tasks:
+            tasks.run()
 
     def finish(self) -> None:
         """Rename the complete array and consolidate the metadata of the store."""
-        with self._convert_errors():
+        with convert_write_errors(self._path, self._name):
             if self._is_new:
                 _run_in_thread(lambda: _consolidate(self.work))
                 self._lock.check()
@@ -191,6 +205,34 @@ class Store:
                 os.rename(source, target)
             undo.pop_all()
         os.replace(os.path.join(self.work, "zarr.json"), os.path.join(self._real, "zarr.json"))
+
+
+def _is_empty(values: np.ndarray, fill: Any) -> bool:
+    """Return whether all values are the fill value: Zarr stores no such chunk.
+
+    ``fill``: None for that of zarr-python, 0.
+    """
+    if values.dtype.kind == "M":
+        return False
+    first, empty = values.flat[0], values.dtype.type(0) if fill is None else fill
+    if first != empty and not (first != first and empty != empty):
+        return False
+    return bool((np.isnan(values) if empty != empty else values == empty).all())
+
+
+def _write_file(path: str, content: Any) -> None:
+    """Write the bytes of a chunk to a new file."""
+    try:
+        descriptor = os.open(path, _NEW)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, _NEW)
+    try:
+        remaining = memoryview(content)
+        while len(remaining):
+            remaining = remaining[os.write(descriptor, remaining) :]
+    finally:
+        os.close(descriptor)
 
 
 def _undo_rename(target: str, source: str) -> None:

@@ -68,15 +68,19 @@ def unlimited_dimensions(layout: ExtractLayout) -> set[str]:
     return {name for name in times or joined - axes.keys() if layout.dimensions[name]}
 
 
-def create_file(layout: ExtractLayout, path: str, compression: Compression) -> None:
-    """Create a file of all variables, whose chunks are then placed."""
+def create_file(layout: ExtractLayout, path: str, compression: Compression, extend: bool = False) -> None:
+    """Create a file of all variables, whose chunks are then placed.
+
+    ``extend``: add them to the file at the path, whose dimensions of the same names have the same sizes.
+    """
     # Read before the lock is acquired: threads that read some of them need it.
     unchunked = {v.name: v.values(...) for v in layout.variables if v.chunks is None and v.source.size}
-    _declare_file(layout, unchunked, compression, path)
-    if _check_filters(layout, path, compression) is not None:
-        _declare_file(layout, unchunked, compression, path)
+    for is_last in (extend, True):
+        _declare_file(layout, unchunked, compression, extend, path)
         problem = _check_filters(layout, path, compression)
-        if problem is not None:
+        if problem is None:
+            break
+        if is_last:
             raise AggregationError(problem, path=path, hint="install another netCDF4, or write to .zarr")
     if compression.name == "zlib":
         # promise: extract-resume-identical
@@ -97,12 +101,16 @@ def chunk_placer(file: Any, variable: Variable) -> Callable[[Position, bytes], N
     return place
 
 
-def _declare_file(layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], compression: Compression, path: str) -> None:
+def _declare_file(
+    layout: ExtractLayout, unchunked: Mapping[str, np.ndarray], compression: Compression, extend: bool, path: str
+) -> None:
     unlimited = unlimited_dimensions(layout)
-    with created(path) as dataset:
+    with created(path, extend) as dataset:
+        unlimited |= {name for name, dimension in dataset.dimensions.items() if dimension.isunlimited()}
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
-            dataset.createDimension(name, None if name in unlimited else size)
+            if name not in dataset.dimensions:
+                dataset.createDimension(name, None if name in unlimited else size)
         # Values last: a later declaration would move them.
         targets = []
         for variable in layout.variables:

@@ -1,12 +1,12 @@
 """Full disks: one clear error, the old file stays, no leftovers, and a retry succeeds."""
 
-import asyncio
 import contextlib
 import errno
 import io
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import h5py
 import numpy as np
 import pytest
 import zarr
-from zarr.storage import LocalStore
 
 import aggarray as aa
 from aggarray import mpi
@@ -23,7 +22,7 @@ from aggarray.dap import Distribution
 from aggarray.display import report
 from aggarray.export.extract import extract
 from aggarray.index.netcdf import updated
-from aggarray.mpi import ProcessGroup
+from aggarray.mpi import ProcessGroup, zarr_store
 from tests.faults.staging import Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
 from tests.support.messages import says
@@ -230,28 +229,45 @@ def test_collective_write_to_a_full_disk(disk: Any, large: aa.Aggregation) -> No
     np.testing.assert_array_equal(zarr.open_group(place / "s.zarr", mode="r")["tas"][:], large["tas"][:])
 
 
+def test_collective_write_of_a_file_to_a_full_disk(disk: Any, large: aa.Aggregation) -> None:
+    """The file keeps what it had, and no leftovers take space."""
+    place = disk(64 << 10)
+    with ProcessGroup.serial() as group:
+        local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
+        mpi.write(local, group, place / "s.nc", "first")
+        for space in (20, 100, 700):
+            fill(place, space)
+            with pytest.raises(aa.AggarrayError, match="No space left on device") as caught:
+                mpi.write(local, group, place / "s.nc", "tas")
+            assert "\n" not in str(caught.value) and "s.nc" in str(caught.value)
+            (place / "full").unlink()
+            assert [p.name for p in place.iterdir()] == ["s.nc"] and aa.open(place / "s.nc").names == ("first",)
+        mpi.write(local, group, place / "s.nc", "tas")
+    for name in ("first", "tas"):
+        np.testing.assert_array_equal(aa.open(place / "s.nc")[name][:], large["tas"][:])
+
+
 def test_all_writes_end_before_an_error_is_raised(
     tmp_path: Path, large: aa.Aggregation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of zarr's concurrent chunk writes fails; the others have ended, so that leftovers can be removed."""
-    begun, ended, kept = list[str](), list[str](), LocalStore.set
+    """One of the concurrent chunk writes fails; the others have ended, so that leftovers can be removed."""
+    begun, ended, write_file = list[str](), list[str](), zarr_store._write_file
 
-    async def slowly(store: LocalStore, key: str, value: Any) -> None:
-        if "/c/" not in key:
-            return await kept(store, key, value)
-        begun.append(key)
+    def slowly(path: str, content: Any) -> None:
+        begun.append(path)
         try:
             if len(begun) == 2:
                 raise OSError(errno.ENOSPC, "No space left on device")
-            await asyncio.sleep(0.5)
-            await kept(store, key, value)
+            time.sleep(0.5)
+            write_file(path, content)
         finally:
-            ended.append(key)
+            ended.append(path)
 
-    monkeypatch.setattr(LocalStore, "set", slowly)
+    monkeypatch.setattr(zarr_store, "_write_file", slowly)
     monkeypatch.setattr("aggarray.mpi.schedule.chunk_grid._MAX_BYTES", 1 << 17)
-    with ProcessGroup.serial() as group, pytest.raises(aa.AggarrayError, match="No space left on device"):
+    with ProcessGroup.serial() as group, aa.set_options(threads=3):
         local = mpi.local(large["tas"], Distribution.regular(large["tas"].shape, "bbb", (1, 1, 1)), group)
-        mpi.write(local, group, tmp_path / "s.zarr", "tas")
+        with pytest.raises(aa.AggarrayError, match="No space left on device"):
+            mpi.write(local, group, tmp_path / "s.zarr", "tas")
     assert len(begun) > 1 and sorted(begun) == sorted(ended)
     assert list(tmp_path.iterdir()) == []

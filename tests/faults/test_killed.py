@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 import zarr
@@ -150,6 +151,42 @@ def test_arrays_appear_in_a_store_atomically(name: str, how: str, folder: Path, 
         assert attempt("third" if done else name) == 0
         check_store(store, {*before, name, "third"} if done else {*before, name}, done=True)
         assert [p.name for p in place.iterdir()] == ["s.zarr"]
+
+
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_arrays_appear_in_a_netcdf_file_atomically(name: str, how: str, folder: Path, stage: Stage) -> None:
+    """The file has the array, or is as it was; the next write removes what a killed one left behind."""
+    place = folder / "mpi"
+    path, before = place / "s.nc", {"first"} if name == "second" else set()
+
+    def attempt(name: str, **how: object) -> int:
+        return stage.attempt(folder / "data", path, name, code=MPI, below=place, **how).status
+
+    def names() -> set[str]:
+        if not path.exists():
+            return set()
+        with netCDF4.Dataset(path) as file:
+            for known in file.variables.keys() - {"time", "lat", "lon"}:
+                np.testing.assert_array_equal(file[known][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
+            return set(file.variables) - {"time", "lat", "lon"}
+
+    def prepare() -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        assert not before or attempt("first") == 0
+
+    prepare()
+    count = stage.attempt(folder / "data", path, name, code=MPI, below=place, how="count").steps
+    for at in moments(count, MOMENTS):
+        prepare()
+        assert attempt(name, how=how, at=at) != 0
+        present = names()
+        assert present in (before, {*before, name})
+        assert how == "kill" or [p.name for p in place.iterdir()] in ([], ["s.nc"])
+        assert attempt("third" if name in present else name) == 0
+        assert names() == {*present, "third" if name in present else name}
+        assert [p.name for p in place.iterdir()] == ["s.nc"]
 
 
 def test_zarr_writes_end_before_an_interrupt_is_raised() -> None:

@@ -168,10 +168,10 @@ def _fail_to_write(root: ProcessGroup, store: Path, local: LocalArray, name: str
     """Write with a full disk on the last process."""
     put = Store.put
 
-    def full(self: Store, region: Any, values: np.ndarray) -> None:
+    def full(self: Store, *arguments: Any) -> None:
         if root.rank == root.size - 1:
             raise OSError("disk full")
-        put(self, region, values)
+        put(self, *arguments)
 
     with mock.patch.object(Store, "put", full):
         raises_on_all(root, "OSError: disk full", lambda: mpi.write(local, root, store, name))

@@ -4,7 +4,6 @@
 what a fingerprint covers: the same arrays of the same files stay up to date.
 """
 
-import datetime
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,10 +12,11 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
-from aggarray.errors import AggarrayError, printable
+from aggarray.errors import AggarrayError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
+from aggarray.output.history import history_line, named
 from aggarray.output.layout import ExtractLayout, Variable
 from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
@@ -40,7 +40,7 @@ def add_lineage(
     if files and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
         attrs = _attributes(files, structures)
     histories = [_text(a.get(_HISTORY)) for a in attrs]
-    line = f"{_now()}: {command or _described(arrays)}"
+    line = history_line(command or f"aggarray extract of {named(arrays)}")
     if len(set(histories)) > 1:
         line += f" ({len(files)} files; the history of {os.path.basename(next(iter(files)).rstrip('/'))} follows)"
     identifiers = list(dict.fromkeys(i for a in attrs for i in _text(a.get(_TRACKING_ID)).split("\n") if i))
@@ -90,20 +90,6 @@ def _attributes(files: Mapping[str, Access], structures: Callable[[], Iterable[S
     unknown = [uri for uri in files if uri not in known]
     known |= dict(zip(unknown, in_threads(read, unknown), strict=True))
     return [known[uri] for uri in files]
-
-
-def _now() -> str:
-    """Return the present time, or that of the variable SOURCE_DATE_EPOCH."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    zone = datetime.UTC
-    now = datetime.datetime.fromtimestamp(int(epoch), zone) if epoch.isdigit() else datetime.datetime.now(zone)
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _described(arrays: Iterable[MasterArray]) -> str:
-    """Return what was extracted by a call, without the name of the output."""
-    described = (f"{a.name}({', '.join(f'{d}={n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays)
-    return printable(f"aggarray extract of {', '.join(described)}")
 
 
 def _add_variable(layout: ExtractLayout, identifiers: Sequence[str]) -> None:

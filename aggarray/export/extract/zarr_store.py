@@ -11,7 +11,8 @@ import numpy as np
 
 from aggarray.export import json_scalar
 from aggarray.export.extract.pieces import write_complete
-from aggarray.output.compression import Compression
+from aggarray.output import zarr_codecs
+from aggarray.output.compression import NONE, Compression
 from aggarray.output.layout import ExtractLayout, Variable
 
 #: Kinds of data types that a store holds.
@@ -19,39 +20,14 @@ KINDS = "biufcT"
 
 
 def encode(values: np.ndarray, compression: Compression) -> bytes:
-    """Encode a chunk: little-endian, compressed, checksum (CRC32C).
-
-    Blosc uses one thread if the caller is not the main thread; several would make the order of its blocks undefined.
-    """
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    if compression.name == "blosc":
-        return _checked(bytes(numcodecs.Blosc("zstd", compression.level, numcodecs.Blosc.SHUFFLE).encode(little)))
-    if compression.name == "zstd":
-        return _checked(bytes(numcodecs.Zstd(compression.level).encode(little)))
-    if not compression.level:
-        return _checked(little.tobytes())
-    import deflate
-
-    return _checked(bytes(deflate.gzip_compress(little.tobytes(), compression.level)))
+    """Encode a chunk: little-endian, compressed, checksum (CRC32C)."""
+    return bytes(zarr_codecs.encode(values, _codecs(compression, values.dtype.itemsize)))
 
 
-def _compressor(compression: Compression, itemsize: int) -> list[dict[str, Any]]:
-    """Return the codec of a compression in Zarr's metadata, if any."""
-    level = compression.level
-    settings: dict[str, dict[str, Any]] = {
-        "blosc": {"typesize": itemsize, "cname": "zstd", "clevel": level, "shuffle": "shuffle", "blocksize": 0},
-        "zlib": {"level": level},
-        "zstd": {"level": level, "checksum": False},
-    }
-    name = {"zlib": "gzip"}.get(compression.name, compression.name)
-    return [{"name": name, "configuration": settings[compression.name]}] if level else []
-
-
-def _checked(packed: bytes) -> bytes:
-    """Return a chunk with its checksum; Blosc may leave values unchecked."""
-    import google_crc32c  # zarr-python needs it too
-
-    return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
+def _codecs(compression: Compression, itemsize: int) -> list[zarr_codecs.CodecMetadata]:
+    # Blosc may leave values unchecked.
+    # promise: zarr-extract-checksum
+    return [*zarr_codecs.compressors_of(compression, itemsize), zarr_codecs.CRC32C]
 
 
 def finish(layout: ExtractLayout, folder: str, spare: str, compression: Compression) -> None:
@@ -64,10 +40,10 @@ def finish(layout: ExtractLayout, folder: str, spare: str, compression: Compress
             os.makedirs(os.path.dirname(path), exist_ok=True)
             values = variable.values(...)
             if variable.dtype.kind == "T":
-                content = bytes(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel()))
+                content = np.frombuffer(numcodecs.VLenUTF8().encode(np.asarray(values, object).ravel()), np.uint8)
             else:
-                content = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-            write_complete(path, _checked(content), spare)
+                content = values
+            write_complete(path, encode(content, Compression(NONE, 0)), spare)
         os.makedirs(folder_of_variable, exist_ok=True)
         write_complete(os.path.join(folder_of_variable, "zarr.json"), _json(metadata[variable.name]), spare)
     # Consolidated metadata: xarray then opens the store with one read.
@@ -80,11 +56,8 @@ def _metadata(variable: Variable, compression: Compression) -> dict[str, Any]:
     text, dtype = variable.dtype.kind == "T", variable.dtype
     chunks = variable.chunks if variable.chunks is not None else tuple(max(n, 1) for n in variable.shape)
     little = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
-    codecs: list[dict[str, Any]] = [{"name": "vlen-utf8"} if text else little]
-    if variable.chunks is not None:
-        codecs += _compressor(compression, dtype.itemsize)
-    # promise: zarr-extract-checksum
-    codecs.append({"name": "crc32c"})
+    codecs: list[zarr_codecs.CodecMetadata] = [{"name": "vlen-utf8"} if text else little]
+    codecs += _codecs(compression if variable.chunks is not None else Compression(NONE, 0), dtype.itemsize)
     fill = dtype.type(0 if variable.fill is None else variable.fill) if not text else ""
     attributes = _plain(variable.attributes)
     if variable.fill is not None and dtype.kind == "f":

@@ -3,20 +3,25 @@
 Blocks cut at multiples of a chunk are kept; other distributions are converted to such blocks.
 """
 
+from collections.abc import Sequence
 from math import gcd, prod
 
 import numpy as np
 
 from aggarray.maps import Block, Distribution, Map
+from aggarray.partition.block_shapes import chunk_like
 
 #: Maximum bytes of a chunk. Cuts are kept if chunks have at least 1 / _FINEST of the size of an even block.
 _MAX_BYTES, _FINEST = 16 << 20, 2
 
 
-def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, ...], Distribution]:
+def chunk_layout(
+    distribution: Distribution, itemsize: int, stored: Sequence[int] | None = None
+) -> tuple[tuple[int, ...], Distribution]:
     """Return a chunk shape and blocks over the same processes.
 
-    The blocks are cut between chunks and have no padding.
+    The blocks are cut between chunks and have no padding. ``stored``: the chunk shape of the source: chunks are similar, of 1
+    to 4 MB. None: as large as possible.
 
     >>> chunks, blocks = chunk_layout(Distribution.regular((10, 4), "bc", (4, 2)), 8)
     >>> chunks, [m.bounds.tolist() for m in blocks.maps]
@@ -24,7 +29,7 @@ def chunk_layout(distribution: Distribution, itemsize: int) -> tuple[tuple[int, 
     """
     cuts = [_cuts(map_) for map_ in distribution.maps]
     common_sides = [_common_side(axis_cuts) for axis_cuts in cuts]
-    sides = list(common_sides)
+    sides = list(common_sides if stored is None else chunk_like(common_sides, itemsize, stored))
     while prod(sides) * itemsize > _MAX_BYTES and max(sides) > 1:
         longest = sides.index(max(sides))
         sides[longest] = -(-sides[longest] // 2)

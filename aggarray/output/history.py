@@ -1,0 +1,25 @@
+"""Lines of the global attribute ``history``."""
+
+import datetime
+import os
+from collections.abc import Iterable
+
+from aggarray.arrays.master import MasterArray
+from aggarray.errors import printable
+
+
+def history_line(command: str) -> str:
+    """Return a line with the present time.
+
+    The environment variable SOURCE_DATE_EPOCH (seconds since 1970) replaces it.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    zone = datetime.UTC
+    now = datetime.datetime.fromtimestamp(int(epoch), zone) if epoch.isdigit() else datetime.datetime.now(zone)
+    return f"{now:%Y-%m-%dT%H:%M:%SZ}: {command}"
+
+
+def named(arrays: Iterable[MasterArray]) -> str:
+    """Return the names and shapes of arrays, printable."""
+    described = (f"{a.name}({', '.join(f'{d}={n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays)
+    return printable(", ".join(described))
