@@ -101,7 +101,13 @@ class NetCDFFile:
         attrs = {**metadata.attributes(), **form.attributes}
         array = replace(array, attrs=attrs, file_attrs=metadata.file_attrs, coords=coords)
         layout = convert_errors(lambda: lay_out([array], KINDS, self._path))
-        layout.variables[-1].chunks, layout.variables[-1].fill = chunks or None, form.fill
+        variable = layout.variables[-1]
+        if variable.dimensions == (self._name,):
+            variable.name = self._name
+        if variable.name != self._name:
+            what = f"the name {self._name!r} is invalid in netCDF, or that of a dimension"
+            raise ExchangeError(what, path=self._path, hint=f"give another, such as {variable.name!r}")
+        variable.chunks, variable.fill = chunks or None, form.fill
         line = history_line(f"aggarray.mpi.write of {named([array])}")
         history = "\n".join(filter(None, [line, str(layout.attributes.pop("history", ""))]))
         layout.attributes = {n: v for n, v in layout.attributes.items() if n != "tracking_id"} | {"history": history}

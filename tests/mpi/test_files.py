@@ -10,10 +10,11 @@ import pytest
 from aggarray.mpi import ProcessGroup
 from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
+from tests.mpi.checks_netcdf import NETCDF_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 
 
-@pytest.mark.parametrize("check", (*FILE_CHECKS, *START_CHECKS, *MISTAKE_CHECKS), ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", (*FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *MISTAKE_CHECKS), ids=lambda c: c.__name__)
 def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
     with ProcessGroup.serial() as root:
         check(root)
