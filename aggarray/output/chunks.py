@@ -25,7 +25,8 @@ def chunk_in(values: np.ndarray, box: Sequence[slice], position: Position, sides
     [4, 5, 6]
     """
     starts = [n * side - s.start for n, side, s in zip(position, sides, box, strict=True)]
-    view: np.ndarray = values[(..., *(slice(start, start + side) for start, side in zip(starts, sides, strict=True)))]
+    key: Any = (..., *(slice(start, start + side) for start, side in zip(starts, sides, strict=True)))
+    view: np.ndarray = values[key]  # with an Ellipsis, a 0-d chunk is an array
     return view
 
 
