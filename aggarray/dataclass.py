@@ -1,12 +1,12 @@
 """Dataclasses that are made eight times as fast, for a quick import.
 
 The decorator of the standard library compiles up to six functions per class. This one has it collect the fields and make the
-slots, and compiles only ``__init__``, for the first value of a class; the other methods are closures. ``fields``, ``replace``,
-signatures and pickles work as usual.
+slots, and compiles only ``__init__``, and that only for a class of many values; the other methods are closures. ``fields``,
+``replace``, signatures and pickles work as usual.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -64,13 +64,49 @@ class _Signature:
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
+#: Values of a class before ``__init__`` is compiled, which takes as long as to make these without.
+_FEW = 32
+
+
 def _construction(cls: Any, frozen: bool) -> dict[str, Any]:
-    def compile_and_call(self: Any, *arguments: Any, **named: Any) -> None:
-        if cls.__init__ is compile_and_call:
+    fields = dataclasses.fields(cls)
+    put: Callable[..., None] = object.__setattr__ if frozen else setattr
+    count = 0
+
+    def construct(self: Any, *arguments: Any, **named: Any) -> None:
+        nonlocal count
+        count += 1
+        if count <= _FEW and _fill(self, fields, arguments, named, put):
+            if hasattr(cls, "__post_init__"):
+                self.__post_init__()
+            return
+        # The compiled function reports wrong arguments.
+        if cls.__init__ is construct:
             cls.__init__ = _init(cls, frozen)
         cls.__init__(self, *arguments, **named)
 
-    return {"__init__": compile_and_call, "__signature__": _Signature(cls, frozen)}
+    return {"__init__": construct, "__signature__": _Signature(cls, frozen)}
+
+
+def _fill(self: Any, fields: Sequence[Any], arguments: tuple[Any, ...], named: dict[str, Any], put: Callable[..., None]) -> bool:
+    """Set the fields of a value; return whether the arguments are right."""
+    values = dict(zip((field.name for field in fields if field.init), arguments, strict=False))
+    if len(values) < len(arguments) or not named.keys().isdisjoint(values):
+        return False
+    values.update(named)
+    for field in fields:
+        if field.init and field.name in values:
+            value = values.pop(field.name)
+        elif field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        elif field.init:
+            return False
+        else:
+            continue
+        put(self, field.name, value)
+    return not values
 
 
 class _Factory:

@@ -1,4 +1,4 @@
-"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function, when it is needed."""
+"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function, for many values."""
 
 import builtins
 import copy
@@ -39,9 +39,12 @@ def make(decorator: Any, **options: bool) -> type:
     return decorator(**options)(Sample)
 
 
+@pytest.mark.parametrize("values", [0, 100])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_matches_the_standard_library(options: dict[str, bool]) -> None:
+def test_matches_the_standard_library(options: dict[str, bool], values: int) -> None:
     own, standard = make(dataclass, **options), make(dataclasses.dataclass, **options)
+    for number in range(values):
+        own(number)
     assert [f.name for f in dataclasses.fields(own)] == [f.name for f in dataclasses.fields(standard)]
     assert str(inspect.signature(own)) == str(inspect.signature(standard))
     assert own.__doc__ == standard.__doc__
@@ -63,6 +66,12 @@ def test_matches_the_standard_library(options: dict[str, bool]) -> None:
         for arguments in ((), (1, 2, 3, 4, 5, 6), (-1,)):
             with pytest.raises((TypeError, ValueError)) as caught:
                 cls(*arguments)
+            results.append(str(caught.value).partition(".")[2])
+        for named in ({"first": 2}, {"third": (2,), "first": 3}):
+            results.append(dataclasses.asdict(cls(**named)))
+        for arguments, named in (((1,), {"first": 1}), ((), {"second": "c"}), ((1,), {"sixth": 1}), ((1,), {"other": 1})):
+            with pytest.raises(TypeError) as caught:
+                cls(*arguments, **named)
             results.append(str(caught.value).partition(".")[2])
     assert ours == theirs
 
@@ -121,7 +130,7 @@ def test_subclasses_may_have_attributes() -> None:
         leaf.name = "b"
 
 
-def test_one_function_is_compiled_for_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_function_is_compiled_for_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = []
     execute = builtins.exec
     monkeypatch.setattr(builtins, "exec", lambda text, *names: (compiled.append(text), execute(text, *names))[1])
@@ -131,8 +140,9 @@ def test_one_function_is_compiled_for_the_first_value(monkeypatch: pytest.Monkey
     class Plain:
         value: int
 
-    assert not compiled
     assert Plain(1) == Plain(1) and Plain(2).value == 2
+    assert not compiled
+    assert [Plain(number).value for number in range(100)] == list(range(100))
     assert len(compiled) == 1
 
 
