@@ -6,10 +6,12 @@ slots, and compiles only ``__init__``, and that only for a class of many values;
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
+
+_Fields = tuple[dataclasses.Field[Any], ...]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -28,39 +30,52 @@ else:
         (Span(start=1, stop=9), True, Span(start=1, stop=3))
         """
 
-        def decorate(plain: type) -> type:
+        def decorate(plain: Any) -> type:
             # Without a docstring, the decorator would compute the signature.
             plain.__doc__ = plain.__doc__ or plain.__name__
-            cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(plain)
-            methods = {} if "__init__" in plain.__dict__ else _construction(cls, frozen)
+            fields = dataclasses.fields(dataclasses.dataclass(init=False, repr=False, eq=False)(plain))
+            methods = _construction(lambda: cls, plain, fields, frozen)
             if repr:
-                methods["__repr__"] = _repr(cls)
+                methods["__repr__"] = _represent
             if eq:
-                methods |= _comparison(cls, frozen)
+                methods |= _comparison(fields, frozen)
             if frozen:
-                methods |= _refusal(cls)
+                methods |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
             if frozen and slots:
                 methods |= {"__getstate__": _state, "__setstate__": _restore}
-            for name, method in methods.items():
-                if name not in plain.__dict__:
-                    setattr(cls, name, method)
+            own = {name: method for name, method in methods.items() if name not in plain.__dict__}
+            if slots:
+                cls = _with_slots(plain, fields, own)
+                return cls
+            cls = plain
+            for name, method in own.items():
+                setattr(cls, name, method)
             return cls
 
         return decorate
 
 
+def _with_slots(plain: Any, fields: _Fields, methods: dict[str, Any]) -> Any:
+    """Return a class with slots for the fields, and further methods."""
+    names = [field.name for field in fields]
+    inherited = {name for base in plain.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
+    content = {name: value for name, value in plain.__dict__.items() if name not in {*names, "__dict__", "__weakref__"}}
+    content |= {**methods, "__slots__": tuple(name for name in names if name not in inherited)}
+    return type(plain)(plain.__name__, plain.__bases__, {**content, "__qualname__": plain.__qualname__})
+
+
 class _Signature:
     """Signature of a class whose ``__init__`` may not be compiled yet."""
 
-    def __init__(self, cls: Any, frozen: bool) -> None:
+    def __init__(self, cls: Callable[[], Any], frozen: bool) -> None:
         self.cls, self.frozen = cls, frozen
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        if owner.__init__ is not self.cls.__init__:
+        if owner.__init__ is not self.cls().__init__:
             raise AttributeError("__signature__")  # of a subclass with its own ``__init__``
         import inspect
 
-        signature = inspect.signature(_init(self.cls, self.frozen))
+        signature = inspect.signature(_init(self.cls(), self.frozen))
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
@@ -68,27 +83,28 @@ class _Signature:
 _FEW = 32
 
 
-def _construction(cls: Any, frozen: bool) -> dict[str, Any]:
-    fields = dataclasses.fields(cls)
+def _construction(owner: Callable[[], Any], plain: Any, fields: _Fields, frozen: bool) -> dict[str, Any]:
+    if "__init__" in plain.__dict__:
+        return {}
     put: Callable[..., None] = object.__setattr__ if frozen else setattr
-    count = 0
+    completes, count = hasattr(plain, "__post_init__"), 0
 
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
         if count <= _FEW and _fill(self, fields, arguments, named, put):
-            if hasattr(cls, "__post_init__"):
+            if completes:
                 self.__post_init__()
             return
         # The compiled function reports wrong arguments.
-        if cls.__init__ is construct:
+        if (cls := owner()).__init__ is construct:
             cls.__init__ = _init(cls, frozen)
         cls.__init__(self, *arguments, **named)
 
-    return {"__init__": construct, "__signature__": _Signature(cls, frozen)}
+    return {"__init__": construct, "__signature__": _Signature(owner, frozen)}
 
 
-def _fill(self: Any, fields: Sequence[Any], arguments: tuple[Any, ...], named: dict[str, Any], put: Callable[..., None]) -> bool:
+def _fill(self: Any, fields: _Fields, arguments: tuple[Any, ...], named: dict[str, Any], put: Callable[..., None]) -> bool:
     """Set the fields of a value; return whether the arguments are right."""
     values = dict(zip((field.name for field in fields if field.init), arguments, strict=False))
     if len(values) < len(arguments) or not named.keys().isdisjoint(values):
@@ -142,17 +158,14 @@ def _init(cls: type, frozen: bool) -> Callable[..., None]:
     return init
 
 
-def _repr(cls: type) -> Callable[[Any], str]:
-    names = [field.name for field in dataclasses.fields(cls) if field.repr]
-
-    def represent(self: Any) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    return recursive_repr("...")(represent)
+@recursive_repr("...")
+def _represent(self: Any) -> str:
+    values = (f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
+    return f"{type(self).__qualname__}({', '.join(values)})"
 
 
-def _comparison(cls: type, frozen: bool) -> dict[str, Any]:
-    compared = [field.name for field in dataclasses.fields(cls) if field.compare]
+def _comparison(fields: _Fields, frozen: bool) -> dict[str, Any]:
+    compared = [field.name for field in fields if field.compare]
     key: Callable[[Any], Any] = attrgetter(*compared) if compared else type
 
     def equals(self: Any, other: Any) -> bool:
@@ -164,20 +177,21 @@ def _comparison(cls: type, frozen: bool) -> dict[str, Any]:
     return {"__eq__": equals, "__hash__": hashed if frozen else None}
 
 
-def _refusal(cls: Any) -> dict[str, Any]:
-    names = frozenset(field.name for field in dataclasses.fields(cls))
+def _refuse_assignment(self: Any, name: str, value: Any) -> None:
+    if _refuses(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(self, name, value)
 
-    def refuse_assignment(self: Any, name: str, value: Any) -> None:
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)
 
-    def refuse_deletion(self: Any, name: str) -> None:
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)
+def _refuse_deletion(self: Any, name: str) -> None:
+    if _refuses(self, name):
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
 
-    return {"__setattr__": refuse_assignment, "__delattr__": refuse_deletion}
+
+def _refuses(self: Any, name: str) -> bool:
+    # A subclass that is no dataclass may have attributes of its own.
+    return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
 
 
 def _state(self: Any) -> list[Any]:

@@ -7,9 +7,6 @@ import struct
 import sys
 
 _MASK = 0xFFFFFFFF
-#: Rotations of the three words for each block of twelve bytes, and at the end.
-_MIX = (4, 6, 8, 16, 19, 4)
-_FINAL = (14, 11, 25, 16, 4, 14, 24)
 #: Bytes that a process checks in Python before it imports numcodecs.
 _FEW = 1 << 15
 
@@ -35,28 +32,28 @@ def _in_python(data: bytes) -> int:
     a = b = c = (0xDEADBEEF + len(data)) & _MASK
     if not data:
         return c
-    padded = data + bytes(-len(data) % 12)
-    blocks = list(struct.iter_unpack("<3I", padded))
-    r1, r2, r3, r4, r5, r6 = _MIX
+    blocks = list(struct.iter_unpack("<3I", data + bytes(-len(data) % 12)))
+    # Only the low 32 bits of a word count: it is cut to them before it is shifted to the right.
     for x, y, z in blocks[:-1]:
-        a, b, c = a + x & _MASK, b + y & _MASK, c + z & _MASK
-        a = a - c & _MASK ^ (c << r1 & _MASK | c >> 32 - r1)
-        c = c + b & _MASK
-        b = b - a & _MASK ^ (a << r2 & _MASK | a >> 32 - r2)
-        a = a + c & _MASK
-        c = c - b & _MASK ^ (b << r3 & _MASK | b >> 32 - r3)
-        b = b + a & _MASK
-        a = a - c & _MASK ^ (c << r4 & _MASK | c >> 32 - r4)
-        c = c + b & _MASK
-        b = b - a & _MASK ^ (a << r5 & _MASK | a >> 32 - r5)
-        a = a + c & _MASK
-        c = c - b & _MASK ^ (b << r6 & _MASK | b >> 32 - r6)
-        b = b + a & _MASK
+        a, b, c = a + x, b + y, c + z & _MASK
+        a = (a - c ^ c << 4 ^ c >> 28) & _MASK
+        c += b
+        b = (b - a ^ a << 6 ^ a >> 26) & _MASK
+        a += c
+        c = (c - b ^ b << 8 ^ b >> 24) & _MASK
+        b += a
+        a = (a - c ^ c << 16 ^ c >> 16) & _MASK
+        c += b
+        b = (b - a ^ a << 19 ^ a >> 13) & _MASK
+        a += c
+        c = (c - b ^ b << 4 ^ b >> 28) & _MASK
+        b += a
     x, y, z = blocks[-1]
-    words: list[int] = [a + x & _MASK, b + y & _MASK, c + z & _MASK]
-    for number, bits in enumerate(_FINAL):
-        # In turn the third, first and second word: each takes a rotation of the one before it.
-        at, before = (2 + number) % 3, (1 + number) % 3
-        rotated = words[before] << bits & _MASK | words[before] >> 32 - bits
-        words[at] = (words[at] ^ words[before]) - rotated & _MASK
-    return words[2]
+    a, b, c = a + x & _MASK, b + y & _MASK, c + z & _MASK
+    c = (c ^ b) - (b << 14 | b >> 18) & _MASK
+    a = (a ^ c) - (c << 11 | c >> 21) & _MASK
+    b = (b ^ a) - (a << 25 | a >> 7) & _MASK
+    c = (c ^ b) - (b << 16 | b >> 16) & _MASK
+    a = (a ^ c) - (c << 4 | c >> 28) & _MASK
+    b = (b ^ a) - (a << 14 | a >> 18) & _MASK
+    return int((c ^ b) - (b << 24 | b >> 8) & _MASK)
