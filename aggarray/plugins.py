@@ -3,8 +3,10 @@
 There is no list to edit: a module of the folder without a leading underscore adds an object, and so does an entry point.
 """
 
+import functools
 import importlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,12 +18,27 @@ def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
     >>> [codec.name for codec in own_objects(aggarray.codecs, "CODEC")][:2]
     ['adler32', 'bitshuffle']
     """
-    import pkgutil
-
-    for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")):
+    for module in module_names(package.__path__):
         plugin = getattr(importlib.import_module(f"{package.__name__}.{module}"), name, None)
         if plugin is not None:
             yield plugin
+
+
+def module_names(paths: Iterable[str]) -> Sequence[str]:
+    """Return the sorted names of the public modules in folders of a package."""
+    return _module_names(tuple(paths))
+
+
+@functools.cache
+def _module_names(paths: tuple[str, ...]) -> Sequence[str]:
+    try:
+        entries = [entry.partition(".") for path in paths for entry in os.listdir(path)]
+        names = {name for name, _, suffix in entries if suffix == "py" or not suffix}
+    except OSError:  # in an archive
+        import pkgutil
+
+        names = {info.name for info in pkgutil.iter_modules(paths)}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def foreign_objects(group: str) -> Iterator[Any]:

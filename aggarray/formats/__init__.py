@@ -5,9 +5,10 @@ point ``aggarray.formats``. A new format needs no entry in a list. The content o
 """
 
 import functools
+import importlib
 import os
 import stat
-import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,8 +16,7 @@ from aggarray.errors import AggarrayError, ChangedFileError, FormatError, Missin
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
 from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
-from aggarray.formats.unsupported import broken_link, is_unfinished, unsupported_folder, unsupported_head, unsupported_parent
-from aggarray.plugins import foreign_objects, own_objects
+from aggarray.plugins import foreign_objects, module_names
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
 from aggarray.storage.files import absolute, given_path, is_folder, missing, stat_file, state_path
@@ -42,10 +42,15 @@ def formats() -> tuple[Format, ...]:
     return (*own_formats(), *_foreign_formats())
 
 
+def own_formats() -> Iterator[Format]:
+    """Yield the formats of this folder; each module is imported in its turn."""
+    return filter(None, map(_own_format, module_names(__path__)))
+
+
 @functools.cache
-def own_formats() -> tuple[Format, ...]:
-    """Return the formats of this folder."""
-    return tuple(f for f in own_objects(sys.modules[__name__], "FORMAT") if isinstance(f, Format))
+def _own_format(module: str) -> Format | None:
+    candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
+    return candidate if isinstance(candidate, Format) else None
 
 
 @functools.cache
@@ -67,6 +72,12 @@ def _identify_head(path: str, head: bytes) -> Format:
         for candidate in load_formats():
             if candidate.recognises(path, head):
                 return candidate
+    raise _unrecognised(path, head)
+
+
+def _unrecognised(path: str, head: bytes) -> FormatError:
+    from aggarray.formats.unsupported import unsupported_folder, unsupported_head, unsupported_parent
+
     folder = is_folder(path)
     unsupported = None if folder else unsupported_parent(path) or unsupported_head(head)
     if folder and not is_remote(path):
@@ -75,13 +86,13 @@ def _identify_head(path: str, head: bytes) -> Format:
         unsupported = unsupported_folder(path, [n for n in names if names[n]], [n for n in names if not names[n]])
     if unsupported is not None:
         description, hint = unsupported
-        raise FormatError(f"{description}, which aggarray does not read", path=path, hint=hint)
+        return FormatError(f"{description}, which aggarray does not read", path=path, hint=hint)
     if folder:
         hint = f"pass the files in it, or a pattern such as {path}/*.nc"
-        raise FormatError("a folder that is not a Zarr store", path=path, hint=hint)
+        return FormatError("a folder that is not a Zarr store", path=path, hint=hint)
     known = ", ".join(f.name for f in formats())
     what = f"not a data file of a known format ({known}): it begins with {head[:8]!r}"
-    raise FormatError(what, path=path, hint="pass a file of one of these formats")
+    return FormatError(what, path=path, hint="pass a file of one of these formats")
 
 
 def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
@@ -94,6 +105,8 @@ def scan(path: str | bytes | os.PathLike[Any]) -> Structure:
     try:
         return cast(Structure, _scan(path, None))
     except FormatError as error:
+        from aggarray.formats.unsupported import is_unfinished
+
         if isinstance(error, MissingFileError) or not is_unfinished(path):
             raise
         hint = f"wait until the download ends, or leave the file out ({error.reason})"
@@ -218,6 +231,8 @@ def _read_head(path: str, with_stamp: bool = True) -> tuple[bytes, Stamp | None]
             head, digest = _read_ends(file, _CHECKED if with_stamp else (HEAD, 0))
             stamp = (file.size, file.state.mtime_ns, digest) if with_stamp else None
     except (FileNotFoundError, NotADirectoryError) as error:
+        from aggarray.formats.unsupported import broken_link
+
         what, hint = broken_link(path) or ("no such file or folder", "check the path")
         raise MissingFileError(what, path=path, hint=hint) from error
     except FormatError:

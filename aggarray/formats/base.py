@@ -8,7 +8,7 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from aggarray.formats.library_errors import library_fault
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.partition.signatures import FileSignature
 from aggarray.storage.state import Stamp
+
+if TYPE_CHECKING:
+    from aggarray.partition.signatures import FileSignature
 
 #: Largest number of elements of a coordinate that a scan reads. Larger coordinates are read when they are compared.
 SCAN_ELEMENTS = 1 << 20
@@ -77,7 +79,7 @@ class Structure:
     skipped: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
-    assumed: FileSignature | None = None
+    assumed: "FileSignature | None" = None
     has_external_coordinates: bool = False
     external_files: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from aggarray.formats.base import Box, Handle
 from aggarray.partition.chunk_index import ChunkIndex
 
 # A path has no empty part, so no variable of a file has such a name.
-_FLAT = re.compile(r"(?P<name>.*)//rows of (?P<width>\d+)", re.DOTALL)
+_FLAT = r"(?s)(?P<name>.*)//rows of (?P<width>\d+)"
 
 
 def flat_name(variable: str, width: int) -> str:
@@ -37,7 +37,7 @@ def stored_name(name: str) -> str:
     >>> stored_name("temperature//rows of 20"), stored_name("temperature")
     ('temperature', 'temperature')
     """
-    return _parts(name)[0] if "//" in name and _FLAT.fullmatch(name) else name
+    return _parts(name)[0] if "//" in name and re.fullmatch(_FLAT, name) else name
 
 
 def flat_handle(handle: Handle, name: str) -> Handle:
@@ -86,7 +86,7 @@ class Flat:
 
 
 def _parts(name: str) -> tuple[str, int]:
-    match = _FLAT.fullmatch(name)
+    match = re.fullmatch(_FLAT, name)
     if match is None:
         raise KeyError(name)
     return match["name"], int(match["width"])

@@ -45,7 +45,7 @@ MOST_IMPLIED = 1 << 23
 #: Largest document in bytes; that of a million files is smaller.
 _MAX_DOCUMENT = 1 << 30
 #: Spelling of dtypes in NumPy: byte order, kind, size, and units of times.
-_DTYPE = re.compile(r"[<>|=][biufcmMSU][0-9]{1,8}(\[[0-9]*[a-zA-Z]+\])?")
+_DTYPE = r"[<>|=][biufcmMSU][0-9]{1,8}(\[[0-9]*[a-zA-Z]+\])?"
 
 Spec = Mapping[str, Any]
 
@@ -313,7 +313,7 @@ def _blob_of(size: int) -> str:
 
 def plain_dtype(text: Any) -> np.dtype[Any]:
     """Return the dtype of a text in NumPy's spelling, or raise ValueError."""
-    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
+    if not isinstance(text, str) or not re.fullmatch(_DTYPE, text):
         raise ValueError(f"dtype {text!r:.40}")
     dtype: np.dtype[Any] = np.dtype(text)
     return dtype

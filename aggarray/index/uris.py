@@ -22,14 +22,13 @@ from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent
 
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
-_PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(_SAFE)}]*")
 #: Number of references that are compared at a time.
 _BLOCK = 1 << 14
 #: Words of eight equal bytes, to find percent signs.
 _PERCENTS, _ONES, _HIGH = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"%\x01\x80")
 #: Most references that are kept resolved.
 _MOST_KNOWN = 1 << 14
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)")
+_URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
 
 
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
@@ -42,7 +41,7 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     """
     lead_of = functools.cache(lambda head: _lead(head, folder, relative))
     text = "".join(paths)
-    if ":" not in text and _PLAIN.fullmatch(text):  # plain names need no further checks
+    if ":" not in text and re.fullmatch(rf"[A-Za-z0-9{re.escape(_SAFE)}]*", text):  # plain names need no further checks
         return [lead_of(head) + tail for head, _, tail in (path.rpartition("/") for path in paths)]
 
     def reference(path: str) -> str:
@@ -96,7 +95,7 @@ def is_url(reference: str) -> bool:
     >>> is_url("file:/a.nc"), is_url("https://host/a.nc"), is_url("a:b.nc")
     (True, True, False)
     """
-    return _URL.match(reference) is not None
+    return ":" in reference and re.match(_URL, reference) is not None
 
 
 def resolve_uri(reference: str, folder: str) -> str:
@@ -108,7 +107,7 @@ def resolve_uri(reference: str, folder: str) -> str:
     >>> resolve_uri("../b%20c.nc", "/data/index"), resolve_uri("file:///data/a.nc", "/"), resolve_uri("s3://b/a.nc", "/")
     ('/data/b c.nc', '/data/a.nc', 's3://b/a.nc')
     """
-    url = _URL.match(reference)
+    url = re.match(_URL, reference) if ":" in reference else None
     if url is not None:
         if not reference.lower().startswith("file:"):
             return canonical(reference) or reference
@@ -144,7 +143,7 @@ class PathMap:
     def applied(self, reference: str) -> str:
         """Return a reference with the first matching prefix replaced."""
         path = reference
-        if not _URL.match(reference) or reference.lower().startswith("file:"):
+        if not is_url(reference) or reference.lower().startswith("file:"):
             path = re.sub(r"^file:(//(localhost)?)?(?=/)", "", reference, flags=re.IGNORECASE)
             from urllib.parse import unquote
 
@@ -175,7 +174,7 @@ def path_map(relocate: Mapping[str, str] | None) -> PathMap:
 
 
 def _joined(new: str, rest: str) -> str:
-    if not _URL.match(new):
+    if not is_url(new):
         new = f"file://{_quoted(new)}" if new.startswith("/") else _quoted(new)
     if new and rest and not new.endswith("/") and not rest.startswith("/"):
         return f"{new}/{rest}"

@@ -15,7 +15,7 @@ from aggarray.storage.urls import canonical, is_remote, join
 #: What callers may open: a path, a glob, a folder, or many of these.
 Source = str | bytes | os.PathLike[Any] | Iterable[Any]
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/]*)(?P<path>.*)", re.DOTALL)
+_URL = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/]*)(?P<path>.*)"
 #: Files that mark a folder as a Zarr store.
 _STORE_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 _SECOND = 10**9
@@ -57,7 +57,7 @@ def given_path(path: Any) -> str:
     address = canonical(text) if ":" in text else None
     if address is not None:
         return address
-    url = _URL.fullmatch(text)
+    url = re.fullmatch(_URL, text) if "://" in text else None
     if url is None:
         return os.path.expanduser(text)
     if url["host"] not in ("", "localhost") or not url["path"]:

@@ -15,7 +15,7 @@ from aggarray.errors import FormatError
 #: Schemes of archives.
 ARCHIVES = ("zip", "tar")
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
+_URL = r"(?s)([A-Za-z][A-Za-z0-9+.-]+)://(.*)"
 WEB = ("http", "https")
 #: Environment variable with prefixes of addresses that are other ones here.
 RELOCATE = "AGGARRAY_RELOCATE"
@@ -61,7 +61,7 @@ def canonical(text: str) -> str | None:
     >>> canonical("HTTPS://host/a.nc"), canonical("zip://a.nc::/data/x.zip"), canonical("a.nc")
     ('https://host/a.nc', 'zip://a.nc::file:///data/x.zip', None)
     """
-    found = _URL.fullmatch(text)
+    found = re.fullmatch(_URL, text) if "://" in text else None
     scheme, rest = (found[1].lower(), found[2]) if found else ("file", "")
     if scheme in ("file", "local"):
         return None

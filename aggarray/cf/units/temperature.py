@@ -29,12 +29,12 @@ _ABSOLUTE = {
 }
 #: Frequent units without temperature, for which nothing is looked up.
 _NO_TEMPERATURES = frozenset(("1", "%", "m", "s", "Pa", "m s-1", "kg m-2 s-1", "degrees_north", "degrees_east", "degree"))
-_DIFFERENT = re.compile(
+_DIFFERENT = (
     r"(?:^|_)(?:anomaly|difference|depression|bias|increment|uncertainty|error|excess|deficit)(?:_|$)"
     r"|^change_(?:over_time_)?in_|^tendency_of_"
 )
 _MODIFIERS = frozenset(("standard_error",))
-_STATED = re.compile(r"(?:^|\s)temperature:\s*(\S+)")
+_STATED = r"(?:^|\s)temperature:\s*(\S+)"
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +94,7 @@ def _texts(attrs: Mapping[str, Any]) -> tuple[str | None, str | None, str | None
 @lru_cache(maxsize=4096)
 def _kind(units: str | None, metadata: str | None, name: str | None, methods: str | None) -> tuple[str | None, str]:
     # Case-insensitive: "Difference" must not get an offset.
-    stated = _STATED.search((metadata or "").lower())
+    stated = re.search(_STATED, metadata.lower()) if metadata else None
     implied = _implied(name, methods)
     attribute = f"units_metadata {metadata!r}"
     if stated is not None and stated[1] == ON_SCALE and implied:
@@ -115,7 +115,7 @@ def _implied(name: str | None, methods: str | None) -> str | None:
     if not _DIFFERENCES.isdisjoint(_methods(methods)):
         return f"cell_methods {methods!r}"
     first, *modifiers = (name or "").split() or [""]
-    if _DIFFERENT.search(first) or not _MODIFIERS.isdisjoint(modifiers):
+    if (first and re.search(_DIFFERENT, first)) or not _MODIFIERS.isdisjoint(modifiers):
         return f"standard_name {name!r}"
     return None
 
@@ -133,7 +133,8 @@ def _methods(text: str | None) -> list[str]:
     ['mean', 'standard_deviation']
     """
     methods, after_name = [], False
-    plain = re.sub(r"\([^()]*\)", " ", (text or "").lower()).replace(":", ": ")
+    plain = (text or "").lower()
+    plain = (re.sub(r"\([^()]*\)", " ", plain) if "(" in plain else plain).replace(":", ": ")
     for word in plain.split():
         if after_name and not word.endswith(":"):
             methods.append(word)

@@ -60,11 +60,8 @@ _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
 #: time of change, number of names, free space.
 _IGNORED = {
-    code: re.compile(pattern, re.DOTALL)
-    for code, pattern in (
-        *((0x00, rb".*"), (0x0A, rb"\0[\x00-\x03].*"), (0x0D, rb"[^\0]*\0+"), (0x0E, rb"\d{14}\0*")),
-        *((0x0F, rb"\0.{9}\0*"), (0x12, rb"\x01\0\0\0.{4}"), (0x16, rb"\0.{4}\0*"), (0x17, rb"[\x00\x01].*")),
-    )
+    **{0x00: rb".*", 0x0A: rb"\0[\x00-\x03].*", 0x0D: rb"[^\0]*\0+", 0x0E: rb"\d{14}\0*"},
+    **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*", 0x17: rb"[\x00\x01].*"},
 }
 #: Flag of a shared message.
 _SHARED = 2
@@ -198,7 +195,7 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
                     once.append(("deflate_level", messages.deflate_level_of(body)))
             else:
                 require_supported(code in _IGNORED, f"message {code:#x}")
-                require(_IGNORED[code].fullmatch(body) is not None, "malformed message")
+                require(re.fullmatch(_IGNORED[code], body, re.DOTALL) is not None, "malformed message")
         except UnsupportedError as error:
             if not form.lenient or is_invalid(error):
                 raise

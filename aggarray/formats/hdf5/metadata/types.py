@@ -31,7 +31,7 @@ _BYTE = bytes([0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0])
 #: Size, mantissa bits, largest and smallest exponent of the floating-point dtypes of converted values.
 _FLOATS = ((2, 10, 15, -14), (4, 23, 127, -126), (8, 52, 1023, -1022))
 #: Tag of h5py for dates and durations, for which HDF5 has no type.
-_DATES = re.compile(rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*")
+_DATES = rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*"
 _BOOLEAN = {b"FALSE": 0, b"TRUE": 1}
 _DEEPEST = 8
 
@@ -182,7 +182,7 @@ def _opaque(t: _Type) -> _Parsed:
     """Return an opaque type, or dates and durations if h5py's tag marks them."""
     length = t.bits[0]
     require(not any(t.bits[1:]) and length % 8 == 0, "malformed datatype")
-    dates = _DATES.fullmatch(t.message[t.rest : t.rest + length])
+    dates = re.fullmatch(_DATES, t.message[t.rest : t.rest + length])
     datatype = Datatype(OTHER, t.size, type_name="opaque")
     return datatype if dates is None else Datatype(
         CONVERTED, t.size, np.dtype(dates[1].decode()), type_name="opaque"
