@@ -174,9 +174,15 @@ def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise click.BadParameter(f"{text!r} is not of the form {form}", param_hint=option)
+            raise click.BadParameter(
+                f"{text if option != '--storage' else '...'!r} is not of the form {form}", param_hint=option
+            )
         if mapping.setdefault(name, value) != value:
-            raise click.BadParameter(f"{text!r} contradicts {name}={mapping[name]}", param_hint=option)
+            # Values of --storage may be secrets.
+            contradiction = (
+                f"{text!r} contradicts {name}={mapping[name]}" if option != "--storage" else f"{name} has two values"
+            )
+            raise click.BadParameter(contradiction, param_hint=option)
     return mapping
 
 

@@ -194,6 +194,10 @@ def _check_table(path: str, name: str, title: str, table: Mapping[str, Any]) -> 
     for old, new in table.get("relocate", {}).items() if name == "input" else ():
         if not isinstance(new, str):
             raise click.UsageError(f"{where}: relocate: {old} = {new!r} is invalid; give a text")
+    storage = table.get("storage", {}) if name == "input" else {}
+    if any(isinstance(options, dict) and "provider" in options for options in (storage, *storage.values())):
+        hint = 'give NAME = { env = "VARIABLE" }, or open the source in Python'
+        raise click.UsageError(f"{where}: storage: a job file runs no code, so it has no provider; {hint}")
     for kind in _texts(table.get("allow", [])) if name == "check" else ():
         if kind not in _PROBLEMS:
             raise click.UsageError(f"{where}: allow = {kind!r} is invalid; give some of {', '.join(_PROBLEMS)}")

@@ -64,7 +64,7 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
             aggregation = open_locally(source, **named)
             opened.append((aggregation, dumps(aggregation) if link.size > 1 else b""))
 
-        arguments = {key: value for key, value in named.items() if key != "progress"}
+        arguments = {key: value for key, value in named.items() if key not in ("progress", "storage_options")}
         call_on_root(link, scan, ("open", short_repr(source), short_repr(arguments)))
         content = broadcast_object(link, opened[0][1] if opened else None)
     return opened[0][0] if opened else _received(content)

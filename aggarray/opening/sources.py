@@ -49,7 +49,8 @@ def open(
     when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved.
     Without roots a local index may name any local file, and any index may name remote files on its own host or bucket.
     ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options of fsspec for remote
-    files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed.
+    files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed. Each process looks up the
+    values ``{"env": NAME}`` and the options that ``provider``, the name of a function, returns.
 
     Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
     the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and

@@ -37,6 +37,11 @@ class StorageOptions:
             hint = "give a dictionary of options for fsspec, or one of these per protocol"
             raise AggregationError("storage_options=... is not a dictionary with text as keys", hint=hint)
         self._options = dict(options or {})
+        for own in (self._options, *self._options.values()):
+            if isinstance(own, Mapping) and "provider" in own:
+                from aggarray.storage.providers import check_provider
+
+                check_provider(own["provider"])
         self._key = self._digest() if self._options else b""
 
     def _digest(self) -> bytes:
@@ -51,15 +56,33 @@ class StorageOptions:
             return str(id(self._options)).encode()
 
     def of(self, protocol: str) -> dict[str, Any]:
-        """Return the options of a protocol: its own, or else those given for all."""
+        """Return the options of a protocol: its own, or else those given for all.
+
+        Raises AggregationError if a provider fails, or an environment variable is not set.
+        """
+        if not self._options:
+            return {}
+        from aggarray.storage.providers import resolved
+
+        return resolved(self._given(protocol))
+
+    def masked(self, text: str) -> str:
+        """Return a message without the secrets among the options."""
+        if not self._options:
+            return text
+        from aggarray.storage.providers import masked
+
+        return masked(text, self._options)
+
+    def _given(self, protocol: str) -> Mapping[str, Any]:
         library = sys.modules.get("fsspec")
         known = {*_KNOWN, *(library.available_protocols() if library is not None else ())}
-        if self._options and all(isinstance(own, Mapping) and name in known for name, own in self._options.items()):
+        if all(isinstance(own, Mapping) and name in known for name, own in self._options.items()):
             own = self._options.get(protocol)
             if own is None and protocol in _ALIKE:
                 own = self._options.get(_ALIKE[protocol])
-            return dict(own or {})
-        return dict(self._options)
+            return own or {}
+        return self._options
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StorageOptions) and self._key == other._key
@@ -68,7 +91,7 @@ class StorageOptions:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return "StorageOptions(...)" if self._options else "Storage()"
+        return "StorageOptions(...)" if self._options else "StorageOptions()"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StorageOptions, (self._options,)

@@ -195,6 +195,7 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
         return FormatError(f"cannot be reached ({kind})", path=uri, hint="check the address and the network")
     if status:
         return FormatError(f"{what}: the server answers {status}", path=uri, hint="try again later")
+    text = access_in_force.get().storage.masked(" ".join(str(error).split()))
     # promise: secrets-masked-bounded
-    text = _SECRET.sub("...", " ".join(str(error).split())[:_LONGEST] or kind)
+    text = _SECRET.sub("...", text[:_LONGEST] or kind)
     return FormatError(f"{what}: {text:.200}", path=uri, hint="check the address and storage_options=")

@@ -82,6 +82,21 @@ def test_a_bucket(s3: dict[str, Any], sample_archive: Path) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(result["tas"]))[3], expected["tas"][3], equal_nan=True)
 
 
+def test_credentials_that_are_looked_up(
+    s3: dict[str, Any], sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bucket_credentials.py").write_text(f"def login():\n    return {dict(s3)!r}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("BUCKET_SECRET", "hidden")
+    expected = aa.open(sample_archive)
+    for options in ({**s3, "secret": {"env": "BUCKET_SECRET"}}, {"s3": {"provider": "bucket_credentials:login"}}):
+        agg = aa.open("s3://data/archive", storage_options=options)
+        same(agg, expected)
+        content = pickle.dumps((agg, agg["tas"], agg["tas"].to_dask().dask))
+        assert b"hidden" not in content
+        assert np.array_equal(pickle.loads(content)[1][3], expected["tas"][3], equal_nan=True)
+
+
 @pytest.mark.parametrize("month", [1, 5, 6, 7])
 def test_every_file_of_a_bucket(s3: dict[str, Any], sample_archive: Path, month: int) -> None:
     path = next(sample_archive.glob(f"tas_2001{month:02}.*"))
