@@ -3,8 +3,6 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,24 +14,27 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.maps.fields import short_repr
 from aggarray.memory.ragged import Ragged
+from aggarray.mpi.collective_read import read_collectively
 from aggarray.mpi.groups import ProcessGroup, convert_errors
 from aggarray.mpi.metadata import metadata_of_array
 from aggarray.mpi.redistribution import check_distribution, describe_distribution
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
-from aggarray.mpi.schedule.read_schedule import Units, plan_chunk_receives, plan_chunk_sends, schedule_reads
+from aggarray.mpi.schedule.read_schedule import Units, schedule_reads
 from aggarray.mpi.stored_chunks import find_units
 from aggarray.mpi.text import move_texts
 from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
-from aggarray.mpi.transport.moving import BufferPool, bind_messages, move
+from aggarray.mpi.transport.moving import bind_messages
+from aggarray.mpi.transport.shared import nodes_of, place_of, processors_per_rank
 from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Provenance
+from aggarray.options import get_options
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
-#: Bytes that a process reads before they are redistributed.
-_ROUND_BYTES = 16 << 20
+#: Bytes that a process reads in a turn for each of its threads; they stay in the processor's cache until they are copied.
+_TURN_BYTES = 2 << 20
 
 
 @contextmanager
@@ -148,29 +149,13 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
-    units_of_all = agree(link, lambda: find_units(matrix, a._access, a.dtype.itemsize, share))
+    found = agree(link, lambda: (find_units(matrix, a._access, a.dtype.itemsize, share), place_of(link), get_options().threads))
+    units_of_all, places, options = zip(*found, strict=True)
     units = Units(*map(np.concatenate, zip(*units_of_all, strict=True)))
-    schedule = schedule_reads(units, distribution, link.size, _ROUND_BYTES // a.dtype.itemsize)
-    if schedule is None:
+    nodes = nodes_of(places)
+    threads = list(map(min, options, processors_per_rank(nodes, places)))
+    turns = schedule_reads(units, distribution, link.size, _TURN_BYTES * max(threads) // a.dtype.itemsize)
+    if turns is None:
         return _read_separately(link, section)
-    result = np.empty(section.shape, a.dtype)
-    # Reuse one buffer for all rounds: page faults of new memory cost about as much as decoding.
-    sizes = (int(np.diff(boxes[link.rank], axis=-1).prod(axis=1).sum()) for boxes in schedule)
-    buffer = np.empty(max(sizes, default=0), a.dtype)
-    buffers = BufferPool()
-    for boxes in schedule:
-        arrays = call_on_all(link, partial(_read, a, boxes[link.rank], buffer))
-        sends = bind_messages(plan_chunk_sends(boxes[link.rank], distribution), arrays, "source")
-        receives = bind_messages(plan_chunk_receives(boxes, distribution, link.rank), result, "target")
-        move(link, sends, receives, a.dtype, buffers=buffers)
+    result = read_collectively(link, a, distribution, turns, nodes, threads[link.rank])
     return LocalArray.holding(result, distribution, link.rank, a)
-
-
-def _read(a: MasterArray, boxes: np.ndarray, buffer: np.ndarray) -> list[np.ndarray]:
-    arrays, start = [], 0
-    for box in boxes.tolist():
-        shape = [high - low for low, high in box]
-        out = buffer[start : start + prod(shape)].reshape(shape)
-        arrays.append(a.read(tuple(slice(low, high) for low, high in box), out=out))
-        start += out.size
-    return arrays

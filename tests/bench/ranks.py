@@ -4,6 +4,7 @@ Opens the source, does the work once so that libraries, connections and memory a
 the pipe FOLDER/asked it repeats the work and prints "done". A line with "save" stores the sections in the folder.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -75,10 +76,45 @@ def _by_h5py(paths: list[Path], comm) -> Work:  # type: ignore[no-untyped-def]
     return work
 
 
+def _lower_bound(paths: list[Path], comm) -> Work:  # type: ignore[no-untyped-def]
+    """Decode a share of the chunks into one buffer, and fill new memory of the size of the section."""
+    import h5py
+
+    from aggarray.codecs import Filter, decode_all
+
+    chunks = []
+    for path in paths:
+        with h5py.File(path) as file:
+            tas = file["tas"]
+            found = (tas.id.get_chunk_info(number) for number in range(tas.id.get_num_chunks()))
+            chunks += [(path, chunk.byte_offset, chunk.size) for chunk in found]
+            steps, shape, dtype = sum(1 for _ in chunks), tas.shape, tas.dtype
+    own = [chunks[n] for n in np.array_split(np.arange(len(chunks)), comm.size)[comm.rank]]
+    filters = Filter("shuffle", (dtype.itemsize,)), Filter("deflate", (4,))
+    decoded = np.empty((8, dtype.itemsize * shape[1] * shape[2]), np.uint8)
+    section = steps, len(np.array_split(np.arange(shape[1]), comm.size)[comm.rank]), shape[2]
+
+    def work() -> np.ndarray:
+        result = np.empty(section, dtype)
+        values = decoded.view(dtype).reshape(-1, *shape[1:])[:, : section[1]]
+        files = {path: path.open("rb", buffering=0) for path in paths}
+        for start in range(0, len(own), len(decoded)):
+            parts = [os.pread(files[path].fileno(), size, offset) for path, offset, size in own[start : start + len(decoded)]]
+            decode_all(filters, parts, decoded[: len(parts)])
+        for file in files.values():
+            file.close()
+        for start in range(0, steps, len(values)):
+            result[start : start + len(values)] = values[: steps - start]
+        return result
+
+    return work
+
+
 WAYS = {
     "collective": lambda paths, comm: _ours(paths, comm, True),
     "independent": lambda paths, comm: _ours(paths, comm, False),
     "h5py": _by_h5py,
+    "bound": _lower_bound,
 }
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def decoded() -> Iterator[list[int]]:
     def counting(decode: Callable[..., Any], each: Callable[[Any], int]) -> Callable[..., Any]:
         def counted(filters: Any, parts: Any, *rest: Any) -> Any:
             with _COUNTING:
-                count[0] += each(parts)
+                count[0] += each(parts) if filters else 0
             return decode(filters, parts, *rest)
 
         return counted

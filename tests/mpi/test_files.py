@@ -11,10 +11,13 @@ from aggarray.mpi import ProcessGroup
 from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_netcdf import NETCDF_CHECKS
+from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 
+CHECKS = (*FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS)
 
-@pytest.mark.parametrize("check", (*FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *MISTAKE_CHECKS), ids=lambda c: c.__name__)
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
 def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
     with ProcessGroup.serial() as root:
         check(root)

@@ -9,6 +9,7 @@ from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_netcdf import NETCDF_CHECKS
 from tests.mpi.checks_ragged import RAGGED_CHECKS
+from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 from tests.support.mpi import run_mpi
 
@@ -17,7 +18,8 @@ from tests.support.mpi import run_mpi
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi/program.py")
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
-        c.__name__ for c in (*CHECKS, *FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
+        c.__name__
+        for c in (*CHECKS, *FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
     ]
 
 

@@ -49,15 +49,20 @@ class ThreadLink(Link):
         return into, (other, self.rank, tag)
 
     def wait_any(self, requests: Sequence[Any]) -> int:
-        def done() -> int | None:
-            return next((n for n, request in enumerate(requests) if request is None or self.hub.sent[request[1]]), None)
-
         with self.hub.changed:
-            if not self.hub.changed.wait_for(lambda: done() is not None, timeout=_SECONDS):
+            if not self.hub.changed.wait_for(lambda: self._done(requests) is not None, timeout=_SECONDS):
                 raise TimeoutError(f"rank {self.rank} waits for a message that no rank sends")
-            number = done()
+            number = self.test_any(requests)
             assert number is not None
-            if requests[number] is not None:
+            return number
+
+    def _done(self, requests: Sequence[Any]) -> int | None:
+        return next((n for n, request in enumerate(requests) if request is None or self.hub.sent[request[1]]), None)
+
+    def test_any(self, requests: Sequence[Any]) -> int | None:
+        with self.hub.changed:
+            number = self._done(requests)
+            if number is not None and requests[number] is not None:
                 into, key = requests[number]
                 arrived = self.hub.sent[key].popleft()
                 assert len(arrived) == len(into)

@@ -1,19 +1,23 @@
 """Schedule of collective reads: the rank that reads each stored chunk.
 
 A unit is a box of the array that lies in one stored chunk. Units are assigned in the order of the processes that require them,
-in shares of about equal cost, so that few bytes are moved. Each share is joined to few boxes.
+in shares of about equal cost, so that few bytes are moved. Each share is cut into turns, and joined to few boxes. `Demand`
+computes which elements of a box each node and each process requires.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from aggarray.maps import Distribution
 from aggarray.maps.balance import assign_contiguous
-from aggarray.memory.selection import Range
-from aggarray.mpi.schedule.overlap import Box, PlannedMessage, Run, boxes_of, held_runs, overlaps, owned_runs, plan_messages
+from aggarray.memory.selection import Range, as_range
+from aggarray.mpi.schedule.overlap import Box, Indices, Overlap, Run, boxes_of, held_runs, overlaps, owned_runs
+
+#: (low, high) along each dimension.
+BoxEnds = Sequence[Sequence[int]]
 
 
 class Units(NamedTuple):
@@ -28,11 +32,21 @@ class Units(NamedTuple):
     chunks: np.ndarray
 
 
-def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[np.ndarray]] | None:
-    """Return for each round the boxes that each of ``count`` processes reads.
+class Turn(NamedTuple):
+    """Boxes that a process reads together, and the number of holders of each.
+
+    ``boxes``: int64 (n, dimensions, 2). A process that holds elements twice counts twice.
+    """
+
+    boxes: np.ndarray
+    holders: np.ndarray
+
+
+def schedule_reads(units: Units, target: Distribution, count: int, most: int) -> list[list[Turn]] | None:
+    """Return the turns of each of ``count`` processes, by number of the turn.
 
     None where no two processes require one chunk. Chunks that are not required are left out. A process reads at most ``most``
-    elements in a round, or one chunk.
+    elements in a turn, or one chunk.
     """
     holders, preferred = _demand(units.boxes, target)
     required = np.flatnonzero(holders)
@@ -47,20 +61,26 @@ def schedule_reads(units: Units, target: Distribution, count: int, most: int) ->
     order = np.lexsort([*boxes[first, :, 0].T[::-1], preferred_ranks])
     sizes = np.bincount(group, (boxes[..., 1] - boxes[..., 0]).prod(axis=1)).astype(np.int64)
     readers = assign_contiguous(np.maximum(units.costs[required][first][order], 1), count)
-    reader, turn = np.empty_like(readers), np.empty_like(readers)
-    reader[order], turn[order] = readers, _rounds(sizes[order], readers, most)
+    # Numbered by turn, then by reader.
+    place = np.empty_like(readers)
+    place[order] = _turns(sizes[order], readers, most) * count + readers
+    places = place[group][:, np.newaxis, np.newaxis]
+    joined = join_boxes(np.concatenate([places + np.arange(2), boxes], axis=1), 1)
+    turns = -(-(int(place.max()) + 1) // count)
+    cuts = np.searchsorted(joined[:, 0, 0], np.arange(turns * count + 1))
+    holders, _ = _demand(joined[:, 1:], target)
     return [
-        [join_boxes(boxes[(reader[group] == rank) & (turn[group] == number)]) for rank in range(count)]
-        for number in range(int(turn.max(initial=-1)) + 1)
+        [Turn(joined[a:b, 1:], holders[a:b]) for a, b in pairwise(cuts[n * count : (n + 1) * count + 1].tolist())]
+        for n in range(turns)
     ]
 
 
-def _rounds(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
-    """Return the round of each chunk, filling one round of a reader at a time.
+def _turns(sizes: np.ndarray, readers: np.ndarray, most: int) -> np.ndarray:
+    """Return the turn of each chunk, filling one turn of a reader at a time.
 
     The chunks of a reader are consecutive.
 
-    >>> _rounds(np.array([2, 2, 2, 9, 1]), np.array([0, 0, 0, 1, 1]), 4).tolist()
+    >>> _turns(np.array([2, 2, 2, 9, 1]), np.array([0, 0, 0, 1, 1]), 4).tolist()
     [0, 0, 1, 0, 1]
     """
     turns = np.zeros(len(sizes), np.int64)
@@ -102,15 +122,15 @@ def _count_runs(runs: Sequence[Run], ends: np.ndarray) -> np.ndarray:
     return counts
 
 
-def join_boxes(boxes: np.ndarray) -> np.ndarray:
+def join_boxes(boxes: np.ndarray, first: int = 0) -> np.ndarray:
     """Join adjacent boxes, along the last dimension first.
 
-    Boxes must not overlap.
+    Boxes must not overlap. ``first``: the first dimension along which boxes are joined.
 
     >>> join_boxes(np.array([[[0, 1], [0, 2]], [[0, 1], [2, 4]], [[1, 2], [0, 4]]])).tolist()
     [[[0, 2], [0, 4]]]
     """
-    for d in reversed(range(boxes.shape[1])):
+    for d in reversed(range(first, boxes.shape[1])):
         others = np.delete(boxes, d, axis=1).reshape(len(boxes), 2 * (boxes.shape[1] - 1))
         order = np.lexsort([boxes[:, d, 0], *others.T[::-1]])
         boxes, others = boxes[order], others[order]
@@ -123,32 +143,61 @@ def join_boxes(boxes: np.ndarray) -> np.ndarray:
     return boxes
 
 
-def plan_chunk_sends(boxes: np.ndarray, target: Distribution) -> list[PlannedMessage]:
-    """Return the messages of a process that has read boxes to the target."""
-    held = [[held_runs(map_, p) for p in range(map_.nprocs)] for map_ in target.maps]
-    boxes_by_rank: dict[int, list[Box]] = defaultdict(list)
-    for number, box in enumerate(boxes.tolist()):
-        rows = [
-            [(p, common) for p, runs in enumerate(runs_of_map) if (common := overlaps(_runs_between(ends), runs))]
-            for runs_of_map, ends in zip(held, box, strict=True)
-        ]
-        for message in plan_messages(rows, target.grid, number):
-            boxes_by_rank[message.rank] += message.boxes
-    return [PlannedMessage(rank, tuple(parts)) for rank, parts in sorted(boxes_by_rank.items())]
+class Demand:
+    """Elements of boxes that nodes and processes require.
+
+    A node is a list of processes. Boxes are products of (low, high) per dimension. What many boxes share is computed once.
+    """
+
+    def __init__(self, target: Distribution, nodes: Sequence[Sequence[int]]) -> None:
+        self.target = target
+        self._held = [[held_runs(map_, p) for p in range(map_.nprocs)] for map_ in target.maps]
+        coords = [np.array([target.coords(rank) for rank in node]).reshape(len(node), len(target.maps)) for node in nodes]
+        self._coords = [[np.unique(c[:, d]).tolist() for d in range(len(target.maps))] for c in coords]
+        self._along: dict[tuple[int, int, int, int | None], Indices] = {}
+        self._overlaps: dict[tuple[int, int, int, int | None, int], list[Overlap]] = {}
+
+    def indices(self, box: BoxEnds, node: int | None) -> list[Indices]:
+        """Return, per dimension, what a node requires: positions in the box.
+
+        The product over the dimensions contains what its processes require, and few other elements. ``node`` None: all
+        positions.
+        """
+        return [self._indices_along(d, low, high, node) for d, (low, high) in enumerate(box)]
+
+    def _indices_along(self, d: int, low: int, high: int, node: int | None) -> Indices:
+        if node is None:
+            return Range(0, high - low)
+        key = d, low, high, node
+        if key not in self._along:
+            required = np.zeros(high - low, bool)
+            for coordinate in self._coords[node][d]:
+                for overlap in overlaps(_runs_between(low, high), self._held[d][coordinate]):
+                    required[overlap.source] = True
+            positions = np.flatnonzero(required)
+            self._along[key] = as_range(positions) or positions
+        return self._along[key]
+
+    def copies(self, box: BoxEnds, node: int | None, rank: int) -> tuple[Box, ...]:
+        """Return the copies to a process's section from what its node got of a box."""
+        along = []
+        for d, ((low, high), coordinate) in enumerate(zip(box, self.target.coords(rank), strict=True)):
+            key = d, low, high, node, coordinate
+            if key not in self._overlaps:
+                positions = self._indices_along(d, low, high, node)
+                indices = Range(low, high - low) if node is None else _shift(positions, low)
+                self._overlaps[key] = overlaps([Run(indices, Range(0, len(positions)))], self._held[d][coordinate])
+            if not self._overlaps[key]:
+                return ()
+            along.append(self._overlaps[key])
+        return boxes_of(along)
 
 
-def plan_chunk_receives(boxes_of_all: Sequence[np.ndarray], target: Distribution, rank: int) -> list[PlannedMessage]:
-    """Return the messages to a process of the target from all readers."""
-    held = [held_runs(map_, coordinate) for map_, coordinate in zip(target.maps, target.coords(rank), strict=True)]
-    messages = []
-    for reader, boxes in enumerate(boxes_of_all):
-        parts: list[Box] = []
-        for number, box in enumerate(boxes.tolist()):
-            parts += boxes_of([overlaps(_runs_between(ends), runs) for ends, runs in zip(box, held, strict=True)], number)
-        messages += [PlannedMessage(reader, tuple(parts))] if parts else []
-    return messages
+def _shift(positions: Indices, low: int) -> Indices:
+    if isinstance(positions, Range):
+        return Range(positions.start + low, positions.count, positions.step)
+    return positions + low
 
 
-def _runs_between(ends: Sequence[int]) -> list[Run]:
-    size = ends[1] - ends[0]
-    return [Run(Range(ends[0], size), Range(0, size))]
+def _runs_between(low: int, high: int) -> list[Run]:
+    return [Run(Range(low, high - low), Range(0, high - low))]

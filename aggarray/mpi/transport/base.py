@@ -4,8 +4,9 @@ Messages between two ranks with one tag arrive in the order in which they were s
 """
 
 import pickle
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -46,8 +47,20 @@ class Link(ABC):
         """Start to receive as many bytes as ``into`` has; return the request."""
 
     @abstractmethod
+    def test_any(self, requests: Sequence[Any]) -> int | None:
+        """Return the index of one of some requests that is done, None if none is."""
+
     def wait_any(self, requests: Sequence[Any]) -> int:
         """Wait until one of some requests is done; return its index."""
+        done: list[int] = []
+
+        def test() -> bool:
+            number = self.test_any(requests)
+            done.extend([] if number is None else [number])
+            return number is not None
+
+        wait_until(test)
+        return done[0]
 
     @abstractmethod
     def close(self) -> None:
@@ -74,6 +87,10 @@ class Section(Link):
     def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
         """Start to receive."""
         return self._link.receive(into, self._ranks[rank], tag)
+
+    def test_any(self, requests: Sequence[Any]) -> int | None:
+        """Test requests."""
+        return self._link.test_any(requests)
 
     def wait_any(self, requests: Sequence[Any]) -> int:
         """Wait for one request."""
@@ -106,3 +123,19 @@ class Section(Link):
 
     def close(self) -> None:
         """Do nothing: the parent link stays open."""
+
+
+#: Seconds of polling without a pause, and the longest pause.
+_POLLING, _MAX_PAUSE = 5e-4, 1e-3
+
+
+def wait_until(ready: Callable[[], bool], polling: float = _POLLING) -> None:
+    """Poll until something is ready, with pauses after ``polling`` seconds.
+
+    Polling takes a processor from busy processes.
+    """
+    deadline, pause = time.perf_counter() + polling, 2e-5
+    while not ready():
+        if time.perf_counter() > deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)

@@ -4,14 +4,13 @@ MPI waits by polling, which takes a processor from busy processes. This back end
 """
 
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from aggarray.errors import ExchangeError
-from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.base import Link, wait_until
 
 
 class MPILink(Link):
@@ -38,7 +37,7 @@ class MPILink(Link):
 
     def allgather(self, item: Any) -> list[Any]:
         """Return the objects of all processes, sleeping until all have entered."""
-        _wait_until(self._comm.Ibarrier().Test)
+        wait_until(self._comm.Ibarrier().Test)
         items: list[Any] = self._comm.allgather(item)
         return items
 
@@ -50,33 +49,15 @@ class MPILink(Link):
         """Start to receive."""
         return self._comm.Irecv([into, self._byte], rank, tag)
 
-    def wait_any(self, requests: Sequence[Any]) -> int:
-        """Wait for one request."""
-        pending, done = list(requests), [0]
-
-        def ready() -> bool:
-            done[0], is_done = self._testany(pending)
-            return bool(is_done)
-
-        _wait_until(ready)
-        return int(done[0])
+    def test_any(self, requests: Sequence[Any]) -> int | None:
+        """Test requests."""
+        number, is_done = self._testany(list(requests))
+        return int(number) if is_done else None
 
     def close(self) -> None:
         """Free the duplicate."""
         if self._comm:
             self._comm.Free()
-
-
-#: Seconds of polling without a pause, and the longest pause.
-_POLLING, _MAX_PAUSE = 5e-4, 1e-3
-
-
-def _wait_until(ready: Callable[[], bool]) -> None:
-    deadline, pause = time.perf_counter() + _POLLING, 2e-5
-    while not ready():
-        if time.perf_counter() > deadline:
-            time.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE)
 
 
 LINK = MPILink

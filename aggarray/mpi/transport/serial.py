@@ -25,7 +25,7 @@ class SerialLink(Link):
         """Raise RuntimeError."""
         self.send(into, rank, tag)
 
-    def wait_any(self, requests: Sequence[Any]) -> NoReturn:
+    def test_any(self, requests: Sequence[Any]) -> NoReturn:
         """Raise RuntimeError."""
         raise RuntimeError("a single process cannot wait for messages")
 

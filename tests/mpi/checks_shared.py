@@ -1,0 +1,215 @@
+"""Checks of shared memory: ranks on one node, on several nodes, and without shared memory.
+
+All processes run them together. A mocked machine of each rank makes nodes.
+"""
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import netCDF4
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray import mpi
+from aggarray.dap import Distribution
+from aggarray.mpi import ProcessGroup, collective_read, reading
+from aggarray.mpi.transport import shared
+from aggarray.mpi.transport.agreement import call_on_root
+from aggarray.mpi.transport.base import Link
+from tests.mpi.checks import factors, random_map, section
+from tests.mpi.checks_files import decoded, shared_folder
+
+#: The machine of a rank of some; None: no shared memory.
+Machine = Callable[[int, int], Any]
+MACHINES: dict[str, Machine] = {
+    "one": lambda rank, size: 0,
+    "pairs": lambda rank, size: rank // 2,
+    "interleaved": lambda rank, size: rank % 3,
+    "uneven": lambda rank, size: min(rank, 1),
+    "some without": lambda rank, size: None if rank % 3 == 0 else 0,
+    "none": lambda rank, size: None,
+}
+
+
+@contextmanager
+def machines(machine: Machine) -> Iterator[None]:
+    """Make nodes of the ranks, and rings so small that slots are used again."""
+
+    def machine_of(link: Link) -> Any:
+        return machine(link.rank, link.size)
+
+    with (
+        mock.patch.object(shared, "machine_of", machine_of),
+        mock.patch.object(reading, "_SMALL", 0),
+        mock.patch.object(reading, "_TURN_BYTES", 3000),
+        mock.patch.object(collective_read, "_RING_BYTES", 6000),
+    ):
+        yield
+
+
+def write_random(folder: Path, rng: np.random.Generator) -> np.ndarray:
+    """Write files of any dtype, chunks and packing, some flipped; return the values."""
+    steps, lat, lon = (int(n) for n in rng.integers([1, 1, 1], [9, 20, 25]))
+    count = int(rng.integers(1, 4))
+    stored = str(rng.choice(["f4", "f8", "i2", "i4", ">f4", "u1"]))
+    packed = stored in ("i2", "u1") and bool(rng.integers(2))
+    fill = np.dtype(stored).type(200)
+    raw = rng.integers(0, 100, (count * steps, lat, lon)).astype(stored)
+    missing = rng.integers(0, 20, raw.shape) == 0
+    chunks = tuple(int(rng.integers(1, n + 1)) for n in (steps, lat, lon))
+    zlib = bool(rng.integers(3))
+    for number in range(count):
+        part = slice(number * steps, (number + 1) * steps)
+        turned = slice(None, None, -1 if number and rng.integers(2) else 1)
+        with netCDF4.Dataset(folder / f"part_{number}.nc", "w") as file:
+            axes = {
+                "time": (np.arange(part.start, part.stop), "days since 2000-01-01"),
+                "lat": (np.linspace(-80, 80, lat)[turned] if lat > 1 else [0.0], "degrees_north"),
+                "lon": (np.arange(lon) * 2.0, "degrees_east"),
+            }
+            for name, (values, units) in axes.items():
+                file.createDimension(name, len(values))
+                file.createVariable(name, "f8", (name,))[:] = values
+                file[name].units = units
+            how: dict[str, Any] = {"zlib": zlib, "shuffle": zlib, "chunksizes": chunks}
+            how |= {"endian": "big"} if stored.startswith(">") else {}
+            tas = file.createVariable("tas", stored, tuple(axes), fill_value=fill, **how)
+            tas.setncatts({"units": "K", **({"scale_factor": 0.5, "add_offset": 10.0} if packed else {})})
+            tas.set_auto_maskandscale(False)
+            tas[:] = np.where(missing[part], fill, raw[part])[:, turned]
+    if packed or raw.dtype.kind == "f":
+        full: np.ndarray = np.where(missing, np.nan, raw * 0.5 + 10.0 if packed else raw.astype(raw.dtype.newbyteorder("=")))
+        return full if packed else full.astype(raw.dtype.newbyteorder("="))
+    return np.where(missing, fill, raw)
+
+
+def check_nodes(root: ProcessGroup) -> None:
+    """Sections of any files and distributions equal NumPy's, on any nodes."""
+    size, rng = root.size, np.random.default_rng(root.size)
+    for turn in range(10 if size <= 4 else 2):
+        with shared_folder(root) as folder:
+            full = call_on_root(root.link, lambda f=folder, n=turn: write_random(f, np.random.default_rng([n, size])))  # type: ignore[misc]
+            tas = mpi.open(str(folder), root)["tas"]
+            assert tas.shape == full.shape
+            for machine in MACHINES.values():
+                grid = factors(size, 3, rng)
+                distribution = Distribution(tuple(map(random_map, full.shape, grid, [rng] * 3)))
+                with machines(machine), decoded() as decodes:
+                    result = mpi.local(tas, distribution, root)
+                    root.link.allgather(None)
+                expected = section(full, distribution, root.rank or 0)
+                values = result.buffer
+                assert values.shape == expected.shape and values.flags.c_contiguous and values.flags.writeable
+                assert np.array_equal(values, expected, equal_nan=values.dtype.kind == "f"), (turn, distribution)
+                _check_own_memory(root, values)
+                assert sum(root.link.allgather(decodes[0])) <= _stored_chunks(folder)
+
+
+def _stored_chunks(folder: Path) -> int:
+    count = 0
+    for path in folder.glob("*.nc"):
+        with netCDF4.Dataset(path) as file:
+            tas = file["tas"]
+            count += int(np.prod([-(-n // side) for n, side in zip(tas.shape, tas.chunking(), strict=True)]))
+    return count
+
+
+def _check_own_memory(root: ProcessGroup, values: np.ndarray) -> None:
+    """Check that no process sees what another writes into its section."""
+    values[...] = (root.rank or 0) % 100
+    root.link.allgather(None)
+    assert (values == (root.rank or 0) % 100).all()
+
+
+def check_refused_windows(root: ProcessGroup) -> None:
+    """Ranks that cannot create or open a window exchange messages instead."""
+    rng = np.random.default_rng(3)
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_random(folder, np.random.default_rng(8)))
+        tas = mpi.open(str(folder), root)["tas"]
+        last = root.rank == root.size - 1
+        refuse = {
+            "memfd_create": mock.Mock(side_effect=OSError("refused")),
+            "posix_fallocate": mock.Mock(side_effect=OSError("no memory")),
+            "readlink": mock.Mock(return_value="/memfd:another (deleted)"),
+        }
+        for name, refused in refuse.items():
+            distribution = Distribution(tuple(map(random_map, full.shape, factors(root.size, 3, rng), [rng] * 3)))
+            with machines(MACHINES["one"]), mock.patch.object(os, name, refused if last else getattr(os, name)):
+                result = mpi.local(tas, distribution, root)
+            expected = section(full, distribution, root.rank or 0)
+            assert np.array_equal(result.buffer, expected, equal_nan=expected.dtype.kind == "f")
+
+
+def check_errors_on_nodes(root: ProcessGroup) -> None:
+    """An error of one reader is raised on all ranks of all nodes; the next read works."""
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_random(folder, np.random.default_rng(11)))
+        tas = mpi.open(str(folder), root)["tas"]
+        across = Distribution.regular(full.shape, "bbc", (1, 1, root.size))
+        for machine in MACHINES.values():
+            with machines(machine):
+                read = type(tas).read
+
+                def failing(self: Any, key: Any, read: Any = read, **options: Any) -> Any:
+                    if root.rank == root.size - 1 and isinstance(key, tuple):
+                        raise aa.FormatError("damaged", path="there.nc")
+                    return read(self, key, **options)
+
+                with mock.patch.object(type(tas), "read", failing):
+                    words = _error(lambda: mpi.local(tas, across, root))
+                assert "damaged" in words or root.size == 1, words
+                assert len(set(root.link.allgather(words))) == 1
+                assert np.array_equal(
+                    mpi.local(tas, across, root).buffer,
+                    section(full, across, root.rank or 0),
+                    equal_nan=full.dtype.kind == "f",
+                )
+
+
+def _error(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except aa.AggarrayError as error:
+        return str(error)
+    return "no error"
+
+
+def check_many_reads(root: ProcessGroup) -> None:
+    """Reads leave no open files, mappings or names behind."""
+    with shared_folder(root) as folder:
+        full = call_on_root(root.link, lambda: write_random(folder, np.random.default_rng(11)))
+        tas = mpi.open(str(folder), root)["tas"]
+        across = Distribution.regular(full.shape, "bbc", (1, 1, root.size))
+        sections = []
+        for number in range(30):
+            with machines(MACHINES["one" if number % 2 else "pairs"]):
+                sections.append(mpi.local(tas, across, root))
+            if number == 9:
+                before = _resources()
+        assert _resources() == before
+        assert not any("aggarray" in name for name in os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else True
+        assert all(np.array_equal(s.buffer, sections[0].buffer, equal_nan=full.dtype.kind == "f") for s in sections)
+
+
+def _resources() -> tuple[int, int]:
+    """Return the numbers of open files, and of mappings of windows."""
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("no /proc")
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    return len(os.listdir("/proc/self/fd")), maps.count("/memfd:aggarray-")
+
+
+SHARED_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
+    check_nodes,
+    check_refused_windows,
+    check_errors_on_nodes,
+    check_many_reads,
+)
