@@ -72,7 +72,7 @@ class Layout:
         return next(number for number, ranks in enumerate(self.nodes) if rank in ranks)
 
     def receiver(self, reader: int, node: int) -> int:
-        """Return the rank of another node that receives the messages of a reader."""
+        """Return the rank of another node that receives from a reader."""
         own, ranks = self.nodes[self.node_of(reader)], self.nodes[node]
         return ranks[own.index(reader) % len(ranks)]
 
@@ -83,7 +83,7 @@ class Layout:
         return [(reader, turn) for turn in range(len(self.turns)) for reader in others if self.size((reader, turn), node)]
 
     def size(self, item: Item, node: int | None) -> int:
-        """Return the bytes of an item: of its boxes (node None), or of what a node requires."""
+        """Return the bytes of an item; of what a node requires, if it is given."""
         return sum(prod(map(len, indices)) for _, indices in self._boxes(item, node)) * self.dtype.itemsize
 
     def _boxes(self, item: Item, node: int | None) -> Iterator[tuple[BoxEnds, list[Indices]]]:
@@ -101,7 +101,7 @@ class Layout:
             start = stop
 
     def rings(self, rank: int) -> tuple[Ring, Ring]:
-        """Return the rings of a rank: of the turns it reads, of the messages it receives."""
+        """Return the rings of a rank: of turns read, of messages received."""
         read = Ring.of(0, [self.size((rank, turn), None) for turn in range(len(self.turns))])
         node = self.node_of(rank)
         return read, Ring.of(read.end, [self.size(item, node) for item in self.received(rank)])
@@ -132,9 +132,9 @@ def read_collectively(
 def _allocate(
     link: Link, layout: Layout, windows: dict[int, Window]
 ) -> tuple[np.ndarray, list[tuple[Ring, Ring]], list[list[int]]]:
-    """Return the own section, the rings of all ranks, and the nodes whose ranks reach each other.
+    """Return the own section, the rings of all ranks, and the nodes reached.
 
-    Adds the windows of the own node to ``windows``. Collective.
+    A node whose ranks do not reach each other is split. Adds the windows of the own node to ``windows``. Collective.
     """
     node = layout.nodes[layout.node_of(link.rank)]
     counters = _COPIED + 2 * len(node)
@@ -193,7 +193,7 @@ class _CollectiveRead:
         return copied and not self._sends
 
     def _progress(self) -> bool:
-        """Do what is possible without waiting; return whether it was anything."""
+        """Do what is possible without waiting; return whether that is anything."""
         own = self._link.rank
         self._counters = {rank: self._windows[rank].counters() for rank in self._node if rank != own}
         self._is_stopped |= any(counters[_FAILED] for counters in self._counters.values())
@@ -214,7 +214,7 @@ class _CollectiveRead:
         self._windows[self._link.rank].set_counter(number, value)
 
     def _read_turn(self) -> bool:
-        """Read the boxes of a turn, copy the own part, and send the parts of other nodes."""
+        """Read a turn, copy the own part, send the parts of other nodes."""
         own, turn = self._link.rank, self._complete[_READ]
         is_sent = not self._sends or self._sends[0][0] > turn - self._rings[own][_READ].slots
         if turn == len(self._layout.turns) or not is_sent or not self._is_free(_READ, turn):
@@ -273,7 +273,7 @@ class _CollectiveRead:
         return finished
 
     def _receive(self) -> bool:
-        """Start to receive messages into free slots, and count those received."""
+        """Start to receive into free slots, and count messages received."""
         own, items = self._link.rank, self._items[self._link.rank][_RECEIVED]
         first = self._complete[_RECEIVED]
         while (number := self._complete[_RECEIVED] + len(self._receives)) < len(items) and self._is_free(_RECEIVED, number):

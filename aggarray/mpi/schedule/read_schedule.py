@@ -179,7 +179,7 @@ class Demand:
         return self._along[key]
 
     def copies(self, box: BoxEnds, node: int | None, rank: int) -> tuple[Box, ...]:
-        """Return the copies to a process's section from what its node got of a box."""
+        """Return the copies to a section from what its node has of a box."""
         along = []
         for d, ((low, high), coordinate) in enumerate(zip(box, self.target.coords(rank), strict=True)):
             key = d, low, high, node, coordinate

@@ -49,9 +49,9 @@ def machine_of(link: Link) -> tuple[str, int] | None:
 
 
 class Place(NamedTuple):
-    """Where a rank runs: what processes that can share memory have in common, and its processors.
+    """Where a rank runs: the machine, and the processors it may use.
 
-    ``machine`` None: it shares no memory.
+    ``machine``: equal for processes that can share memory; None: it shares none.
     """
 
     machine: object
@@ -136,7 +136,7 @@ class Window:
 
 
 def nodes_of(places: Sequence[Place]) -> list[list[int]]:
-    """Return the ranks of each machine, in order; a rank that shares no memory is alone.
+    """Return the ranks of each machine; a rank that shares none is alone.
 
     >>> nodes_of([Place(machine, frozenset()) for machine in ("a", "b", "a", None, None)])
     [[0, 2], [1], [3], [4]]
@@ -164,10 +164,10 @@ def processors_per_rank(nodes: Sequence[Sequence[int]], places: Sequence[Place])
 def open_windows(
     link: Link, windows: dict[int, Window], handles: Sequence[Handle | None], nodes: list[list[int]], counters: int
 ) -> list[list[int]]:
-    """Open the windows of this rank's node, and return the nodes whose ranks reach each other.
+    """Open the windows of the own node; return the nodes reached.
 
-    ``windows``: by rank, with the own one; ``handles``: those of all ranks. If a rank cannot open a window, the ranks of its
-    node become nodes of one rank. Collective if a node has several ranks.
+    ``windows``: by rank, with the own one; ``handles``: those of all ranks. The ranks of a
+    node that do not reach each other become nodes of one rank. Collective if a node has several ranks.
     """
     if all(len(node) == 1 for node in nodes):
         return nodes
