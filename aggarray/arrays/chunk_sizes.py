@@ -6,6 +6,7 @@ import numpy as np
 
 from aggarray.errors import SelectionError
 from aggarray.partition.chunk_sizes import AxisCuts, ChunkSizes, chunk_sizes, stored_cuts
+from aggarray.partition.matrix import used_rows
 from aggarray.read.stored_shapes import stored_shapes
 
 
@@ -19,7 +20,8 @@ def chunks_for(array: Any, nbytes: Any) -> ChunkSizes:
 def axis_cuts(array: Any) -> list[AxisCuts]:
     """Return where each dimension of an array may be cut."""
     matrix, references = array._matrix, array._matrix.references
-    rows = np.unique(matrix.refs[matrix.refs >= 0]) if array._known is None else np.zeros(0, np.int64)
+    used = matrix.refs[matrix.refs >= 0] if array._known is None else np.zeros(0, np.int64)
+    rows = used_rows(used, len(references))
     numbers, shapes = stored_shapes(references, rows, array._access)
     # Sides by number of the shape and of the template, whose dimensions they follow.
     pairs = numbers * len(references.templates) + references.template if len(references) else numbers

@@ -153,8 +153,9 @@ class Convertible:
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.
 
-        ``chunks``: None or {} = stored chunks, merged up to 100 MB as by `chunks_for`; "auto" = merged further, up to dask's
-        size; else as in dask, or by names of dimensions. Raises SelectionError for other values.
+        ``chunks``: None or {} = stored chunks, merged up to 100 MB as by `chunks_for`, and across files if they are more than
+        10,000; "auto" = merged across files, up to dask's size; else as in dask, or by names of dimensions. Raises
+        SelectionError for other values.
         """
         from aggarray.interop.dask import to_dask
 

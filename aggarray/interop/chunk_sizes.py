@@ -2,22 +2,53 @@
 
 import sys
 from collections.abc import Iterable
+from math import prod
 from typing import Any
+from zlib import compress, decompress
 
-from aggarray.partition.chunk_sizes import ChunkSizes
+import numpy as np
+
+from aggarray.partition.chunk_sizes import ChunkSizes, merged_sizes
 
 #: Bytes up to which stored chunks are merged.
 PREFERRED = 100_000_000
+#: Number of chunks above which small ones are merged across files.
+MOST_CHUNKS = 10_000
+
+
+class PackedSizes(tuple[int, ...]):
+    """Sizes of chunks along a dimension, with a compressed pickle.
+
+    >>> import pickle
+    >>> sizes = PackedSizes([31, 28, 31, 30] * 10_000)
+    >>> len(pickle.dumps(sizes)) < 500, pickle.loads(pickle.dumps(sizes)) == sizes
+    (True, True)
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        column = np.array(self, np.min_scalar_type(max(self, default=0)))
+        return _unpacked, (column.dtype.str, compress(column.tobytes()))
+
+
+def _unpacked(dtype: str, column: bytes) -> PackedSizes:
+    return PackedSizes(np.frombuffer(decompress(column), dtype).tolist())
 
 
 def preferred_sizes(array: Any) -> ChunkSizes:
     """Return stored chunks, merged up to `PREFERRED` bytes.
 
     The size of dask, if smaller, is the limit: dask cuts larger ones for "auto", without regard to
-    stored chunks.
+    stored chunks. If there are more than `MOST_CHUNKS`, they are merged across files to twice the bytes of so many equal
+    ones, up to the limit, because dask plans each task.
     """
-    sizes: ChunkSizes = array.chunks_for(max(1, min(PREFERRED, dask_size())))
-    return sizes
+    limit = max(1, min(PREFERRED, dask_size()))
+    sizes: ChunkSizes = array.chunks_for(limit)
+    if prod(map(len, sizes)) <= MOST_CHUNKS:
+        return sizes
+    partitioned = [axis for axis, edges in enumerate(array.partitions.edges) if len(edges) > 2]
+    return merged_sizes(sizes, partitioned, array.dtype.itemsize, min(limit, -(-2 * array.nbytes // MOST_CHUNKS)))
 
 
 def dask_size() -> int:

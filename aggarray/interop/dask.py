@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import AggregationError, SelectionError, install_command
-from aggarray.interop.chunk_sizes import dask_size, preferred_sizes
-from aggarray.interop.pickling import LazyBlock, fingerprint, read_block
+from aggarray.interop.chunk_sizes import PackedSizes, dask_size, preferred_sizes
+from aggarray.interop.pickling import ArrayReference, LazyBlock, fingerprint, has_large_values, read_block, read_shared
 from aggarray.partition.chunk_sizes import merged_sizes
 
 try:
     import dask.array as da
+    from dask._task_spec import DataNode, TaskRef
     from dask.base import tokenize
     from dask.blockwise import BlockwiseDep, blockwise
-    from dask.highlevelgraph import HighLevelGraph
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
     from dask.utils import parse_bytes
 except ImportError as error:
     raise AggregationError(f"to_dask needs dask: {error}", hint=install_command("xarray")) from error
@@ -26,18 +27,24 @@ Chunks = tuple[tuple[int, ...], ...]
 
 
 class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
-    """Block of each task of a layer; ``token`` identifies the layer."""
+    """Block of each task of a layer; ``token`` identifies the layer.
+
+    ``array``: what `LazyBlock` takes, or None for blocks that are keys alone.
+    """
 
     produces_tasks = False
 
     def __init__(self, array: Any, chunks: Chunks, token: tuple[Any, ...]) -> None:
-        self.array, self.chunks, self._told = array, chunks, token
+        self.array, self.chunks, self._told = array, tuple(map(PackedSizes, chunks)), token
         self.numblocks = tuple(map(len, chunks))
         self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
 
-    def __getitem__(self, idx: tuple[int, ...]) -> LazyBlock:
-        key = (slice(starts[i], starts[i + 1]) for i, starts in zip(idx, self._starts, strict=True))
-        return LazyBlock(self.array, tuple(key))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DaskBlocks, (self.array, self.chunks, self._told)
+
+    def __getitem__(self, idx: tuple[int, ...]) -> Any:
+        key = tuple(slice(starts[i], starts[i + 1]) for i, starts in zip(idx, self._starts, strict=True))
+        return key if self.array is None else LazyBlock(self.array, key)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         return type(self).__name__, self._told
@@ -110,7 +117,24 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
     sizes = chunked(array, chunks)
     token = tokenize(fingerprint(array), sizes)
     name = f"aggarray-{array.name or 'array'}-{token}"
+    graph = _graph(array, sizes, name, (token,))
+    result = da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))
+    graph.layers[name].collection_annotations["chunks"] = tuple(map(PackedSizes, sizes))  # dask sends them
+    return result
+
+
+def _graph(array: Any, sizes: Chunks, name: str, token: tuple[Any, ...]) -> HighLevelGraph:
+    """Return a layer of tasks, and one of the array if tasks share it."""
     order = tuple(range(array.ndim))
-    layer = blockwise(read_block, name, order, DaskBlocks(array, sizes, (token,)), order, numblocks={}, _data_producer=True)
-    graph = HighLevelGraph.from_collections(name, layer)
-    return da.Array(graph, name, sizes, meta=np.empty((0,) * array.ndim, array.dtype))
+    reference = ArrayReference(array)
+    small = reference.small
+    if small or has_large_values(array):
+        blocks = DaskBlocks(reference if small else array, sizes, token)
+        layer = blockwise(read_block, name, order, blocks, order, numblocks={}, _data_producer=True)
+        return HighLevelGraph.from_collections(name, layer)
+    shared, keys = f"original-{name}", DaskBlocks(None, sizes, token)
+    arguments = (TaskRef(shared), None, keys, order)
+    layer = blockwise(read_shared, name, order, *arguments, numblocks={}, _data_producer=True)
+    return HighLevelGraph(
+        {shared: MaterializedLayer({shared: DataNode(shared, reference)}), name: layer}, {shared: set(), name: {shared}}
+    )

@@ -1,14 +1,17 @@
 """Pickled form of master arrays, and fingerprints of their values.
 
-An array of an index is pickled as its path, generation and selection. A task that reads a block of any other array carries
-only the pieces that the block needs.
+An array of an index is pickled as its path, generation and selection, which each task carries. The matrix of other arrays is
+sent once per worker, as an `ArrayReference` that tasks share. A task of an array with many values in memory carries only the
+pieces that its block needs.
 """
 
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from threading import Lock
 from typing import Any
+from zlib import compress, decompress
 
 import numpy as np
 
@@ -16,6 +19,9 @@ from aggarray.dataclass import dataclass
 from aggarray.storage.urls import is_remote
 
 Key = tuple[slice, ...]
+
+#: Bytes of a pickled array up to which each task carries it.
+SMALL = 4096
 
 
 def from_index(array: Any) -> bool:
@@ -46,20 +52,62 @@ def read_threads(array: Any) -> int | None:
     return 1 if in_task and not (len(uris) and is_remote(str(uris[0]))) else None
 
 
+class ArrayReference:
+    """Pickled array that a process loads when it first reads it.
+
+    Processes that only pass it on, such as a scheduler, load nothing and open no index. ``small`` (at most `SMALL` bytes):
+    every task can carry it.
+    """
+
+    def __init__(self, array: Any = None, payload: bytes = b"") -> None:
+        self._array, self._payload, self._lock = array, payload, Lock()
+
+    @property
+    def small(self) -> bool:
+        """Whether the array is a short address in an index."""
+        return from_index(self.load()) and len(self.payload()) <= SMALL
+
+    def payload(self) -> bytes:
+        """Return the pickled array, compressed; a small one is kept."""
+        if self._payload:
+            return self._payload
+        payload = compress(pickle.dumps(bare(self._array), pickle.HIGHEST_PROTOCOL), 1)
+        if len(payload) <= SMALL:
+            self._payload = payload
+        return payload
+
+    def load(self) -> Any:
+        """Return the array; equal small references of a process share one."""
+        with self._lock:
+            if self._array is None:
+                small = len(self._payload) <= SMALL
+                self._array = _shared_array(self._payload) if small else _loaded_array(self._payload)
+        return self._array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrayReference, (None, self.payload())
+
+
 @dataclass(frozen=True, slots=True)
 class LazyBlock:
-    """Block of an array that is read later, with a small pickle."""
+    """Block of an array that is read later, with a small pickle.
+
+    ``array``: a master array, or an `ArrayReference`.
+    """
 
     array: Any
     key: Key
 
     def read(self) -> np.ndarray:
         """Return the values of the block."""
-        return np.asarray(self.array.read(self.key, threads=read_threads(self.array)))
+        array = self.array.load() if isinstance(self.array, ArrayReference) else self.array
+        return np.asarray(array.read(self.key, threads=read_threads(array)))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.array, ArrayReference):
+            return LazyBlock, (self.array, self.key)
         if from_index(self.array):
-            return _lazy_block, (pickle.dumps(self.array), self.key)
+            return LazyBlock, (ArrayReference(self.array), self.key)
         return LazyBlock, (bare(self.array).lazy[self.key], (slice(None),) * self.array.ndim)
 
 
@@ -68,13 +116,39 @@ def read_block(block: LazyBlock) -> np.ndarray:
     return block.read()
 
 
+def read_shared(array: ArrayReference, key: Key) -> np.ndarray:
+    """Return a block of an array that several tasks share."""
+    return LazyBlock(array, key).read()
+
+
 def _lazy_block(array: bytes, key: Key) -> LazyBlock:
-    return LazyBlock(_load_array(array), key)
+    """Return a block that an earlier release pickled."""
+    return LazyBlock(ArrayReference(payload=compress(array, 1)), key)
+
+
+_loading = Lock()
+
+
+def _shared_array(payload: bytes) -> Any:
+    """Return an array that threads load once."""
+    with _loading:
+        return _cached_array(payload)
 
 
 @lru_cache(maxsize=16)
-def _load_array(array: bytes) -> Any:
-    return pickle.loads(array)
+def _cached_array(payload: bytes) -> Any:
+    return _loaded_array(payload)
+
+
+def _loaded_array(payload: bytes) -> Any:
+    return pickle.loads(decompress(payload))
+
+
+def has_large_values(array: Any) -> bool:
+    """Return whether an array keeps more than `SMALL` bytes of values in memory."""
+    known = () if array._known is None else array._known
+    values = (*array._matrix.compact().references.memory, *known)
+    return sum(column.nbytes for column in values if isinstance(column, np.ndarray)) > SMALL
 
 
 def fingerprint(array: Any) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from aggarray.errors import AggregationError, install_command
 from aggarray.interop.chunk_sizes import preferred_chunks
 from aggarray.interop.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 from aggarray.interop.history import HISTORY, first_history
-from aggarray.interop.pickling import bare, fingerprint, read_threads
+from aggarray.interop.pickling import ArrayReference, fingerprint, read_threads
 from aggarray.interop.stored_encoding import storage_encoding
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 
@@ -33,10 +33,14 @@ DECODERS = (
 
 
 class LazyValues(BackendArray):  # type: ignore[misc]
-    """Values of an array, read on access; thread-safe."""
+    """Values of an array, read on access; thread-safe.
 
-    def __init__(self, array: Any, form: XarrayForm) -> None:
-        self._array, self.form, self.shape = array, form, array.shape
+    ``array``: a master array, or an `ArrayReference` with the ``shape`` of the array.
+    """
+
+    def __init__(self, array: Any, form: XarrayForm, shape: tuple[int, ...] | None = None) -> None:
+        self._reference = array if isinstance(array, ArrayReference) else ArrayReference(array)
+        self.form, self.shape = form, array.shape if shape is None else shape
         text = form.dtype.kind == "T"
         self.dtype = np.dtype("O", metadata={"element_type": str}) if text else form.dtype
 
@@ -46,14 +50,15 @@ class LazyValues(BackendArray):  # type: ignore[misc]
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        return np.asarray(self._source.read(key, threads=read_threads(self._array))).astype(self.dtype, copy=False)
+        threads = read_threads(self._reference.load())
+        return np.asarray(self._source.read(key, threads=threads)).astype(self.dtype, copy=False)
 
     @cached_property
     def _source(self) -> Any:
-        return in_form(self._array, self.form)
+        return in_form(self._reference.load(), self.form)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyValues, (bare(self._array), self.form)
+        return LazyValues, (self._reference, self.form, self.shape)
 
 
 class ArrayStore(AbstractDataStore):  # type: ignore[misc]

@@ -132,7 +132,7 @@ def chunk_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> ChunkSi
     (((4, 4), (5, 5)), ((4, 4), (10,)))
     """
     most = max(1, nbytes // max(1, itemsize))
-    points = [np.union1d(axis.edges, axis.cuts) for axis in axes]
+    points = [_positions(axis.edges, axis.cuts) for axis in axes]
     for d, axis in enumerate(axes):
         points[d] = _cut_free(axis, points[d], max(1, most // _others(points, d)))
     joined = [d for d, axis in enumerate(axes) if len(axis.edges) > 2] or [0]
@@ -156,6 +156,12 @@ def merged_sizes(sizes: ChunkSizes, dimensions: Sequence[int], itemsize: int, nb
     )
 
 
+def _positions(*columns: np.ndarray) -> np.ndarray:
+    """Return the distinct values in order; `numpy.unique` is slow for a million of them."""
+    values = np.sort(np.concatenate(columns))
+    return values[np.diff(values, prepend=-1) > 0]
+
+
 def _others(points: Sequence[np.ndarray], axis: int) -> int:
     """Return the elements of the largest piece across an axis."""
     return prod(int(np.diff(p).max(initial=1)) for d, p in enumerate(points) if d != axis)
@@ -168,7 +174,7 @@ def _cut_free(axis: AxisCuts, points: np.ndarray, limit: int) -> np.ndarray:
         first, last = int(axis.edges[i]), int(axis.edges[i + 1])
         count = -(-(last - first) // limit)
         added.append(np.arange(first, last, -(-(last - first) // count)))
-    return np.union1d(points, np.concatenate(added)) if added else points
+    return _positions(points, *added)
 
 
 def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
@@ -182,7 +188,7 @@ def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
         if key not in seen:
             seen[key] = np.array(_balanced(relative, limit, len(edges) > 2))
         merged.append(seen[key] + edges[i])
-    return np.unique(np.concatenate(merged))
+    return _positions(*merged)
 
 
 def _balanced(points: np.ndarray, limit: int, repeated: bool) -> list[int]:

@@ -7,6 +7,7 @@ cfdm reads the same index like any reader of CF-1.13: from the aggregation varia
 for the million and is left out there.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,8 +31,11 @@ def _make(folder: Path, size: Size) -> None:
     agg.save(folder / _ABSOLUTE, relative=False)
 
 
-def _million(count: int) -> Any:
-    """Return an aggregation of one file per step, in an irregular order."""
+def many_partitions(count: int, files: Sequence[str] | None = None) -> Any:
+    """Return an aggregation of one partition per step, in an irregular order.
+
+    ``files``: those that the partitions refer to in turn; None: one for each, which need not exist.
+    """
     import aggarray as aa
     from aggarray.cf.encoding import encoding
     from aggarray.opening.aggregation import Aggregation
@@ -39,8 +43,8 @@ def _million(count: int) -> Any:
 
     sizes, names, ways = (1, 18, 36), ("time", "lat", "lon"), (True, True, True)
     template = Template(sizes, names, ways, "K", None, encoding(np.dtype("f4"), {}), "netCDF4")
-    uris = [f"/archive/model/run/tas_day_model_historical_{n:07}.nc" for n in range(count)]
-    numbers, first = np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
+    uris = files or [f"/archive/model/run/tas_day_model_historical_{n:07}.nc" for n in range(count)]
+    numbers, first = np.arange(count, dtype=np.int32) % len(uris), np.zeros(count, np.int32)
     references = References(uris, ("tas",), (template,), (), numbers, first, first)
     order = np.random.default_rng(0).permutation(count).astype(np.int32)
     edges = (np.arange(count + 1), np.array([0, 18]), np.array([0, 36]))
@@ -51,7 +55,7 @@ def _million(count: int) -> Any:
 
 
 def _make_million(folder: Path, size: Size) -> None:
-    _million(size["fragments"]).save(folder / _INDEX)
+    many_partitions(size["fragments"]).save(folder / _INDEX)
 
 
 def _make_foreign(folder: Path, size: Size) -> None:
@@ -102,7 +106,7 @@ def _with_cfdm(folder: Path, _size: Size) -> SimpleNamespace:
 def _to_save(folder: Path, size: Size) -> SimpleNamespace:
     import netCDF4  # noqa: F401
 
-    return SimpleNamespace(agg=_million(size["fragments"]), path=folder / "other.nca")
+    return SimpleNamespace(agg=many_partitions(size["fragments"]), path=folder / "other.nca")
 
 
 def _to_plan(folder: Path, size: Size) -> SimpleNamespace:
