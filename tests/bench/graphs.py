@@ -1,8 +1,8 @@
 """Bytes of dask's graphs, and time to the first task: ``python -m tests.bench.graphs [--partitions 10000 ...]``.
 
-The array has partitions of one step, each in a file of its own for ``files``, and in one of a thousand files for the index, whose
-partitions are read. A cluster of two worker processes computes ``mean`` over time. The scheduler runs in the process of the
-client. The last rows are those of `dask.array.zeros` in the same chunks: the cost of dask itself.
+The array has partitions of one step, each in a file of its own for ``files``, and in one of a thousand files for the index,
+whose partitions are read. A cluster of two worker processes computes ``mean`` over time. The scheduler runs in the process of
+the client. The last rows are those of `dask.array.zeros` in the same chunks: the cost of dask itself.
 """
 
 import argparse

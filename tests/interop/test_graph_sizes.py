@@ -118,7 +118,7 @@ def test_a_worker_loads_an_array_once_and_a_scheduler_never(
     def refused(*_: Any) -> Any:
         raise AssertionError("the scheduler, which runs in this process, loads an array")
 
-    monkeypatch.setattr(index_pickling, "_arrays", refused)
+    monkeypatch.setattr(index_pickling, "_loaded", refused)
     monkeypatch.setattr(pickling, "_loaded_array", refused)
     for array, values in ((indexed, expected), (files, expected), (indexed.to_xarray({}), expected)):
         client.run(_loads, True)
