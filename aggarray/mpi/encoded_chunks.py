@@ -99,7 +99,7 @@ class _Sender:
 
 
 def place_chunks(link: Link, tasks: OrderedTasks[Batch], placing: AbstractContextManager[Place]) -> None:
-    """Place the chunks of all processes; `send_chunks` of the others sends them.
+    """Place the chunks of all processes, which the others send.
 
     After an error the others stop; then it is raised.
     """

@@ -1,4 +1,4 @@
-"""NetCDF-4 file that many processes write: process 0 places encoded chunks.
+"""NetCDF-4 file that many processes write: one places encoded chunks.
 
 The file is written beside its target and renamed at the end. To an existing file variables are added in a copy, which then
 replaces it.
@@ -42,14 +42,14 @@ from aggarray.storage.atomic import replace_atomically
 class NetCDFFile:
     """NetCDF-4 file at a path, and an array to add under a name.
 
-    A context manager that removes unfinished work.
+    A context manager that removes unfinished work. ``work``: the unfinished file, on process 0.
     """
 
     def __init__(self, path: str, name: str, metadata: ArrayMetadata, compression: Compression) -> None:
         self._path, self._name, self._metadata, self._compression = path, name, metadata, compression
         self._real = os.path.realpath(path)
         self._stack = ExitStack()
-        self._work = ""
+        self.work = ""
         self._variables: list[Variable] = []
 
     def __enter__(self) -> "NetCDFFile":
@@ -63,8 +63,8 @@ class NetCDFFile:
         """Return the form in which the values of a section are stored."""
         return netcdf_form(section, self._metadata)
 
-    def create(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> None:
-        """Create the file with its coordinates, without the values of the array.
+    def create(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> str:
+        """Create the file with its coordinates; return the unfinished file.
 
         ``labels``: for each dimension its existing positions, None for all. Other writers of the file wait. Raises
         ExchangeError if the path is not such a file, or has conflicting variables.
@@ -75,16 +75,17 @@ class NetCDFFile:
             check_compression(self._compression, self._path)
             os.makedirs(os.path.dirname(self._real), exist_ok=True)
             # promise: mpi-netcdf-atomic
-            self._work = self._stack.enter_context(replace_atomically(self._real))
+            self.work = self._stack.enter_context(replace_atomically(self._real))
             layout = self._layout(stored, labels)
             if extend := os.path.exists(self._real):
                 self._adapt(layout)
-                shutil.copyfile(self._real, self._work)
-            create_file(layout, self._work, self._compression, extend)
+                shutil.copyfile(self._real, self.work)
+            create_file(layout, self.work, self._compression, extend)
             self._variables = layout.variables
+        return self.work
 
     def _layout(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> ExtractLayout:
-        """Return the layout of a new file; the variable of the array is the last."""
+        """Return the layout of a new file; the array is the last variable."""
         (shape, chunks, form), metadata = stored, self._metadata
         keys = {d: slice(None) if own is None else own for d, own in zip(metadata.dimensions, labels, strict=True)}
         coords = {
@@ -144,7 +145,7 @@ class NetCDFFile:
         raise ExchangeError(reason, path=self._path, variable=self._name, hint="give another path")
 
     def put(self, link: Link, region: tuple[slice, ...] | None, values: np.ndarray, stored: StoredArray) -> None:
-        """Encode the chunks of a block, and place those of all processes. Collective.
+        """Encode the chunks of a block; process 0 places all. Collective.
 
         ``region``: None if this process has no block.
         """
@@ -173,7 +174,7 @@ class NetCDFFile:
         *coordinates, array = self._variables
         # Read before the lock is acquired: threads that read some of them need it.
         encoded = [(variable, list(self._encoded(variable))) for variable in coordinates if variable.chunks is not None]
-        with updated(self._work) as file:
+        with updated(self.work) as file:
             for variable, chunks in encoded:
                 place = chunk_placer(file, variable)
                 for position, chunk in chunks:

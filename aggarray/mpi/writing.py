@@ -1,7 +1,7 @@
 """Collective writing of one array to a netCDF-4 file or a Zarr store."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,17 +19,21 @@ from aggarray.mpi.stored_form import StoredArray
 from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import bind_messages, move
-from aggarray.output.compression import Compression, parse_compression
+from aggarray.output.compression import parse_compression
+
+if TYPE_CHECKING:
+    from aggarray.mpi.netcdf_file import NetCDFFile
+    from aggarray.mpi.zarr_store import Store
 
 #: Kinds of dtypes that are written: those of netCDF, which has no complex numbers, and of Zarr.
 _KINDS = {".nc": "biufM", ".zarr": "biufcM"}
 
 
 def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None = None, *, compress: str | None = None) -> None:
-    """Write a distributed array to a netCDF-4 file or a Zarr store (version 3).
+    """Write a distributed array to a netCDF-4 file or a Zarr store.
 
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. ``path``: a netCDF-4 file if it
-    ends with .nc or .nc4, else a Zarr store. ``name``: None for the name of the array. Coordinates and attributes are written
+    ends with .nc or .nc4, else a Zarr store (version 3). ``name``: None for the name of the array. Coordinates and attributes are written
     too. ``compress``: "zlib:4" or another level, "zstd:3", "none"; for Zarr also "blosc:5". None: "zlib:4" for netCDF, "zstd"
     for Zarr.
 
@@ -43,23 +47,12 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
     with group_over(comm) as group:
         link = group.section
         section, holders = import_sections(link, local, "write")
-        metadata, writers = metadata_of(section), [same[0] for same in holders]
+        writers = [same[0] for same in holders]
+        metadata = metadata_of(section)
         target_name = metadata.name if name is None else name
-
-        def check() -> tuple[str, Compression | None]:
-            suffix = ".nc" if os.fspath(path).lower().endswith((".nc", ".nc4")) else ".zarr"
-            if not isinstance(target_name, str) or not target_name or "/" in target_name:
-                raise ExchangeError(f"invalid name {short_repr(target_name)}", hint="give the array a name without '/'")
-            if section.dtype.kind not in _KINDS[suffix]:
-                raise ExchangeError(f"values of {section.dtype} cannot be written in parallel", hint="give numbers or times")
-            section.buffer  # noqa: B018 (read errors are raised before anything is written)
-            compression = convert_errors(lambda: parse_compression(compress, suffix))
-            return suffix, compression if suffix == ".nc" or compress is not None else None
-
         described = (short_repr(path), short_repr(target_name), short_repr(compress))
-        suffix, compression = call_on_all(link, check, ("write", *described))
         source, labels = _renumber(section.distribution)
-        with _target(suffix)(os.fspath(path), str(target_name), metadata, compression) as target:
+        with call_on_all(link, lambda: _target(section, path, target_name, compress), ("write", *described)) as target:
             form = call_on_root(link, lambda: target.form(section))
             chunks, blocks = chunk_layout(source, max(form.dtype.itemsize, 1), form.chunk)
             stored = StoredArray(blocks.shape, chunks, form)
@@ -69,14 +62,22 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
             call_on_root(link, target.finish)
 
 
-def _target(suffix: str) -> Any:
+def _target(section: LocalArray, path: Any, name: Any, compress: Any) -> "NetCDFFile | Store":
+    """Return the target of a section; ExchangeError for invalid arguments."""
+    suffix = ".nc" if os.fspath(path).lower().endswith((".nc", ".nc4")) else ".zarr"
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ExchangeError(f"invalid name {short_repr(name)}", hint="give the array a name without '/'")
+    if section.dtype.kind not in _KINDS[suffix]:
+        raise ExchangeError(f"values of {section.dtype} cannot be written in parallel", hint="give numbers or times")
+    section.buffer  # noqa: B018 (read errors are raised before anything is written)
+    compression = convert_errors(lambda: parse_compression(compress, suffix))
     if suffix == ".nc":
         from aggarray.mpi.netcdf_file import NetCDFFile
 
-        return NetCDFFile
+        return NetCDFFile(os.fspath(path), name, metadata_of(section), compression)
     from aggarray.mpi.zarr_store import Store
 
-    return Store
+    return Store(os.fspath(path), name, metadata_of(section), None if compress is None else compression)
 
 
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:
