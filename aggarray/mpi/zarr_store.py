@@ -180,7 +180,8 @@ class Store:
                 _write_file(os.path.join(self.work, self._name, "c", *map(str, position)), content)
 
         calls = (partial(write, position) for position in positions_in(region, stored.chunks))
-        with convert_write_errors(self._path, self._name), OrderedTasks(calls, get_options().threads) as tasks:
+        threads = get_options().threads if codecs else 1  # memory limits copies to the system
+        with convert_write_errors(self._path, self._name), OrderedTasks(calls, threads) as tasks:
             tasks.run()
 
     def finish(self) -> None:

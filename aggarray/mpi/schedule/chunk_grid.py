@@ -31,8 +31,9 @@ def chunk_layout(
     common_sides = [_common_side(axis_cuts) for axis_cuts in cuts]
     sides = list(common_sides if stored is None else chunk_like(common_sides, itemsize, stored))
     while prod(sides) * itemsize > _MAX_BYTES and max(sides) > 1:
-        longest = sides.index(max(sides))
-        sides[longest] = -(-sides[longest] // 2)
+        # Chunks that are cut along leading dimensions are contiguous in a block.
+        first = next(d for d, side in enumerate(sides) if side > 1)
+        sides[first] = -(-sides[first] // 2)
     sides = [
         _fit_side(side, common, len(axis_cuts) > 2) for side, common, axis_cuts in zip(sides, common_sides, cuts, strict=True)
     ]
