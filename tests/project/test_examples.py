@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import netCDF4
 import numpy as np
 import pytest
 
@@ -47,6 +48,51 @@ def test_climatology(tmp_path: Path) -> None:
 def test_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     variable = next((shared_data / "cmip6").rglob("Amon/*"))
     climatology(str(variable), variable.name, tmp_path / "out.zarr")
+
+
+def test_climatology_in_a_netcdf_file(tmp_path: Path) -> None:
+    climatology(ARCHIVE, "tas", tmp_path / "out.nc")
+
+
+def fill_gaps(source: str, variable: str, path: Path) -> None:
+    """Run the example and compare with NumPy; netCDF4 reads the file."""
+    printed = run_mpi(4, "examples/fill_gaps.py", source, variable, str(path))
+    array = aa.open(source)[variable]
+    values = array[:]
+    axis = array.dimensions.index("time")
+    mean = np.ma.masked_invalid(values.astype("f8")).mean(axis=axis, keepdims=True).filled(np.nan).astype(values.dtype)
+    with netCDF4.Dataset(path) as file:
+        result = file[variable]
+        expected = np.where(np.isnan(values), mean, values)
+        assert np.array_equal(np.ma.filled(result[...], np.nan), expected, equal_nan=True)
+        assert (result.units, result.dimensions) == (array.units, array.dimensions) and result.filters()["zlib"]
+        for name in array.dimensions:
+            assert np.array_equal(file[name][...], array.coords[name][...])
+    assert f"{np.isnan(values).sum()} of {values.size} values filled" in printed
+
+
+def test_fill_gaps(tmp_path: Path) -> None:
+    with_gaps(tmp_path / "gaps.nc")
+    fill_gaps(str(tmp_path / "gaps.nc"), "tas", tmp_path / "out.nc")
+
+
+def with_gaps(path: Path) -> None:
+    """Write a file with missing values."""
+    values = np.random.default_rng(0).random((9, 7, 5), np.float32)
+    values[values < 0.2] = np.float32(1e20)
+    with netCDF4.Dataset(path, "w") as file:
+        for name, size in zip(("time", "lat", "lon"), values.shape, strict=True):
+            file.createDimension(name, size)
+            file.createVariable(name, "f8", (name,))[:] = np.arange(size)
+        file["time"].units = "days since 2000-01-01"
+        tas = file.createVariable("tas", "f4", ("time", "lat", "lon"), fill_value=np.float32(1e20))
+        tas.set_auto_maskandscale(False)
+        tas.units, tas[:] = "K", values
+
+
+def test_fill_gaps_of_a_model(tmp_path: Path, shared_data: Path) -> None:
+    variable = next((shared_data / "cmip6").rglob("Amon/*"))
+    fill_gaps(str(variable), variable.name, tmp_path / "out.nc")
 
 
 def test_pylops_imports_sections() -> None:
