@@ -11,7 +11,7 @@ def local_client(n_workers: int = 2, **options: Any) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     defaults = {"threads_per_worker": 1, "processes": True, "silence_logs": 60}
-    addresses = {"host": "127.0.0.1", "dashboard_address": None, "worker_dashboard_address": None}
+    addresses = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": None}
     with (
         LocalCluster(n_workers=n_workers, **{**defaults, **addresses, **options}) as cluster,
         Client(cluster, timeout="60s") as client,
