@@ -14,6 +14,7 @@ from aggarray.errors import AggarrayError, AggregationError, NotFoundError, name
 from aggarray.formats import scan
 from aggarray.index.recognition import find_convention
 from aggarray.index.store import stored_generation
+from aggarray.interop.chunk_sizes import PREFERRED
 from aggarray.interop.dataset import ROOT, DatasetGroup, variable_name
 from aggarray.interop.datasets import datasets
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
@@ -22,7 +23,7 @@ from aggarray.storage.files import Source, local_path
 
 #: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have; the fields of `Rules`.
 OPENING = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
-OPTIONS = (*OPENING, "preset", *RULES)
+OPTIONS = (*OPENING, "preset", "regular_chunks", *RULES)
 
 
 class AggarrayBackendEntrypoint(ArraysEntrypoint):
@@ -50,7 +51,8 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         ``options``: how to decode, as for `xarray.open_dataset`; ``select``, a mapping of attributes that the arrays must
         have; the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
         storage_options; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``; and
-        ``preset``, "cmip" or "era5", in place of ``rules``.
+        ``preset``, "cmip" or "era5", in place of ``rules``; and ``regular_chunks``: True, or a number of bytes, for chunks of
+        equal size in place of those that follow files, as cubed needs them.
         ``group``: the path of one of several datasets. Raises AggregationError that lists the datasets if there are several.
         """
         decoders, groups = _open_groups(filename_or_obj, options)
@@ -60,7 +62,7 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
             hint = "give one as group=, choose arrays by variables=[...] or select={...}, or use xarray.open_datatree"
             what = f"{len(groups)} datasets, which do not share names and grid: {listed}"
             raise AggregationError(what, path=_source_text(filename_or_obj), hint=hint)
-        return dataset_of(_group(groups, group or next(iter(groups))), **decoders)
+        return dataset_of(_group(groups, group or next(iter(groups))), _regular(options), **decoders)
 
     def open_groups_as_dict(self, filename_or_obj: Source, *, group: str | None = None, **options: Any) -> dict[str, Dataset]:
         """Return the datasets of a source by path, all or those of one group.
@@ -69,7 +71,19 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         """
         decoders, groups = _open_groups(filename_or_obj, options)
         selected = groups if group is None else {ROOT: _group(groups, group)}
-        return {path: dataset_of(member, **decoders) for path, member in selected.items()}
+        return {path: dataset_of(member, _regular(options), **decoders) for path, member in selected.items()}
+
+
+def _regular(options: Mapping[str, Any]) -> int | None:
+    """Return the largest bytes of regular chunks, None for other chunks."""
+    given = options.get("regular_chunks")
+    if given is None or isinstance(given, bool):
+        return PREFERRED if given else None
+    if not isinstance(given, int) or given < 1:
+        raise AggregationError(
+            f"regular_chunks={given!r} is invalid", hint="give True, or the bytes of a chunk as a positive integer"
+        )
+    return given
 
 
 def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, DatasetGroup]]:
@@ -89,6 +103,7 @@ def _open_groups(source: Source, arguments: Mapping[str, Any]) -> tuple[dict[str
     if fields or options.get("preset") is not None:
         options["rules"] = changed_rules(options.get("rules"), options.get("preset"), fields)
     options.pop("preset", None)
+    options.pop("regular_chunks", None)
     agg = open_source(source, **options)
     try:
         selected = agg.select(**select)

@@ -10,10 +10,14 @@ from aggarray.partition.matrix import used_rows
 from aggarray.read.stored_shapes import stored_shapes
 
 
-def chunks_for(array: Any, nbytes: Any) -> ChunkSizes:
+def chunks_for(array: Any, nbytes: Any, regular: bool = False) -> ChunkSizes:
     """Return chunk sizes per dimension: see `MasterArray.chunks_for`."""
     if isinstance(nbytes, bool) or not isinstance(nbytes, int | np.integer) or nbytes < 1:
         raise SelectionError(f"invalid nbytes={nbytes!r}", hint="give the bytes of a chunk as a positive integer")
+    if regular:
+        from aggarray.partition.regular_sizes import regular_sizes
+
+        return regular_sizes(axis_cuts(array), array.dtype.itemsize, int(nbytes))
     return chunk_sizes(axis_cuts(array), array.dtype.itemsize, int(nbytes))
 
 

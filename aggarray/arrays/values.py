@@ -133,22 +133,27 @@ class Convertible:
 
     __slots__ = ()
 
-    def chunks_for(self, nbytes: int) -> tuple[tuple[int, ...], ...]:
+    def chunks_for(self, nbytes: int, regular: bool = False) -> tuple[tuple[int, ...], ...]:
         """Return chunk sizes per dimension, as dask has them.
 
         A chunk never spans two partitions and never ends inside a stored chunk. It has at most ``nbytes`` bytes, unless one
         stored chunk has more. Chunks are merged along the partitioned dimensions first. Opens a few files if no index knows
         how they are stored. Raises SelectionError unless ``nbytes`` is a positive integer.
 
+        ``regular``: equal sizes, of which the last may be smaller, for cubed and Zarr. They span partitions, and end at stored
+        chunks where regular ones can; otherwise they cut the fewest.
+
         >>> from aggarray import MasterArray, SubArray
         >>> pieces = [([(n, n + 4)], SubArray.from_array([1.0] * 4, dimensions=("x",))) for n in (0, 4)]
         >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
         >>> a.chunks_for(100), a.chunks_for(16)
         (((4, 4),), ((2, 2, 2, 2),))
+        >>> a.chunks_for(40, regular=True)
+        ((4, 4),)
         """
         from aggarray.arrays.chunk_sizes import chunks_for
 
-        return chunks_for(self, nbytes)
+        return chunks_for(self, nbytes, regular)
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.

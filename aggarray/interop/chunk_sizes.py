@@ -61,16 +61,19 @@ def dask_size() -> int:
     return int(parse_bytes(dask.config.get("array.chunk-size", PREFERRED)))
 
 
-def preferred_chunks(arrays: Iterable[Any]) -> list[dict[str, Any]]:
+def preferred_chunks(arrays: Iterable[Any], regular: int | None = None) -> list[dict[str, Any]]:
     """Return the chunks that xarray is offered, by dimension, for each array.
 
     Values in memory, such as bounds of coordinates, may be cut anywhere: along each dimension they are cut as the largest
-    array is, so that the variables of a dataset agree.
+    array is, so that the variables of a dataset agree. ``regular``: equal sizes, up to so many bytes.
     """
     arrays = list(arrays)
+
+    def sizes_of(array: Any) -> ChunkSizes:
+        return preferred_sizes(array) if regular is None else array.chunks_for(regular, regular=True)
+
     sizes = [
-        None if array._known is not None else dict(zip(array.dimensions, preferred_sizes(array), strict=True))
-        for array in arrays
+        None if array._known is not None else dict(zip(array.dimensions, sizes_of(array), strict=True)) for array in arrays
     ]
     by_dimension: dict[str, tuple[int, ...]] = {}
     for _, own in sorted(zip(arrays, sizes, strict=True), key=lambda pair: pair[0].nbytes):

@@ -64,16 +64,16 @@ class LazyValues(BackendArray):  # type: ignore[misc]
 class ArrayStore(AbstractDataStore):  # type: ignore[misc]
     """Data store of arrays that share a grid, and their coordinates.
 
-    ``masked``: which variables xarray will unpack and mask: all, none, or by name.
+    ``masked``: which variables xarray will unpack and mask: all, none, or by name. ``regular``: see `preferred_chunks`.
     """
 
-    def __init__(self, group: DatasetGroup, masked: bool | Mapping[str, bool] = True) -> None:
-        self.group, self.masked = decodable_times(group), masked
+    def __init__(self, group: DatasetGroup, masked: bool | Mapping[str, bool] = True, regular: int | None = None) -> None:
+        self.group, self.masked, self._regular = decodable_times(group), masked, regular
 
     def get_variables(self) -> dict[str, Variable]:
         """Return the variables, not decoded."""
         attrs, arrays = self.group.attributes(), self.group.variables
-        chunks = dict(zip(arrays, preferred_chunks(arrays.values()), strict=True))
+        chunks = dict(zip(arrays, preferred_chunks(arrays.values(), self._regular), strict=True))
         return {name: self._variable(name, array, attrs[name], chunks[name]) for name, array in arrays.items()}
 
     def get_attrs(self) -> dict[str, Any]:
@@ -134,9 +134,9 @@ class ArraysEntrypoint(BackendEntrypoint):  # type: ignore[misc]
         return DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **decoders))
 
 
-def dataset_of(group: DatasetGroup, **decoders: Any) -> Dataset:
+def dataset_of(group: DatasetGroup, regular: int | None = None, **decoders: Any) -> Dataset:
     """Return a lazy dataset; ``decoders``: options of ``open_dataset``."""
-    store = ArrayStore(group, decoders.get("mask_and_scale", True))
+    store = ArrayStore(group, decoders.get("mask_and_scale", True), regular)
     return StoreBackendEntrypoint().open_dataset(store, **decoders)
 
 

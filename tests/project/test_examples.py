@@ -125,3 +125,13 @@ def test_dask_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     array = aa.open(tmp_path / "cmip6").select("tas", source_id="BETA", experiment_id="historical")["tas"]
     assert np.allclose(aa.open(tmp_path / "mean.nc")["tas"][:], array[:].mean(axis=0), rtol=1e-5)
+
+
+def test_cubed_mean(tmp_path: Path) -> None:
+    pytest.importorskip("cubed_xarray", reason="no cubed-xarray")
+    output = tmp_path / "mean.nc"
+    command = [sys.executable, "examples/cubed_mean.py", ARCHIVE, "tas", str(output), "400MB"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0 and "mean in" in done.stdout, done.stdout + done.stderr
+    values = aa.open(ROOT / ARCHIVE)["tas"].astype("f8")[:]
+    assert np.allclose(aa.open(output)["tas"][:], np.nanmean(values, axis=0), rtol=1e-6)
