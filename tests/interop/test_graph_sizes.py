@@ -212,3 +212,18 @@ def test_an_order_that_stored_chunks_do_not_follow(tmp_path: Path) -> None:
     with aa.set_options(cache_bytes=0), decoded() as decodes:
         array.to_dask(array.chunks_for(10**6)).compute(scheduler="sync")
     assert decodes[0] == 3  # for 2 stored chunks: 1.5 times, since two of the three runs are in one chunk
+
+
+def test_real_chunks_are_decoded_once(shared_data: Path, tmp_path: Path) -> None:
+    aa.open(shared_data / "cmip6").save(tmp_path / "cmip6.nca")
+    counts = []
+    for array in aa.open(tmp_path / "cmip6.nca"):
+        with aa.set_options(cache_bytes=0), decoded() as once:
+            values = array[...]
+        lazy = array.to_dask(array.chunks_for(max(1, array.nbytes // 7)))
+        with aa.set_options(cache_bytes=0), decoded() as by_tasks:
+            computed = lazy.compute(scheduler="sync")
+        assert np.array_equal(computed, values, equal_nan=values.dtype.kind == "f")
+        counts.append((by_tasks[0], once[0], lazy.npartitions))
+    tasks, once_each, parts = np.sum(counts, axis=0)
+    assert tasks == once_each > 0 and parts > len(counts)

@@ -137,3 +137,24 @@ def test_a_chart_is_drawn_to_scale() -> None:
     svg = charts.chart(title, bars)
     longest = charts.WIDTH - charts.BESIDE
     assert f'width="{longest:.1f}"' in svg and f'width="{longest / 4:.1f}"' in svg and "Work &lt;of&gt; one" in svg
+
+
+def test_graphs_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.bench import graphs
+
+    assert graphs.main(["--partitions", "20", "--each", "--no-time"]) == 0
+    heads, _, *rows = capsys.readouterr().out.splitlines()
+    assert "our layer, bytes" in heads and [row.split(" | ")[0] for row in rows] == 2 * [
+        "| index",
+        "| files",
+        "| dask.array.zeros",
+    ]
+    index = dict(zip(heads.split(" | "), rows[0].split(" | "), strict=False))
+    assert index["chunks"] == index["partitions"] == "20" and index["tasks"] == "28"
+
+
+def test_the_first_task_is_timed() -> None:
+    from tests.bench import graphs
+
+    index, files, zeros = graphs.rows(20, timed=True, each=False)
+    assert index.first is not None and 0 < index.first < 60 and zeros.first is not None and files.first is None

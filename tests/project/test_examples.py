@@ -100,6 +100,32 @@ def test_pylops_imports_sections() -> None:
     assert "as NumPy does" in run_mpi(4, "examples/pylops_consumer.py")
 
 
+def dask_climatology(source: str, variable: str, path: Path) -> None:
+    """Run the example on two worker processes and compare with NumPy."""
+    pytest.importorskip("distributed", reason="no dask.distributed")
+    command = [sys.executable, "-W", "error", "examples/dask_climatology.py", source, variable, str(path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    array = aa.open(source)[variable]
+    values = np.ma.masked_invalid(array.astype("f8")[:])
+    months = np.array([date.month for date in array.coords["time"].datetimes().astype(object)])
+    with netCDF4.Dataset(path) as file:
+        assert file["month"][:].tolist() == [*range(1, 13)]
+        for operation in ("mean", "std"):
+            expected = np.stack([getattr(values[months == month], operation)(axis=0).filled(np.nan) for month in range(1, 13)])
+            assert np.allclose(np.ma.filled(file[f"{variable}_{operation}"][:], np.nan), expected, rtol=1e-4, equal_nan=True)
+    assert f"{variable}: {len(months)} steps in" in done.stdout and "on 2 workers" in done.stdout
+
+
+def test_dask_climatology(tmp_path: Path) -> None:
+    dask_climatology(ARCHIVE, "tas", tmp_path / "out.nc")
+
+
+def test_dask_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
+    variable = next((shared_data / "cmip6").rglob("Amon/*"))
+    dask_climatology(str(variable), variable.name, tmp_path / "out.nc")
+
+
 #: Commands of Slurm for dask-jobqueue: a job is a process group in the background, and runs a copy of its script.
 _SLURM = {
     "sbatch": '#!/bin/sh\ncp "$1" "$1.job"\nsetsid sh "$1.job" > "$1.out" 2>&1 < /dev/null &\necho "Submitted batch job $!"\n',
