@@ -215,10 +215,11 @@ def _is_empty(values: np.ndarray, fill: Any) -> bool:
     """
     if values.dtype.kind == "M":
         return False
-    first, empty = values.flat[0], values.dtype.type(0) if fill is None else fill
-    if first != empty and not (first != first and empty != empty):
-        return False
-    return bool((np.isnan(values) if empty != empty else values == empty).all())
+    empty = values.dtype.type(0) if fill is None else fill
+    # A sample decides for most chunks.
+    flat = values.reshape(-1)
+    samples = (flat[:: max(1, flat.size >> 10)], flat)
+    return all(bool((np.isnan(some) if empty != empty else some == empty).all()) for some in samples)
 
 
 def _write_file(path: str, content: Any) -> None:
