@@ -1,7 +1,7 @@
 """Name, dimensions, attributes and coordinates of a distributed array."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ class ArrayMetadata:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __setstate__(self, state: list[Any]) -> None:
+        # Pickles of earlier releases have no `file_attrs`.
+        for f, value in zip(fields(self), [*state, {}], strict=False):
+            object.__setattr__(self, f.name, value)
 
     @property
     def summary(self) -> str:

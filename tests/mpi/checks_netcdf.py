@@ -43,7 +43,7 @@ def _is_read_by_all(path: Path, name: str, expected: np.ndarray) -> None:
     assert np.array_equal(aa.open(path)[name][...], expected, equal_nan=expected.dtype.kind == "f")
     if ncdump := shutil.which("ncdump"):
         done = subprocess.run([ncdump, "-v", name, str(path)], capture_output=True, text=True, check=True)
-        assert f"\n {name} = " in done.stdout
+        assert f"\n {name} =" in done.stdout
 
 
 def check_netcdf(root: ProcessGroup) -> None:
