@@ -22,7 +22,18 @@ from aggarray.opening.sources import open as open_source
 from aggarray.storage.files import Source, local_path
 
 #: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have; the fields of `Rules`.
-OPENING = ("rules", "variables", "select", "missing", "roots", "relocate", "processes", "progress", "storage_options")
+OPENING = (
+    "rules",
+    "variables",
+    "select",
+    "missing",
+    "roots",
+    "relocate",
+    "processes",
+    "executor",
+    "progress",
+    "storage_options",
+)
 OPTIONS = (*OPENING, "preset", "regular_chunks", *RULES)
 
 
@@ -49,8 +60,8 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
         """Return the one dataset of a source.
 
         ``options``: how to decode, as for `xarray.open_dataset`; ``select``, a mapping of attributes that the arrays must
-        have; the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, progress,
-        storage_options; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``; and
+        have; the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, executor, progress,
+        storage_options; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``;
         ``preset``, "cmip" or "era5", in place of ``rules``; and ``regular_chunks``: True, or a number of bytes, for chunks of
         equal size in place of those that follow files, as cubed needs them.
         ``group``: the path of one of several datasets. Raises AggregationError that lists the datasets if there are several.

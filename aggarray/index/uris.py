@@ -327,4 +327,5 @@ def near(paths: Sequence[str], path_map: PathMap) -> tuple[str, ...]:
     """
     roots = [origin(path) if is_remote(path) else "/" for path in paths]
     roots += [_root(new) if canonical(new) is None else origin(str(canonical(new))) for _, new in path_map.pairs if new]
-    return relocated_roots(tuple(dict.fromkeys(roots))) or ()
+    named = tuple(dict.fromkeys(roots))
+    return named if RELOCATE not in os.environ else relocated_roots(named) or ()

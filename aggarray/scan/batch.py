@@ -7,10 +7,13 @@ options and no import path of the caller.
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from aggarray.errors import AggarrayError
 from aggarray.formats import Result, Task, scan_one
 from aggarray.scan.pickling import Receiver, Sender
+from aggarray.storage import relocated
 from aggarray.storage.credentials import access_in_force, in_threads, with_access
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
@@ -46,6 +49,21 @@ def unpack_results(content: bytes, count: int) -> list[Result | None]:
 
 
 def _scan(tasks: Sequence[Task]) -> list[Result]:
+    """Return the results of tasks, with the names that the caller gave."""
+    names = [relocated(path) for path, _ in tasks]
+    results = _scan_here([(name, request) for name, (_, request) in zip(names, tasks, strict=True)])
+    moved = ((result, name, path) for result, name, (path, _) in zip(results, names, tasks, strict=True))
+    return [result if name == path else _renamed(result, name, path) for result, name, path in moved]
+
+
+def _renamed(result: Result, name: str, path: str) -> Result:
+    if isinstance(result, AggarrayError):
+        result.path = path if result.path == name else result.path
+        return result
+    return replace(result, uri=path)
+
+
+def _scan_here(tasks: Sequence[Task]) -> list[Result]:
     """Return the results of tasks; remote files are scanned by threads."""
     remote = [task for task in tasks if is_remote(task[0])]
     prefetch_states(path for path, _ in remote)

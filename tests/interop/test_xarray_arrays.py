@@ -157,7 +157,7 @@ def test_engine_errors(tmp_path: Path) -> None:
 
 def test_the_engine_opens_the_sources_of_open() -> None:
     known = set(inspect.signature(aa.open).parameters) - {"source"}
-    assert set(OPTIONS) == known | {"select", "preset", *RULES}
+    assert set(OPTIONS) == known | {"select", "preset", "regular_chunks", *RULES}
 
 
 def test_options_reach_opening(tmp_path: Path) -> None:

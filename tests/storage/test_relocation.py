@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,24 @@ def test_mpi_ranks_have_names_of_their_own(archive: Path, monkeypatch: pytest.Mo
                 tables, references = array._matrix.references.tables, array._matrix.references
                 size, time, _ = references.stamp_of(0)
                 assert tables.find(str(references.uris[0]), "tas", (time, size)) is not None
+
+
+def set_variable(value: str) -> None:
+    os.environ[VARIABLE] = value
+
+
+def test_scans_on_an_executor(archive: Path, tmp_path: Path) -> None:
+    """Workers scan files under their own names; the result has those of the caller."""
+    shutil.copytree(archive, tmp_path / "copy")
+    write(archive / "run 1" / "0.nc", cube([100]))  # the workers have another one
+    write(tmp_path / "copy" / "run 1" / "bad.nc", cube([101]))
+    for folder in (archive, tmp_path / "copy"):
+        (folder / "run 1" / "bad.nc").write_bytes(b"no netCDF file")
+    with ProcessPoolExecutor(1, get_context("spawn"), set_variable, (f"{archive}={tmp_path / 'copy'}",)) as executor:
+        agg = aa.open(archive / "run 1", executor=executor)
+    assert agg["tas"].shape == (6, 3, 2)
+    assert {s.uri for s in agg._provenance.structures()} == {str(archive / "run 1" / f"{number}.nc") for number in range(3)}
+    assert [s.file for s in agg.skipped] == [str(archive / "run 1" / "bad.nc")] and "copy" not in agg.skipped[0].reason
 
 
 def test_workers_of_dask(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
