@@ -15,8 +15,8 @@ from aggarray.mpi.reading import group_over
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.schedule.overlap import plan_receives, plan_sends
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.stored_form import StoredArray
-from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
+from aggarray.mpi.stored_form import StoredArray, StoredForm
+from aggarray.mpi.transport.agreement import agree, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import bind_messages, move
 from aggarray.output.compression import parse_compression
@@ -52,8 +52,14 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
         target_name = metadata.name if name is None else name
         described = (short_repr(path), short_repr(target_name), short_repr(compress))
         source, labels = _renumber(section.distribution)
-        with call_on_all(link, lambda: _target(section, path, target_name, compress), ("write", *described)) as target:
-            form = call_on_root(link, lambda: target.form(section))
+        targets: list[NetCDFFile | Store] = []
+
+        def choose_form() -> Any:
+            targets.append(_target(section, path, target_name, compress))
+            return None if link.rank else targets[0].form(section)
+
+        form: StoredForm = agree(link, choose_form, ("write", *described))[0]
+        with targets[0] as target:
             chunks, blocks = chunk_layout(source, max(form.dtype.itemsize, 1), form.chunk)
             stored = StoredArray(blocks.shape, chunks, form)
             target.work = call_on_root(link, lambda: target.create(stored, labels))

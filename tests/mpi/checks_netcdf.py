@@ -86,6 +86,30 @@ def _equals_zarr(result: aa.MasterArray, source: aa.MasterArray) -> None:
         assert np.array_equal(own[...], coordinate[...])
 
 
+def check_netcdf_ragged(root: ProcessGroup) -> None:
+    """Of a ragged array the samples are written."""
+    counts = np.arange(9)
+    with shared_folder(root) as folder:
+        source, samples = str(folder / "stations.nc"), np.arange(36, dtype="f4")
+        if root.rank == 0:
+            with netCDF4.Dataset(source, "w") as file:
+                file.featureType = "timeSeries"
+                file.createDimension("station", 9)
+                file.createDimension("obs", 36)
+                rows = file.createVariable("row_size", "i4", ("station",))
+                rows.sample_dimension, rows[:] = "obs", counts
+                heights = file.createVariable("height", "f4", ("obs",))
+                heights.units, heights[:] = "m", samples
+        root.link.allgather(None)
+        heights = mpi.open(source, root)["height"]
+        assert heights.shape == (9,)
+        local = mpi.local(heights, Distribution.regular((9,), "b", (root.size,)), root)
+        mpi.write(local, root, folder / "out.nc")
+        call_on_root(root.link, lambda: _is_read_by_all(folder / "out.nc", "height", samples))
+        assert aa.open(folder / "out.nc")["height"].units == "m"
+        root.link.allgather(None)
+
+
 def _layouts(shape: tuple[int, int], n: int) -> list[Distribution]:
     (y, x), rng = shape, np.random.default_rng(n)
     order = rng.permutation(x)
@@ -218,6 +242,7 @@ def check_netcdf_batches(root: ProcessGroup) -> None:
 NETCDF_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_netcdf,
     check_netcdf_dtypes,
+    check_netcdf_ragged,
     check_netcdf_files,
     check_netcdf_batches,
 )
