@@ -40,6 +40,9 @@ def parse(text: str) -> tuple[tuple[str, str], ...]:
         pairs = _json_pairs(text)
     else:
         items = [item for item in _ENDS.split(text) if item.strip()]
+        for item in items:
+            if "=" not in item:
+                raise AggregationError(f"{RELOCATE} is malformed: {item!r} is not OLD=NEW ({text!r:.200})", hint=_HINT)
         pairs = [(old, new) for old, _, new in (item.partition("=") for item in items)]
     distinct = dict[str, str]()
     for old, new in pairs:
@@ -61,7 +64,8 @@ def _prefix(text: str, value: str) -> str:
     try:
         address = canonical(text)
     except AggarrayError as error:
-        raise AggregationError(f"{RELOCATE} is malformed: {error.what} ({value!r:.200})", hint=_HINT) from error
+        # The value is not repeated: it may contain a password.
+        raise AggregationError(f"{RELOCATE} is malformed: {error.what}", hint=_HINT) from error
     if address is not None:
         return address if address.endswith("://") else address.rstrip("/")
     path = unquote(text[7:], errors="surrogateescape") if text.lower().startswith("file:///") else os.path.expanduser(text)
