@@ -7,6 +7,7 @@ executor that takes no more work is replaced by worker processes of this machine
 
 import contextlib
 import os
+import pkgutil
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,6 +104,8 @@ class ExecutorPool:
         return [self._interner.structure(r) if isinstance(r, Structure) else r for r in scan.results if r is not None]
 
     def _submit_all(self, scan: _Scan) -> None:
+        if not self._is_used and scan.tasks:
+            self._check_workers()
         while scan.batches or scan.pending or scan.suspects:
             if not scan.batches and not scan.pending:
                 # Alone on the executor, a file that fails is the cause.
@@ -113,14 +116,31 @@ class ExecutorPool:
             for future in completed(scan.pending):
                 self._receive(scan, scan.pending.pop(future), future)
 
+    def _check_workers(self) -> None:
+        """Raise AggregationError if a worker lacks this version of the package.
+
+        Some schedulers do not report that a worker cannot import a function; that of this call is always there.
+        """
+        future = self._submit_call(pkgutil.resolve_name, "aggarray:__version__")
+        try:
+            version = future.result()
+        except Exception as error:  # each library has its own for workers that die
+            _check_installed(error)
+            return
+        if version != installed_version():
+            raise _not_installed(f"it has aggarray {version}")
+
     def _submit(self, scan: _Scan, batch: _Batch) -> Any:
         try:
             request = pack_request([scan.tasks[n] for n in batch.numbers])
         except Exception as error:  # options of file systems are foreign objects
             what = f"the requests of the scan do not pickle ({_text(error)})"
             raise AggregationError(what, hint="give storage_options that pickle, or leave out executor=") from error
+        return self._submit_call(scan_batch, installed_version(), os.urandom(8).hex(), request)
+
+    def _submit_call(self, *call: Any) -> Any:
         try:
-            future = self._executor.submit(scan_batch, installed_version(), os.urandom(8).hex(), request)
+            future = self._executor.submit(*call)
         except Exception as error:  # each library has its own
             if self._is_used:
                 raise _ClosedError from error
@@ -134,7 +154,8 @@ class ExecutorPool:
             results = unpack_results(future.result(), len(batch.numbers))
         except Exception as error:  # each library has its own for workers that die
             _check_installed(error)
-            batch.failures += 1
+            # dask has run it on four workers already; more deaths may end the cluster.
+            batch.failures += TRIES if type(error).__name__ == "KilledWorker" else 1
             if batch.alone:
                 scan.put(batch.numbers[0], _failure(scan.tasks[batch.numbers[0]], _text(error)))
             elif batch.failures < TRIES:
@@ -217,8 +238,12 @@ def _check_installed(error: BaseException) -> None:
     while cause is not None and not isinstance(cause, ImportError):
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
-        what = f"a worker of the executor cannot scan: {_text(cause)}"
-        raise AggregationError(what, hint=f"install aggarray {installed_version()} where it runs") from error
+        raise _not_installed(_text(cause)) from error
+
+
+def _not_installed(reason: str) -> AggregationError:
+    what = f"a worker of the executor cannot scan ({reason})"
+    return AggregationError(what, hint=f"install aggarray {installed_version()} where it runs")
 
 
 def _failure(task: Task, reason: str) -> FormatError:

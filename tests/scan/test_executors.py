@@ -18,7 +18,7 @@ from aggarray.options import get_options, set_options
 from aggarray.scan import batch, executors
 from aggarray.scan.executors import IN_FLIGHT, TRIES, ExecutorPool, cut_batches
 from aggarray.scan.files import scan_files, scanning_on
-from tests.support.executors import Executor, fatal_format, write_fatal
+from tests.support.executors import Executor, dask_client, fatal_format, write_fatal
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -132,15 +132,22 @@ def test_equal_parts_of_different_batches_are_shared(paths: list[str]) -> None:
 
 def test_workers_of_another_version(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "installed_version", lambda: "0.0.7")
-    with pytest.raises(AggregationError, match=r"a worker .* aggarray 0\.0\.7 scans .*; install aggarray"):
+    with pytest.raises(AggregationError, match=r"cannot scan \(ImportError: aggarray 0\.0\.7 scans for .*\); install aggarray"):
         scan_on(Executor(), paths)
+
+
+def test_workers_of_an_older_version(paths: list[str]) -> None:
+    executor = Executor(version="0.0.7")
+    with pytest.raises(AggregationError, match=r"cannot scan \(it has aggarray 0\.0\.7\); install aggarray"):
+        scan_on(executor, paths)
+    assert executor.count == 0
 
 
 def test_workers_without_the_package(paths: list[str]) -> None:
     def before(number: int) -> None:
         raise RuntimeError("deserialization") from ModuleNotFoundError("No module named 'aggarray'")
 
-    with pytest.raises(AggregationError, match=r"cannot scan: ModuleNotFoundError: .*; install aggarray"):
+    with pytest.raises(AggregationError, match=r"cannot scan \(ModuleNotFoundError: .*\); install aggarray"):
         scan_on(Executor(before), paths)
 
 
@@ -260,3 +267,33 @@ def test_a_pool_runs_several_rounds(paths: list[str]) -> None:
     with ExecutorPool(executor) as pool:
         for _ in range(2):
             assert [s.uri for s in pool.run([(path, None) for path in paths]) if isinstance(s, Structure)] == paths
+
+
+def test_killed_workers_of_dask(paths: list[str], tmp_path: Path) -> None:
+    everything = [*paths[:30], write_fatal(tmp_path / "fatal"), *paths[30:]]
+    with fatal_format(tmp_path / "plugin"), dask_client() as client:
+        result = scan_on(client, everything)
+    assert [s.uri for s in result if isinstance(s, Structure)] == paths
+    assert isinstance(result[30], AggarrayError) and "KilledWorker" in str(result[30])
+
+
+_PROGRAM = """
+import sys
+from distributed.cli.dask_worker import main
+sys.modules["aggarray"] = None
+main()
+"""
+
+
+def test_workers_of_dask_without_the_package(paths: list[str]) -> None:
+    with dask_client(0) as client:
+        address = client.scheduler.address
+        options = [address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        worker = subprocess.Popen([sys.executable, "-c", _PROGRAM, *options], stderr=subprocess.DEVNULL)
+        try:
+            client.wait_for_workers(1, timeout=60)
+            with pytest.raises(AggregationError, match=r"cannot scan \(ModuleNotFoundError: .*aggarray.*\); install aggarray"):
+                scan_on(client, paths)
+        finally:
+            worker.kill()
+            worker.wait()
