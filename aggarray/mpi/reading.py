@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
-from aggarray.maps.fields import short_repr
+from aggarray.maps.fields import as_integer, short_repr
 from aggarray.memory.ragged import Ragged
 from aggarray.mpi.collective_read import read_collectively
 from aggarray.mpi.groups import ProcessGroup, convert_errors
@@ -30,6 +30,9 @@ from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Provenance
 from aggarray.options import get_options
+
+if TYPE_CHECKING:
+    from aggarray.scan.executors import ExecutorPool
 
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
@@ -51,8 +54,9 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
     """Open a source on process 0 and send the aggregation to the others.
 
     ``comm``: a communicator of mpi4py, or a ProcessGroup; ``named``: the keyword arguments of `aggarray.open`. Its errors are
-    raised on all processes. The other processes open no files and no index. Only process 0, which scanned the files, can save,
-    append or check. Collective over ``comm``.
+    raised on all processes. The processes share the scan of 64 files or more; process 0 joins the files, and alone opens an
+    index. ``processes``: number of processes that scan, None: all. ``executor``, ``progress``: only those of process 0 are
+    used. Only process 0, which joined the files, can save, append or check. Collective over ``comm``.
     """
     with group_over(comm) as group:
         link = group.section
@@ -60,15 +64,41 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
 
         def scan() -> None:
             from aggarray.mpi.pickling import dumps
-            from aggarray.opening.sources import open as open_locally
 
-            aggregation = open_locally(source, **named)
+            aggregation = _open_on_root(link, source, named)
             opened.append((aggregation, dumps(aggregation) if link.size > 1 else b""))
 
-        arguments = {key: value for key, value in named.items() if key not in ("progress", "storage_options")}
-        call_on_root(link, scan, ("open", short_repr(source), short_repr(arguments)))
+        arguments = {key: value for key, value in named.items() if key not in ("progress", "storage_options", "executor")}
+        # Other processes serve only the same call.
+        agree(link, lambda: None, ("open", short_repr(source), short_repr(arguments)))
+        if link.rank:
+            from aggarray.mpi.calls import serve
+
+            serve(link)
+        call_on_root(link, scan, ("open",))
         content = broadcast_object(link, opened[0][1] if opened else None)
     return opened[0][0] if opened else _received(content)
+
+
+def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation:
+    from aggarray.opening.sources import open as open_locally
+
+    if link.size == 1:
+        return open_locally(source, **named)
+    from aggarray.mpi.calls import RankExecutor
+    from aggarray.scan.files import scanning_in
+
+    def make_pool() -> "ExecutorPool":
+        from aggarray.mpi.scanning import RankPool
+
+        return RankPool(executor)
+
+    executor = RankExecutor(link, as_integer(named.get("processes")) or link.size)
+    try:
+        with scanning_in(make_pool):
+            return open_locally(source, **named)
+    finally:
+        executor.close()
 
 
 def _received(content: bytes) -> Aggregation:

@@ -72,7 +72,7 @@ class ExecutorPool:
         # A client of dask.distributed is no executor, but has one.
         make = getattr(executor, "get_executor", None)
         self._executor = executor if make is None else make()
-        self._interner = _SharedParts()
+        self._interner, self._in_flight = _SharedParts(), IN_FLIGHT
         self._is_used = self._is_closed = self._is_warned = False
 
     def __enter__(self) -> "ExecutorPool":
@@ -110,7 +110,7 @@ class ExecutorPool:
             if not scan.batches and not scan.pending:
                 # Alone on the executor, a file that fails is the cause.
                 scan.batches.append(scan.suspects.popleft())
-            while scan.batches and len(scan.pending) < IN_FLIGHT:
+            while scan.batches and len(scan.pending) < self._in_flight:
                 future = self._submit(scan, scan.batches[0])
                 scan.pending[future] = scan.batches.popleft()
             for future in completed(scan.pending):

@@ -1,6 +1,6 @@
 """Scanning of files, in this process, by workers or on an executor."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: A file and its structure or error.
 Scanned = tuple[str, Structure | AggarrayError]
 
-#: The executor on which this context scans; None: worker processes of this machine.
-_executor: ContextVar[Any] = ContextVar("aggarray_executor", default=None)
+#: Returns the pool that scans in this context; None: worker processes of this machine.
+_make_pool: ContextVar["Callable[[], ExecutorPool] | None"] = ContextVar("aggarray_pool", default=None)
 
 
 @contextmanager
@@ -33,23 +33,30 @@ def scanning_on(executor: Any) -> Iterator[None]:
     if isinstance(executor, type) or not any(callable(getattr(executor, name, None)) for name in ("submit", "get_executor")):
         hint = "give an object with submit(function, *arguments), such as concurrent.futures.ProcessPoolExecutor()"
         raise AggregationError(f"executor={executor!r} is invalid", hint=hint)
-    token = _executor.set(executor)
+    from aggarray.scan.executors import ExecutorPool
+
+    with scanning_in(lambda: ExecutorPool(executor)):
+        yield
+
+
+@contextmanager
+def scanning_in(make_pool: "Callable[[], ExecutorPool]") -> Iterator[None]:
+    """Scan in the pools that a function returns for the length of a block."""
+    token = _make_pool.set(make_pool)
     try:
         yield
     finally:
-        _executor.reset(token)
+        _make_pool.reset(token)
 
 
 def start_pool(processes: int | None = None) -> "WorkerPool | ExecutorPool":
     """Return the pool of this context; ``processes``: see `WorkerPool`."""
-    executor = _executor.get()
-    if executor is None:
-        from aggarray.scan.workers import WorkerPool
+    make_pool = _make_pool.get()
+    if make_pool is not None:
+        return make_pool()
+    from aggarray.scan.workers import WorkerPool
 
-        return WorkerPool(processes)
-    from aggarray.scan.executors import ExecutorPool
-
-    return ExecutorPool(executor)
+    return WorkerPool(processes)
 
 
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> list[Scanned]:

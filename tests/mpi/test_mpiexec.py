@@ -9,17 +9,20 @@ from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_netcdf import NETCDF_CHECKS
 from tests.mpi.checks_ragged import RAGGED_CHECKS
+from tests.mpi.checks_scan import SCAN_CHECKS
 from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 from tests.support.mpi import run_mpi
+
+
+FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 12])
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi/program.py")
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
-        c.__name__
-        for c in (*CHECKS, *FILE_CHECKS, *NETCDF_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
+        c.__name__ for c in (*CHECKS, *FILES, *SHARED_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
     ]
 
 

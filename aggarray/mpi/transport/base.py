@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-#: Tags of messages: of trees, of moves (plus the direction), and of objects in sections.
-TREE, MOVE, OBJECT = 1, 2, 8
+#: Tags of messages: of trees, of moves (plus the direction), of objects in sections, and of calls.
+TREE, MOVE, OBJECT, CALL = 1, 2, 8, 9
 
 
 class Link(ABC):
