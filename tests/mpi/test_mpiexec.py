@@ -14,7 +14,6 @@ from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 from tests.support.mpi import run_mpi
 
-
 FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS)
 
 
