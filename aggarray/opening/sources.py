@@ -61,12 +61,11 @@ def open(
     items, moved = listed(source), path_map(relocate)
     storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
-    scan = processes, _checked(progress)
     with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
         # A single file is opened once: to recognise an index, to identify the format and to scan.
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
-            return _opened(items, named, Opening(access, moved), (rules, variables), scan)
+            return _opened(items, named, Opening(access, moved), (rules, variables), (processes, _checked(progress)))
 
 
 def _scanning_on(executor: Any) -> AbstractContextManager[None]:
