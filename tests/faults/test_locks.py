@@ -354,7 +354,7 @@ DATA = {"v": (("t", "x"), np.arange(12.0).reshape(3, 4))}
 def put(agg: aa.Aggregation, path: Path) -> None:
     with mpi.ProcessGroup.serial() as group:
         local = mpi.local(agg["v"], Distribution.regular((3, 4), "bb", (1, 1)), group)
-        mpi.write(local, group, path, f"v{len(list(path.iterdir())) if path.exists() else 0}")
+        mpi.write(local, group, path, f"v{len(aa.open(path)) if path.exists() else 0}")
 
 
 WRITERS: dict[str, Callable[[aa.Aggregation, Path], object]] = {
@@ -365,6 +365,7 @@ WRITERS: dict[str, Callable[[aa.Aggregation, Path], object]] = {
     "k.parq": lambda agg, path: agg.to_kerchunk(path),
     "p.html": lambda agg, path: report.write(report.page(agg, str(path.exists())), path),
     "s.zarr": put,
+    "s.nc": put,
     "log": lambda agg, path: _append(str(path), b"2000-01-01T00:00:00+00:00 line\n"),
 }
 
