@@ -13,6 +13,7 @@ from dataclasses import field
 import numpy as np
 
 from aggarray.dataclass import dataclass
+from aggarray.memory.selection import distinct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +136,7 @@ def _representatives(values: np.ndarray, tolerance: float) -> np.ndarray:
     >>> _representatives(np.array([0.0, 0.9, 1.8, 5.0]), 1.0).tolist()
     [0.0, 1.8, 5.0]
     """
-    ordered = np.unique(values)
+    ordered = distinct(values)
     if len(ordered) < 2:
         return ordered
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] - ordered[:-1] > tolerance]))

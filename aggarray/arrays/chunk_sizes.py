@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import SelectionError
+from aggarray.memory.selection import distinct
 from aggarray.partition.chunk_sizes import AxisCuts, ChunkSizes, chunk_sizes, stored_cuts
 from aggarray.partition.matrix import used_rows
 from aggarray.read.stored_shapes import stored_shapes
@@ -30,7 +31,7 @@ def axis_cuts(array: Any) -> list[AxisCuts]:
     # Sides by number of the shape and of the template, whose dimensions they follow.
     pairs = numbers * len(references.templates) + references.template if len(references) else numbers
     sides = np.zeros((len(matrix.dimensions), len(references)), np.int64)
-    for pair in np.unique(pairs[rows]).tolist():
+    for pair in distinct(pairs[rows]).tolist():
         shape, template = shapes[pair // len(references.templates)], references.templates[pair % len(references.templates)]
         for name, side in zip(template.dimensions, shape or (), strict=False):
             if name in matrix.dimensions:

@@ -269,7 +269,7 @@ def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
     return native.astype(np.dtypes.StringDType()), fill_value
 
 
-def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
+def _filled(array: "np.ma.MaskedArray", fill_value: Any) -> tuple[np.ndarray, Any]:
     """Replace masked elements by a fill value that no valid element has."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():

@@ -5,10 +5,9 @@ This module imports nothing that imports master arrays.
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from aggarray.aggregate.rules import COLUMN_ORDER, IMPLIED_BY, facets_in
 from aggarray.display.markup import counted, printable
+from aggarray.memory.selection import distinct
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -22,7 +21,7 @@ def array_text(array: "MasterArray") -> str:
     sizes = ", ".join(f"{d}: {n}" for d, n in zip(array.dimensions, array.shape, strict=True))
     words = ("aggarray.MasterArray", array.name, f"({sizes})", array.dtype, None if array.units is None else str(array.units))
     references, refs = array._matrix.references, array._matrix.refs
-    codes = np.unique(references.uri[np.unique(refs[refs >= 0])])
+    codes = distinct(references.uri[distinct(refs[refs >= 0])])
     files, missing = int((codes >= 0).sum()), int((refs < 0).sum())
     partitions = [f"partitions: {array.partitions._sizes}", *([counted(files, "file")] if files else [])]
     facets = {name: value for name, value in facets_in(array, COLUMN_ORDER).items() if value is not None}

@@ -16,6 +16,7 @@ from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
+from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import Template
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ def conformed(array: "MasterArray") -> list[Conformance]:
 
     array = flat_of(array)
     references = array._matrix.references
-    used = np.unique(array._matrix.refs[array._matrix.refs >= 0])
+    used = distinct(array._matrix.refs[array._matrix.refs >= 0])
     numbers = references.template[used]
     counts: dict[tuple[str, str, str], tuple[int, str | None]] = {}
-    for number in np.unique(numbers):
+    for number in distinct(numbers):
         rows = used[numbers == number]
         for difference in differences(references.templates[number], array):
             count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
@@ -95,7 +96,7 @@ def _number(value: Any) -> str:
 def files_of(array: "MasterArray") -> list[str]:
     """Return the files of an array, sorted."""
     references = array._matrix.references
-    codes = np.unique(references.uri[np.unique(array._matrix.refs[array._matrix.refs >= 0])])
+    codes = distinct(references.uri[distinct(array._matrix.refs[array._matrix.refs >= 0])])
     return sorted(str(references.uris[code]) for code in codes if code >= 0)
 
 
@@ -141,7 +142,7 @@ def array_facts(array: "MasterArray", with_time: bool = True) -> dict[str, Any]:
         },
         "files": len(paths),
         "bytes": array.nbytes,
-        "subarrays": len(np.unique(array._matrix.refs[array._matrix.refs >= 0])),
+        "subarrays": len(distinct(array._matrix.refs[array._matrix.refs >= 0])),
         "time": (list(time_range(array) or []) or None) if with_time else None,
         "coords": list(array.coords),
         "paths": paths,

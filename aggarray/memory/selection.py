@@ -16,6 +16,20 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError
 
 
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Return the sorted distinct values of an array without NaN.
+
+    `numpy.unique` returns the same, but imports `numpy.ma`, which takes as long as opening an index of a thousand files.
+
+    >>> distinct(np.array([[2, 1], [2, 3]])).tolist(), distinct(np.zeros(0)).tolist()
+    ([1, 2, 3], [])
+    """
+    ordered = np.sort(values, axis=None)
+    starts = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    return ordered[starts]
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """``count`` positions: start, start + step, and so on, none negative.

@@ -12,6 +12,7 @@ import numpy as np
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
+from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import MAX_CELLS
 
 
@@ -43,7 +44,7 @@ def cut_points(boxes: np.ndarray, size: int) -> np.ndarray:
     >>> cut_points(np.array([[0, 3], [3, 8]]), 10).tolist()
     [0, 3, 8, 10]
     """
-    return np.unique(np.concatenate([boxes.ravel(), np.array([0, size])])).astype(np.int64)
+    return distinct(np.concatenate([boxes.ravel(), np.array([0, size])])).astype(np.int64)
 
 
 def refine(boxes: np.ndarray, shape: Sequence[int], dimensions: Sequence[str], served_by: str = "all") -> GridCover:

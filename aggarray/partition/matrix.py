@@ -316,9 +316,9 @@ class Matrix:
     @property
     def may_miss(self) -> bool:
         """Whether a cell has no sub-array, or one that declares missing values."""
-        present = self.refs[self.refs >= 0]
-        numbers = np.unique(self.references.template[used_rows(present, len(self.references))]).tolist()
-        return len(present) < len(self.refs) or any(self.references.templates[n].may_miss for n in numbers)
+        present, references = self.refs[self.refs >= 0], self.references
+        numbers = used_rows(references.template[used_rows(present, len(references))], len(references.templates)).tolist()
+        return len(present) < len(self.refs) or any(references.templates[n].may_miss for n in numbers)
 
     def axis(self, dimension: str) -> int:
         """Return the position of a dimension; AggregationError lists them all."""

@@ -18,6 +18,7 @@ from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingF
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.formats.templates import template_of
+from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import Matrix, References, Step, Template
 from aggarray.partition.plan import DimensionPlan
 from aggarray.partition.signatures import FileSignature
@@ -172,7 +173,7 @@ def resolve_references(matrix: Matrix, cells: np.ndarray | None, step: Step, acc
     declared = np.array([t.declared for t in references.templates], bool)
     if not declared.any():
         return matrix
-    refs = np.unique(matrix.refs if cells is None else matrix.refs[cells])
+    refs = distinct(matrix.refs if cells is None else matrix.refs[cells])
     refs = refs[refs >= 0]
     refs = refs[declared[references.template[refs]]]
     if not refs.size:

@@ -203,7 +203,6 @@ class HDF5File:
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the other files that hold values, each before it is opened."""
-        from aggarray.formats.hdf5.external import external_files
 
         def no_sources(file: H5File) -> "list[Source]":
             header = file.variable(variable)
@@ -212,7 +211,11 @@ class HDF5File:
             return []
 
         sources = self._query(no_sources, "external_files", variable)
-        return external_files(sources) if sources else []
+        if not sources:
+            return []
+        from aggarray.formats.hdf5.external import external_files
+
+        return external_files(sources)
 
     def close(self) -> None:
         """Close the file."""

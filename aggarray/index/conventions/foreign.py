@@ -1,15 +1,15 @@
 """Common base of the readers of other programs' aggregation files.
 
-A convention is a module of this folder with a `CONVENTION` object. It recognises the structure of a file and reads it into
-`ForeignArrays`: the structure with ordinary variables in place of the aggregation variables, and their matrices of fragments.
-No fragment is opened: its template is declared by the index and verified on the first read.
+A convention is a module of this folder with a `CONVENTION` object; a module of its name and ``_write`` writes it. It recognises
+the structure of a file and reads it into `ForeignArrays`: the structure with ordinary variables in place of the aggregation
+variables, and their matrices of fragments. No fragment is opened: its template is declared by the index and verified on the
+first read.
 """
 
 import functools
 import importlib
 import os
-import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -27,6 +27,7 @@ from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
 from aggarray.partition.tiling import relabel
+from aggarray.plugins import module_names
 from aggarray.storage.urls import RELOCATE, is_remote, parent
 
 _T = TypeVar("_T")
@@ -64,24 +65,25 @@ class Convention(Protocol):
         """
 
 
-@functools.cache
-def conventions() -> tuple[Convention, ...]:
-    """Return the conventions, in the order of their module names.
+def conventions() -> Iterator[Convention]:
+    """Yield the conventions by module name; each module is imported in its turn.
 
     >>> [c.name for c in conventions()]
     ['CF-1.13', 'CFA-0.4', 'CFA-0.6.2']
     """
-    folder, package = os.path.dirname(os.path.abspath(__file__)), __name__.rpartition(".")[0]
-    names = sorted(info.name for info in pkgutil.iter_modules([folder]))
-    candidates = (getattr(importlib.import_module(f"{package}.{name}"), "CONVENTION", None) for name in names)
-    return tuple(c for c in candidates if isinstance(c, Convention))
+    modules = module_names([os.path.dirname(os.path.abspath(__file__))])
+    # Writers import much that no reader needs.
+    return filter(None, (_convention(module) for module in modules if not module.endswith("_write")))
+
+
+@functools.cache
+def _convention(module: str) -> Convention | None:
+    candidate = getattr(importlib.import_module(f"{__name__.rpartition('.')[0]}.{module}"), "CONVENTION", None)
+    return candidate if isinstance(candidate, Convention) else None
 
 
 def convention_of(structure: Structure) -> Convention | None:
     """Return the convention of an aggregation file, None for plain data."""
-    marks = {mark for convention in conventions() for mark in convention.marks}
-    if all(marks.isdisjoint(v.attrs) for v in structure.variables):
-        return None
     return next((c for c in conventions() if c.recognises(structure)), None)
 
 

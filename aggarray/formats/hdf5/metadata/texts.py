@@ -19,6 +19,7 @@ from aggarray.formats.hdf5.metadata.heaps import OBJECT
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, TEXTS
 from aggarray.formats.hdf5.metadata.values import elements_of, is_bounded, stored_of
+from aggarray.memory.selection import distinct
 from aggarray.memory.texts import BLANKS, Texts, padded
 
 #: Largest size of a collection with several objects.
@@ -174,7 +175,7 @@ class _Heap:
         """Return where the objects of sorted keys start."""
         starts, walked = np.empty(len(keys), np.int64), np.empty_like(self.begins)
         first = np.append(np.searchsorted(keys, np.arange(len(walked)) << _NUMBER), len(keys))
-        cuts = np.unique(np.searchsorted(first[:-1], np.arange(0, len(keys), _BLOCK))).tolist()
+        cuts = distinct(np.searchsorted(first[:-1], np.arange(0, len(keys), _BLOCK))).tolist()
         for low, high in pairwise([*cuts, len(walked)]):
             part = slice(first[low], first[high])
             columns = keys[part], lengths[part]
