@@ -94,16 +94,20 @@ class Texts(Sequence[str]):
         [False, True, True]
         """
         encoded = text.encode("utf-8", "surrogateescape")
-        rows = np.flatnonzero(self.lengths >= len(encoded))
-        for position, byte in enumerate(encoded):
+        return self._starting(np.flatnonzero(self.lengths >= len(encoded)), encoded)
+
+    def equals(self, text: str) -> np.ndarray:
+        """Return which texts equal a text."""
+        encoded = text.encode("utf-8", "surrogateescape")
+        return self._starting(np.flatnonzero(self.lengths == len(encoded)), encoded)
+
+    def _starting(self, rows: np.ndarray, text: bytes) -> np.ndarray:
+        """Return which texts are among some rows and start with a text."""
+        for position, byte in enumerate(text):
             rows = rows[self.buffer[self.starts[rows] + position] == byte]
         starting = np.zeros(len(self), bool)
         starting[rows] = True
         return starting
-
-    def equals(self, text: str) -> np.ndarray:
-        """Return which texts equal a text."""
-        return np.asarray(self.start_with(text) & (self.lengths == len(text.encode("utf-8", "surrogateescape"))))
 
     def end_with_one_of(self, characters: str) -> bool:
         """Return whether a text is empty or ends with an ASCII character given.

@@ -26,6 +26,8 @@ from aggarray.memory.texts import BLANKS, Texts, padded
 _LARGEST = 1 << 16
 #: Number of objects that are located at a time, whose columns fit into the cache of a processor.
 _BLOCK = 1 << 14
+#: Number of objects in a group of equal collections from which such groups are checked quickly.
+_GROUP = 512
 #: Number of collections whose objects are found one by one, which is faster.
 _FEW = 16
 #: First word of a collection.
@@ -209,7 +211,7 @@ class _Heap:
         starts = (self.begins + 32 - step).take(collection)
         starts += number * step
         starts[others] = -1
-        if not self._are_objects(self._aligned, starts, number, size):
+        if not self._are_regular(np.flatnonzero(regular), counts, (starts, number), size):
             self._read()
             return None
         walked = np.where(regular, stops, self.begins + 16)
@@ -219,11 +221,37 @@ class _Heap:
         starts[others] = self._walked_objects(collection[others] << _NUMBER | number[others], lengths[others], walked, rest)
         return starts
 
-    def _are_objects(self, words: np.ndarray, starts: np.ndarray, number: np.ndarray, size: int) -> bool:
+    def _are_regular(self, regular: np.ndarray, counts: np.ndarray, columns: tuple[np.ndarray, np.ndarray], size: int) -> bool:
+        """Return whether collections begin with objects 1 to n; blank what is no text.
+
+        ``columns``: where each object starts, and its number. Collections of equal counts at equal distances are checked
+        together, as long as there are few such groups.
+        """
+        begins, counts = self.begins[regular] + 16, counts[regular]
+        distances = np.diff(begins, prepend=0)
+        cuts = np.flatnonzero((counts[1:] != counts[:-1]) | (distances[1:] != distances[:-1])) + 1
+        if len(cuts) * _GROUP > len(columns[0]):
+            return self._are_objects(*columns, size)
+        step = (size + 7 & -8) + 16
+        for low, high in pairwise([0, *cuts.tolist(), len(regular)]):
+            count, distance = int(counts[low]), int(distances[high - 1])
+            numbers, together = np.arange(1, count + 1, dtype=np.uint64), max(1, _BLOCK // count)
+            for at in range(low, high, together):
+                shape, strides = (min(together, high - at), count, step // 8), (distance, step, 8)
+                objects = np.ndarray(shape, "<u8", self.buffer, int(begins[at]), strides)
+                if (objects[..., 0] & _HEAD != numbers).any() or (objects[..., 1] != np.uint64(size)).any():
+                    return False
+                objects[..., :2] = BLANKS
+                if size & 7:
+                    objects[..., -1] = padded(objects[..., -1], size & 7)
+        return True
+
+    def _are_objects(self, starts: np.ndarray, number: np.ndarray, size: int) -> bool:
         """Return whether objects start at some places; blank what is no text.
 
         Places below zero are unknown. Heads and padding become blanks.
         """
+        words = self._words[::8]
         for at in range(0, len(starts), _BLOCK):
             block, numbers = starts[at : at + _BLOCK], number[at : at + _BLOCK]
             if int(block.min()) < 0:
