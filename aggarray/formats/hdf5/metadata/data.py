@@ -126,19 +126,23 @@ class Data:
     def read_into(self, address: int, buffer: np.ndarray) -> None:
         """Fill a buffer with the bytes from an address on, uncached."""
         require(address >= 0 and address + len(buffer) <= self.size, "range outside the file")
+        self._spend(len(buffer))
         self._file.read_into(self.base + address, buffer)
 
     def _read(self, address: int, count: int, least: int) -> bytes:
         if address < 0 or count < 0 or address + count > self.size:
             raise InvalidError(f"{count} bytes at {address} of {self.size}")
         length = min(max(count, least), self.size - address)
-        self._left -= count + _CALL
-        if self._left < 0:
-            raise UnsupportedError("too much metadata for a scan")
+        self._spend(count)
         page = self._file.pread(length, self.base + address)
         if len(page) < count:
             raise InvalidError("file truncated while it was read")
         return page
+
+    def _spend(self, count: int) -> None:
+        self._left -= count + _CALL
+        if self._left < 0:
+            raise UnsupportedError("too much metadata for a scan")
 
 
 def verify(block: bytes) -> None:

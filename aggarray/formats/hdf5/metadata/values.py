@@ -16,6 +16,8 @@ from aggarray.formats.limits import is_plausible
 
 #: Largest size of chunks that are decoded here, and of datasets without stored values.
 LARGEST = 1 << 26
+#: Size of values that are read where they belong, not into the cache of pages.
+_DIRECT = 1 << 20
 
 _ELEMENT = np.dtype([("count", "<u4"), ("address", "<u8"), ("number", "<u4")])
 
@@ -73,13 +75,17 @@ def stored_of(data: Data, header: Header, dtype: np.dtype[Any]) -> np.ndarray:
     require(not header.filters, "unsupported dataset")
     if layout.form == COMPACT:
         require(layout.size == size, "wrong storage size of a dataset")
-        packed: bytes | memoryview = layout.data
+        packed = layout.data
     elif layout.address == UNDEFINED:
         require(size <= LARGEST, "unsupported dataset")
         return _filled(shape, dtype, header.fill)
     else:
         require(layout.size == size, "wrong storage size of a dataset")
-        packed = data.at(layout.address, size) if size <= LARGEST else data.ranges([(layout.address, size)])[0]
+        if size >= _DIRECT:
+            values = np.empty(shape, dtype)
+            data.read_into(layout.address, values.reshape(-1).view(np.uint8))
+            return values
+        packed = data.at(layout.address, size)
     return np.frombuffer(packed, dtype).reshape(shape)
 
 
