@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.local import LocalArray
 from aggarray.arrays.values import NamedArray
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.calendars import epoch
@@ -100,6 +99,8 @@ class SubArray(NamedArray):
         ``__distarray__``. At the owned ranges, the sections of all processes of a block grid make a master array;
         `MasterArray.from_locals` makes one for any distribution.
         """
+        from aggarray.arrays.local import LocalArray
+
         section = local if isinstance(local, LocalArray) else LocalArray.from_distarray(local)
         named = {name: getattr(section.source, name, None) for name in ("dimensions", "units", "calendar", "directions")}
         return cls.from_array(section.owned, fill_value=getattr(section.source, "fill_value", None), **named)

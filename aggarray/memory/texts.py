@@ -161,7 +161,11 @@ class Texts(Sequence[str]):
         if self._tails is None and int(self.lengths.min(initial=_LONGEST)) >= 16:
             buffer = np.ascontiguousarray(self.buffer)
             view = np.ndarray((max(len(buffer) - 15, 0),), "V16", buffer, strides=(1,))
-            self._tails = view[self.starts + (self.lengths - 16)].view("<u8").reshape(-1, 2)
+            tails = np.empty(len(self), "V16")
+            for at in range(0, len(self), _BLOCK):
+                block = slice(at, at + _BLOCK)
+                tails[block] = view[self.starts[block] + (self.lengths[block] - 16)]
+            self._tails = tails.view("<u8").reshape(-1, 2)
         return self._tails
 
     def _long_texts(self) -> Iterator[tuple[int, bytes]]:

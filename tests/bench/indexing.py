@@ -59,13 +59,17 @@ def _make_million(folder: Path, size: Size) -> None:
 
 
 def _make_foreign(folder: Path, size: Size) -> None:
+    _make_million(folder, size)
+    for name in (_STRINGS, _CHARACTERS):
+        write_foreign(folder / _INDEX, folder / name, name == _CHARACTERS)
+
+
+def write_foreign(index: Path, path: Path, characters: bool = False) -> None:
+    """Write an index as other software would: without the group of aggarray."""
     import netCDF4
 
-    _make_million(folder, size)
-    with netCDF4.Dataset(folder / _INDEX) as ours:
-        for name in (_STRINGS, _CHARACTERS):
-            with netCDF4.Dataset(folder / name, "w") as copy:
-                _copy_variables(ours, copy, name == _CHARACTERS)
+    with netCDF4.Dataset(index) as ours, netCDF4.Dataset(path, "w") as copy:
+        _copy_variables(ours, copy, characters)
 
 
 def _copy_variables(ours: Any, copy: Any, characters: bool) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import aggarray as aa
 from tests.bench.archives import paths_in, write_archive
+from tests.bench.indexing import write_foreign
 from tests.support.starting import modules_of, ours
 
 LIST = Path(__file__).with_name("start_modules.json")
@@ -26,6 +27,8 @@ PATHS = {
     "index": (_VALUES, "index.nca"),
     "file": (_VALUES, "tas_day_00000.nc"),
     "zarr": (_VALUES, "store.zarr"),
+    "foreign": ("import sys, aggarray as aa; aa.open(sys.argv[1])", "foreign.nc"),
+    "files": ("import sys, aggarray as aa; print(repr(aa.open(sys.argv[1])['tas']))", "tas_*.nc"),
     "info": (_COMMAND % "info", "index.nca"),
     "check": (_COMMAND % "check", "index.nca"),
 }
@@ -34,9 +37,13 @@ OTHERS = {
     "index": {"deflate"},
     "file": {"deflate"},
     "zarr": set(),
+    "foreign": set(),
+    "files": {"deflate", "cf_units", "cftime"},
     "info": {"deflate", "click", "cftime"},
     "check": {"deflate", "click", "cftime"},
 }
+#: Paths that need masked arrays, for the times of arrays.
+MASKED = {"info", "check"}
 #: Most modules of aggarray, and most in all.
 MOST = {"index": (60, 220)}
 
@@ -47,6 +54,7 @@ def make(folder: Path) -> None:
 
     write_archive(folder, {"files": 3, "steps": 10, "lat": 6, "lon": 9}, deflated=True)
     aa.open(paths_in(folder)).save(folder / "index.nca")
+    write_foreign(folder / "index.nca", folder / "foreign.nc")
     store = zarr.open_group(folder / "store.zarr", mode="w", zarr_format=2)
     array = store.create_array("tas", shape=(4, 3, 5), chunks=(2, 3, 5), dtype="f4")
     array[:] = np.ones((4, 3, 5), "f4")
@@ -73,6 +81,7 @@ def test_no_module_is_added(path: str, folder: Path) -> None:
     added = ours(modules) - set(json.loads(LIST.read_text(encoding="utf-8"))[path])
     assert not added, f"imported now, too: {', '.join(sorted(added))}"
     assert others(modules) <= OTHERS[path]
+    assert "numpy.ma" not in modules or path in MASKED
     most_ours, most = MOST.get(path, (10**9, 10**9))
     assert len(ours(modules)) <= most_ours and len(modules) <= most
 

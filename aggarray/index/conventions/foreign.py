@@ -66,7 +66,7 @@ class Convention(Protocol):
 
 
 def conventions() -> Iterator[Convention]:
-    """Yield the conventions by module name; each module is imported in its turn.
+    """Yield the conventions by module name, each imported in its turn.
 
     >>> [c.name for c in conventions()]
     ['CF-1.13', 'CFA-0.4', 'CFA-0.6.2']

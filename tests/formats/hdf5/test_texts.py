@@ -90,6 +90,18 @@ def test_many_collections(
         assert file["v"][:].tolist() == texts
 
 
+@pytest.mark.parametrize("group", [0, 1 << 14])
+def test_many_collections_of_texts_of_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
+    texts = [f"{i:05}.nc" for i in range(9000)]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for start in range(0, 9000, 3000):
+            file.attrs[f"a{start}"] = np.array(["other"] * 9, object)  # lies among the collections
+            file.create_dataset(f"v{start}", data=np.array(texts[start : start + 3000], object), dtype=h5py.string_dtype())
+    for start in range(0, 9000, 3000):
+        assert column(tmp_path / "a.h5", f"v{start}", (3000,)) == texts[start : start + 3000]
+
+
 def test_rewritten_texts(tmp_path: Path) -> None:
     """Objects that were removed leave numbers and space to later ones."""
     texts = [f"{i}" * (i % 40) for i in range(2000)]
@@ -159,6 +171,7 @@ def test_what_is_read_otherwise(tmp_path: Path) -> None:
     count=st.sampled_from([40, 300]),
     size=st.sampled_from([1, 13, 16, 40]),
     block=st.sampled_from([7, 1 << 14]),
+    group=st.sampled_from([0, 1 << 14]),
     special=st.dictionaries(st.integers(0, 39), st.sampled_from(["\x01", "é", ":", " ", "\x7f"]), max_size=2),
     repeated=st.booleans(),
     others=st.booleans(),
@@ -169,6 +182,7 @@ def test_texts_of_one_length(
     count: int,
     size: int,
     block: int,
+    group: int,
     special: dict[int, str],
     repeated: bool,
     others: bool,
@@ -195,6 +209,7 @@ def test_texts_of_one_length(
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("aggarray.formats.hdf5.metadata.texts._BLOCK", block)
+        patched.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
         assert column(path, "v", (count,)) == (texts if not repeated else [texts[0], *texts[:-1]])
     file = HDF5File(str(path))
     found = file.column(Variable("v", np.dtypes.StringDType(), (count,), (), {}))
@@ -214,13 +229,14 @@ def damaged(path: Path, form: str = "text {}") -> bytes:
 
 
 @pytest.mark.parametrize("form", ["text {}", "text {:02}"])
-@pytest.mark.parametrize("few", [0, 16])
-def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, form: str) -> None:
+@pytest.mark.parametrize(("few", "group"), [(0, 0), (16, 0), (0, 1 << 14)])
+def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int, group: int, form: str) -> None:
     """Each changed byte gives an error, or the values that are read one by one."""
     path = tmp_path / "a.h5"
     data = damaged(path, form)
     at = data.index(b"GCOL")
     monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
     for place in [*range(at, at + 120), data.index(b"text 39") - 16, data.index(b"text 39") + 8]:
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
         texts = column(path, "v", (40,))

@@ -200,7 +200,10 @@ class _Heap:
         if self._aligned is None or width * len(self.begins) > 4 * len(number) or (lengths != size).any():
             return None
         table = np.zeros((len(self.begins), width), bool)
-        table.ravel()[collection * width + number] = True
+        # One array for all products: memory that a process has not used before costs as much as the work on it.
+        products = collection * width
+        products += number
+        table.ravel()[products] = True
         step, counts = (size + 7 & -8) + 16, np.count_nonzero(table, axis=1)
         stops = self.begins + 16 + counts * step
         regular = (stops <= self.ends) & ~table[:, 0] & (table[:, 2:] <= table[:, 1:-1]).all(axis=1)
@@ -209,7 +212,7 @@ class _Heap:
         if repeated or len(others) > len(number) // 8:
             return None
         starts = (self.begins + 32 - step).take(collection)
-        starts += number * step
+        starts += np.multiply(number, step, out=products)
         starts[others] = -1
         if not self._are_regular(np.flatnonzero(regular), counts, (starts, number), size):
             self._read()
@@ -222,15 +225,15 @@ class _Heap:
         return starts
 
     def _are_regular(self, regular: np.ndarray, counts: np.ndarray, columns: tuple[np.ndarray, np.ndarray], size: int) -> bool:
-        """Return whether collections begin with objects 1 to n; blank what is no text.
+        """Return whether collections begin with objects 1 to n; blank the rest.
 
-        ``columns``: where each object starts, and its number. Collections of equal counts at equal distances are checked
-        together, as long as there are few such groups.
+        ``columns``: where each object starts, and its number. Heads and padding become blanks. Collections of equal counts at
+        equal distances are checked together, as long as there are few such groups.
         """
         begins, counts = self.begins[regular] + 16, counts[regular]
         distances = np.diff(begins, prepend=0)
         cuts = np.flatnonzero((counts[1:] != counts[:-1]) | (distances[1:] != distances[:-1])) + 1
-        if len(cuts) * _GROUP > len(columns[0]):
+        if (len(cuts) + 1) * _GROUP > len(columns[0]):
             return self._are_objects(*columns, size)
         step = (size + 7 & -8) + 16
         for low, high in pairwise([0, *cuts.tolist(), len(regular)]):
