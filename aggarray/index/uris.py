@@ -212,6 +212,13 @@ class Files(Sequence[str]):
         return relocated(resolve_uri(self._path_map.applied(reference) if self._path_map.pairs else reference, self._folder))
 
     def __iter__(self) -> Iterator[str]:
+        if len(self) > _MOST_KNOWN:
+            return self._all_resolved()
+        if len(self._known) < len(self):
+            self._known = dict(enumerate(self._all_resolved()))
+        return map(self._known.__getitem__, range(len(self)))
+
+    def _all_resolved(self) -> Iterator[str]:
         if not self._are_plain():
             return map(self._resolved, self.references)
         # Each folder is resolved once.
