@@ -3,7 +3,6 @@
 There is no list to edit: a module of the folder without a leading underscore adds an object, and so does an entry point.
 """
 
-import functools
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,14 +25,9 @@ def own_objects(package: ModuleType, name: str) -> Iterator[Any]:
 
 def module_names(paths: Iterable[str]) -> Sequence[str]:
     """Return the sorted names of the public modules in folders of a package."""
-    return _module_names(tuple(paths))
-
-
-@functools.cache
-def _module_names(paths: tuple[str, ...]) -> Sequence[str]:
     try:
         entries = [entry.partition(".") for path in paths for entry in os.listdir(path)]
-        names = {name for name, _, suffix in entries if suffix == "py" or not suffix}
+        names = {name for name, _, suffix in entries if suffix in ("", "py", "pyc")}
     except OSError:  # in an archive
         import pkgutil
 

@@ -8,7 +8,7 @@ import functools
 import importlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -44,7 +44,12 @@ def formats() -> tuple[Format, ...]:
 
 def own_formats() -> Iterator[Format]:
     """Yield the formats of this folder; each module is imported in its turn."""
-    return filter(None, map(_own_format, module_names(__path__)))
+    return filter(None, map(_own_format, _own_modules()))
+
+
+@functools.cache
+def _own_modules() -> Sequence[str]:
+    return module_names(__path__)
 
 
 @functools.cache

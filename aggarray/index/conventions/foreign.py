@@ -71,9 +71,14 @@ def conventions() -> Iterator[Convention]:
     >>> [c.name for c in conventions()]
     ['CF-1.13', 'CFA-0.4', 'CFA-0.6.2']
     """
-    modules = module_names([os.path.dirname(os.path.abspath(__file__))])
+    return filter(None, map(_convention, _modules()))
+
+
+@functools.cache
+def _modules() -> Sequence[str]:
     # Writers import much that no reader needs.
-    return filter(None, (_convention(module) for module in modules if not module.endswith("_write")))
+    modules = module_names([os.path.dirname(os.path.abspath(__file__))])
+    return [module for module in modules if not module.endswith("_write")]
 
 
 @functools.cache
