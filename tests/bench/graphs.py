@@ -20,7 +20,17 @@ from tests.bench.indexing import many_partitions
 
 #: Files of one step that the partitions of an index refer to.
 _FILES = 1000
-_HEADS = ("array", "partitions", "chunks", "tasks", "our layer, bytes", "whole graph, bytes", "a task, bytes", "first task, s")
+_HEADS = (
+    "array",
+    "partitions",
+    "chunks",
+    "tasks",
+    "our layer, bytes",
+    "whole graph, bytes",
+    "a task, bytes",
+    "processor, s",
+    "first task, s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,8 @@ class Sent:
     """What a client sent for a mean over time, and when its first task ended.
 
     ``layer``: bytes of the layers of the array; ``graph``: of the whole message; ``task``: of the largest task of the array, as
-    the scheduler sends it; ``first``: seconds from `compute` to the first block read, None where not measured.
+    the scheduler sends it; ``processor``: seconds of processor time of client and scheduler from `compute` to the end of the
+    first task; ``first``: seconds of the clock; None where not measured.
     """
 
     array: str
@@ -38,6 +49,7 @@ class Sent:
     layer: int
     graph: int
     task: int
+    processor: float | None
     first: float | None
 
 
@@ -74,10 +86,12 @@ def measure(lazy: Any, array: str, partitions: int, client: Any = None) -> Sent:
     mean = lazy.mean(0)
     layers = [layer for name, layer in lazy.dask.layers.items() if lazy.name in name]
     graph = sent_bytes(FinalizeCompute(collections_to_expr([mean])).optimize())
-    first = None if client is None else _first_task(mean, client)
+    processor, first = (None, None) if client is None else _first_task(mean, client)
     task = max(len(pickle.dumps(node)) for key, node in _culled(lazy).items() if isinstance(key, tuple))
     chunks = lazy.npartitions
-    return Sent(array, partitions, chunks, chunks + _reductions(chunks), sum(map(sent_bytes, layers)), graph, task, first)
+    return Sent(
+        array, partitions, chunks, chunks + _reductions(chunks), sum(map(sent_bytes, layers)), graph, task, processor, first
+    )
 
 
 def _culled(lazy: Any) -> dict[Any, Any]:
@@ -94,8 +108,8 @@ def _reductions(chunks: int) -> int:
     return count
 
 
-def _first_task(mean: Any, client: Any) -> float:
-    """Return the seconds until the first task of a mean is done, and cancel the rest."""
+def _first_task(mean: Any, client: Any) -> tuple[float, float]:
+    """Return the seconds, of the processor and of the clock, until the first task is done; cancel the rest."""
     from distributed.diagnostics.plugin import SchedulerPlugin
 
     done, ends = threading.Event(), []
@@ -104,18 +118,18 @@ def _first_task(mean: Any, client: Any) -> float:
         def transition(self, key: Any, start: str, finish: str, *args: Any, **options: Any) -> None:
             # The array of a graph, which tasks share, is no task that reads.
             if start == "processing" and finish == "memory" and isinstance(key, tuple) and not ends:
-                ends.append(time.perf_counter())
+                ends.extend((time.process_time(), time.perf_counter()))
                 done.set()
 
     plugin = FirstTask()
     client.cluster.scheduler.add_plugin(plugin, name="first-task")
-    start = time.perf_counter()
+    starts = time.process_time(), time.perf_counter()
     future = client.compute(mean)
     if not done.wait(600):
         raise TimeoutError(f"no task is done after 600 s: {future}")
     client.cluster.scheduler.remove_plugin("first-task")
     client.cancel([future], force=True)
-    return ends[0] - start
+    return ends[0] - starts[0], ends[1] - starts[1]
 
 
 def rows(partitions: int, timed: bool, each: bool) -> Iterator[Sent]:
@@ -143,9 +157,10 @@ def table(measured: Sequence[Sent]) -> str:
     """Return a Markdown table."""
     lines = [f"| {' | '.join(_HEADS)} |", f"| {' | '.join(['---'] * len(_HEADS))} |"]
     for one in measured:
-        first = "" if one.first is None else f"{one.first:.2f}"
+        times = ("" if seconds is None else f"{seconds:.2f}" for seconds in (one.processor, one.first))
         counts = (one.partitions, one.chunks, one.tasks, one.layer, one.graph, one.task)
-        lines.append(f"| {' | '.join([one.array, *(f'{count:,}' for count in counts), first])} |".replace("|  |", "| |"))
+        cells = [one.array, *(f"{count:,}" for count in counts), *times]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |"))
     return "\n".join(lines)
 
 
@@ -166,8 +181,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _least(one: Sent, other: Sent) -> Sent:
-    firsts = [first for first in (one.first, other.first) if first is not None]
-    return replace(one, first=min(firsts)) if firsts else one
+    if None in (one.processor, one.first, other.processor, other.first):
+        return one
+    return replace(one, processor=min(one.processor, other.processor), first=min(one.first, other.first))
 
 
 if __name__ == "__main__":
