@@ -5,7 +5,7 @@ different arrays are matched by identity (standard_name, else name), so that dim
 *signature* lists the properties that must be equal in arrays that are joined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
@@ -144,7 +144,8 @@ class Candidate:
     """An array that may be joined with others.
 
     ``identities`` of its coordinates and ``bounds`` of those that have them, by name; ``axes``: its axes by identity;
-    ``rank``: among versions of the same data, the lowest serves; ``cut_from``: the candidate that a run was cut from.
+    ``rank``: among versions of the same data, the lowest serves; ``cut_from``: the candidate that a run was cut from;
+    ``members``: returns the candidates of the files of a series, which `array` joins.
     """
 
     array: MasterArray
@@ -156,6 +157,7 @@ class Candidate:
     signature: Signature = field(default_factory=dict)
     rank: int = 0
     cut_from: "Candidate | None" = None
+    members: "Callable[[], list[Candidate]] | None" = None
 
     @property
     def order(self) -> tuple[str, int]:
@@ -214,7 +216,7 @@ def _find_axes(candidate: Candidate, runs: Runs) -> None:
     array = candidate.array
     words = f"{array.attrs.get('cell_measures', '')} {array.attrs.get('grid_mapping', '')}".split()
     no_axes = {basename(word.rstrip(":")) for word in words}.union(candidate.bounds.values())
-    along = [_coordinate_along(name, array) for name in array.dimensions]
+    along = [coordinate_along(name, array) for name in array.dimensions]
     keys = [name if c is None else coordinate_identity(c) for name, c in zip(array.dimensions, along, strict=True)]
     for name, size, coordinate, key in zip(array.dimensions, array.shape, along, keys, strict=True):
         # Several dimensions of one identity are distinguished by name, independent of their order.
@@ -225,7 +227,7 @@ def _find_axes(candidate: Candidate, runs: Runs) -> None:
             candidate.axes.setdefault(candidate.identities[name], _make_axis(name, 1, coordinate, runs))
 
 
-def _coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
+def coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     """Return the coordinate that gives the positions along a dimension.
 
     This is its coordinate variable, unless that has neither units nor standard_name and the dimension has an auxiliary time

@@ -85,6 +85,10 @@ class JoinResult:
 
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature; those that fail stay separate."""
+        if any(member.members is not None for member in group):
+            if len(group) == 1 and self._keep_series(group[0]):
+                return
+            group = self._members(group)
         for joinable in split(list(_without_idle_axes(group)), self.rules, self.refuse, self.repeated):
             first, sort_key = joinable.candidates[0], min(candidate.order for candidate in joinable.candidates)
             try:
@@ -98,6 +102,28 @@ class JoinResult:
                 self.results += [(candidate.order, candidate.array) for candidate in separate]
                 for candidate in separate[1:] or [first]:
                     self.refuse(candidate, first, "join", printable(error.located), error.hint)
+
+    def _keep_series(self, series: Candidate) -> bool:
+        """Add the array of a series, unless the rules change or refuse it."""
+        if not self.rules.units:
+            self.results.append((series.order, series.array))
+            return True
+        attempt = JoinResult(self.rules)
+        attempt.join_group([replace(series, members=None)])
+        if len(attempt.results) != 1 or attempt.refusals:
+            return False
+        self.results.append((series.order, attempt.results[0][1]))
+        return True
+
+    def _members(self, group: list[Candidate]) -> list[Candidate]:
+        """Return the arrays of the files instead of those of series."""
+        cache, members = CandidateCache(), list[Candidate]()
+        for one in group:
+            for member in [one] if one.members is None else one.members():
+                if member is not one:
+                    describe(member, self.rules.facets, cache)
+                members.append(member)
+        return members
 
     def join_rows(self, group: list[Candidate]) -> None:
         """Join ragged arrays of one signature; those that fail stay separate."""

@@ -6,14 +6,15 @@ master arrays gives master arrays, so that opening files and joining aggregation
 
 import gc
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 
-__all__ = ["Joined", "aggregate"]
+__all__ = ["Entry", "Joined", "aggregate"]
 
 _DEFAULT = Rules()
 
@@ -27,14 +28,30 @@ class Joined:
     duplicates: list[Duplicate]
 
 
-def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
+class Entry(NamedTuple):
+    """An array to join.
+
+    ``number``: by which the arrays of one file are ordered; ``members``: returns the arrays of the files of a series, whose
+    join ``array`` is.
+    """
+
+    array: MasterArray
+    number: int
+    members: "Callable[[], list[Entry]] | None" = None
+
+
+def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     """Join arrays by the rules; raise AggregationError for unknown names."""
+    entries = [a if isinstance(a, Entry) else Entry(a, n) for n, a in enumerate(arrays)]
     enabled = gc.isenabled()
     gc.disable()  # joining creates many objects but no reference cycles
     try:
         by_identity: dict[str, list[Candidate]] = defaultdict(list)
-        for number, (array, rank) in enumerate(_ranked(arrays, rules)):
-            by_identity[identity_of(array)].append(Candidate(array, uri_of(array), number, rank=rank))
+        ranked = _ranked([entry.array for entry in entries], rules)
+        if rules.versions is not None:  # arrays were divided
+            entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
+        for entry, (array, rank) in zip(entries, ranked, strict=True):
+            by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank))
         if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
             single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
             return Joined([member.array for member in single], _name_refusals(by_identity), [])
@@ -42,6 +59,13 @@ def aggregate(arrays: Sequence[MasterArray], rules: Rules) -> Joined:
     finally:
         if enabled:
             gc.enable()
+
+
+def _candidate(entry: Entry, rank: int = 0) -> Candidate:
+    candidate, members = Candidate(entry.array, uri_of(entry.array), entry.number, rank=rank), entry.members
+    if members is not None:
+        candidate.members = lambda: list(map(_candidate, members()))
+    return candidate
 
 
 def _ranked(arrays: Sequence[MasterArray], rules: Rules) -> Sequence[tuple[MasterArray, int]]:

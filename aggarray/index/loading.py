@@ -13,7 +13,7 @@ from aggarray.index.store import SAVE_AGAIN, Reader
 from aggarray.index.uris import Files, check_roots, home_of, real_path
 
 if TYPE_CHECKING:
-    from aggarray.formats.base import Structure
+    from aggarray.scan.structure_table import StructureTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LoadedIndex:
     details: Mapping[str, Any]
     files: Sequence[str]
     generation: int
-    structures: "Callable[[], list[Structure]]"
+    structures: "Callable[[], StructureTable]"
     others: Callable[[], list[MasterArray]]
 
 
@@ -50,11 +50,12 @@ def load(path: str, how: Opening) -> LoadedIndex:
     if generation is None or not isinstance(details, dict):
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
-    def structures() -> "list[Structure]":
+    def structures() -> "StructureTable":
         from aggarray.index.records import unpack
+        from aggarray.scan.structure_table import StructureTable
 
         with Reader(path, generation, reader.reach).opened() as later:
-            return unpack(later.document("records"), files, later)
+            return StructureTable(unpack(later.document("records"), files, later))
 
     def others() -> list[MasterArray]:
         with Reader(path, generation, reader.reach).opened() as later:

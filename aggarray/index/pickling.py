@@ -4,6 +4,7 @@ The process that unpickles them opens the index where AGGARRAY_RELOCATE says it 
 """
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggarray.arrays.master import MasterArray
@@ -33,7 +34,7 @@ def array_of_index(path: str, generation: int, number: int, how: Opening) -> Mas
     return array._with_origin(array_of_index, path, generation, number, how)
 
 
-def structures_of_index(path: str, generation: int, how: Opening) -> "list[Structure]":
+def structures_of_index(path: str, generation: int, how: Opening) -> "Sequence[Structure]":
     """Return the scanned structures that an index stores."""
     return _loaded(relocated(path), generation, how).structures()
 

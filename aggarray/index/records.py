@@ -4,7 +4,8 @@ Similar files share attributes, variables without their values, and values: thes
 a row of numbers into them.
 """
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,10 @@ from aggarray.index.encoder import plain
 from aggarray.index.store import Reader, Writer, plain_dtype
 
 _NO_VALUES = -1
+#: Values of at least this many bytes are recognised by their id.
+_LARGE = 1024
+#: Most variables that are recognised by the id of their attributes.
+_KNOWN = 4096
 
 
 class _Table:
@@ -36,7 +41,8 @@ class _Packer:
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.pairs, self.heads, self.values = _Table(), _Table(), _Table()
-        self._by_identity: dict[int, int] = {}
+        self._heads: dict[tuple[Any, ...], tuple[int, Attributes]] = {}
+        self._large: dict[int, tuple[int, np.ndarray]] = {}
 
     def attrs(self, attrs: Attributes) -> list[int]:
         pairs = ((name, plain(value)) for name, value in attrs.items())
@@ -44,41 +50,60 @@ class _Packer:
 
     def variable(self, variable: Variable) -> tuple[int, int]:
         """Return the numbers of a variable without values, and of its values."""
-        values = variable.values
-        if values is not None and id(values) not in self._by_identity:
+        v = variable
+        key = v.name, v.dtype, v.shape, v.dimensions, id(v.attrs), v.scopes
+        known = self._heads.get(key)
+        if known is None:
+            dtype = "text" if v.dtype.kind == "T" else v.dtype.str
+            head = [v.name, dtype, list(v.shape), list(v.dimensions), self.attrs(v.attrs)]
+            head += [] if v.scopes is None else [list(v.scopes)]
+            if len(self._heads) >= _KNOWN:
+                self._heads.clear()
+            # Holding the attributes keeps their id unique.
+            known = self._heads[key] = (self.heads.number(repr(head), head), v.attrs)
+        return known[0], _NO_VALUES if v.values is None else self._values_number(v.values)
+
+    def _values_number(self, values: np.ndarray) -> int:
+        known = self._large.get(id(values))
+        if known is None:
             spec = self.writer.value(values)
-            self._by_identity[id(values)] = self.values.number(repr(spec), spec)
-        dtype = "text" if variable.dtype.kind == "T" else variable.dtype.str
-        head = [variable.name, dtype, list(variable.shape), list(variable.dimensions), self.attrs(variable.attrs)]
-        head += [] if variable.scopes is None else [list(variable.scopes)]
-        return self.heads.number(repr(head), head), _NO_VALUES if values is None else self._by_identity[id(values)]
+            known = self.values.number(repr(spec), spec), values
+            if values.nbytes >= _LARGE:
+                self._large[id(values)] = known
+        return known[0]
 
 
-def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:
+def pack(structures: Iterable[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:
     """Encode structures; ``codes``: the number of each file of the index."""
-    packer = _Packer(writer)
-    rows = [[packer.variable(v) for v in s.variables] for s in structures]
-    flat = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
-    attrs = [packer.attrs(s.attrs) for s in structures]
-    formats = _Table()
-    others = {
-        str(number): [[[name, packer.attrs(a)] for name, a in s.groups.items()], [list(pair) for pair in s.skipped]]
-        for number, s in enumerate(structures)
-        if s.groups or s.skipped
-    }
+    packer, formats = _Packer(writer), _Table()
+    variables, attrs, rows = array("q"), array("q"), array("q")
+    others: dict[str, Any] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    for number, s in enumerate(structures):
+        for v in s.variables:
+            variables.extend(packer.variable(v))
+        own = packer.attrs(s.attrs)
+        attrs.extend(own)
+        stamp = s.stamp or (-1, 0, 0)
+        rows.extend((codes[s.uri], formats.number(s.format, s.format), *stamp, len(s.variables), len(own)))
+        if s.groups or s.skipped:
+            groups = [[name, packer.attrs(a)] for name, a in s.groups.items()]
+            others[str(number)] = [groups, [list(pair) for pair in s.skipped]]
+        # Dimensions without a variable matter if samples refer to their instance.
+        if s.sizes and any("instance_dimension" in v.attrs for v in s.variables):
+            sizes[str(number)] = dict(s.sizes)
+    flat = np.array(variables, np.int64).reshape(-1, 2)
+    files, kinds, *stamps, variable_counts, attr_counts = np.array(rows, np.int64).reshape(-1, 7).T
     column = writer.column
-    # Dimensions without a variable matter if samples refer to their instance.
-    indexed = (n for n, s in enumerate(structures) if s.sizes and any("instance_dimension" in v.attrs for v in s.variables))
-    sizes = {str(n): dict(structures[n].sizes or {}) for n in indexed}
     return {
         **({"sizes": sizes} if sizes else {}),
-        "file": column(np.array([codes[s.uri] for s in structures], np.int64)),
-        "format": column(np.array([formats.number(s.format, s.format) for s in structures], np.int64)),
+        "file": column(files),
+        "format": column(kinds),
         "formats": formats.items,
-        "stamps": [column(c) for c in np.array([s.stamp or (-1, 0, 0) for s in structures], np.int64).reshape(-1, 3).T],
-        "counts": [column(np.array([len(r) for r in columns], np.int64)) for columns in (rows, attrs)],
+        "stamps": [column(c) for c in stamps],
+        "counts": [column(variable_counts), column(attr_counts)],
         "variables": [column(c) for c in flat.T],
-        "attrs": column(np.array([n for row in attrs for n in row], np.int64)),
+        "attrs": column(np.array(attrs, np.int64)),
         "pairs": packer.pairs.items,
         "heads": packer.heads.items,
         "values": packer.values.items,
@@ -86,8 +111,8 @@ def pack(structures: Sequence[Structure], codes: Mapping[str, int], writer: Writ
     }
 
 
-def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> list[Structure]:
-    """Return the structures that `pack` encoded, with shared items shared."""
+def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> Iterator[Structure]:
+    """Yield the structures that `pack` encoded, with shared items shared."""
     column = reader.column
     pairs = [(name, unplain(value)) for name, value in encoded["pairs"]]
     if not all(isinstance(name, str) for name, _ in pairs):
@@ -107,23 +132,20 @@ def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> 
     stamps = np.stack([column(c) for c in encoded["stamps"]], axis=-1).tolist()
     counts = (column(c).tolist() for c in encoded["counts"])
     columns = zip(column(encoded["file"]).tolist(), column(encoded["format"]).tolist(), stamps, *counts, strict=True)
-    structures, first_variable, first_attr = [], 0, 0
+    first_variable, first_attr = 0, 0
     for number, (file, format_number, stamp, variable_count, attr_count) in enumerate(columns):
         groups, skipped = encoded["others"].get(str(number), ((), ()))
-        structures.append(
-            Structure(
-                files[file],
-                encoded["formats"][format_number],
-                dict(attrs[first_attr : first_attr + attr_count]),
-                tuple(variables[first_variable : first_variable + variable_count]),
-                {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
-                tuple((name, reason) for name, reason in skipped),
-                encoded.get("sizes", {}).get(str(number)),
-                stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
-            )
+        yield Structure(
+            files[file],
+            encoded["formats"][format_number],
+            dict(attrs[first_attr : first_attr + attr_count]),
+            tuple(variables[first_variable : first_variable + variable_count]),
+            {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
+            tuple((name, reason) for name, reason in skipped),
+            encoded.get("sizes", {}).get(str(number)),
+            stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
         )
         first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
-    return structures
 
 
 def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:

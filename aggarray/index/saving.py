@@ -26,6 +26,7 @@ from aggarray.index.store import GROUP, Writer, replace_index, stored_generation
 from aggarray.index.uris import home_of, written
 from aggarray.partition.matrix import References
 from aggarray.read.chunk_index import gather_chunk_indexes
+from aggarray.scan.structure_table import stamped
 from aggarray.storage.access import Access
 
 #: The conventions in which other software may read a saved index.
@@ -86,10 +87,10 @@ def save(
 
 def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Encode everything except the arrays; return the two JSON documents."""
-    for structure in contents.structures:
-        code = encoder.code(structure.uri)
-        if structure.stamp is not None:
-            encoder.stamps[code] = structure.stamp
+    for uri, stamp in stamped(contents.structures):
+        code = encoder.code(uri)
+        if stamp is not None:
+            encoder.stamps[code] = stamp
     encoded_others = [encoder.array(a) for a in contents.others]
     file_codes = list(map(encoder.code, contents.files))
     stamps = np.full((len(encoder.files), 3), -1, np.int64)

@@ -44,7 +44,7 @@ def extended(
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
         tables = join_chunk_indexes(tables_of(present.arrays), new.tables)
         sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
-        return join_arrays(*arrays_in(sources, after.access, repeats), after, repeats), after
+        return join_arrays(*arrays_in(sources, after.access, after.rules, repeats), after, repeats), after
 
 
 def has_changed(path: str, stamp: Stamp | None) -> bool:

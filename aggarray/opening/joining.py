@@ -3,26 +3,28 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Rules, Skipped
-from aggarray.aggregate.stages import aggregate
+from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
+from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
 from aggarray.index.recognition import OURS, find_convention
 from aggarray.index.uris import real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
-from aggarray.scan.files import scan_files
+from aggarray.scan.files import scan_each
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
     from aggarray.index.conventions.foreign import Convention
     from aggarray.partition.stored_sizes import ChunkIndexes
     from aggarray.scan.progress import Progress
+    from aggarray.scan.structure_table import StructureTable
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
@@ -34,7 +36,7 @@ class Sources:
     ``tables``: chunk indexes of the files, from the indexes that store them; ``errors``: of the files that cannot be read.
     """
 
-    structures: list[Structure] = field(default_factory=list)
+    structures: Sequence[Structure] = ()
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
@@ -50,41 +52,86 @@ def scan_sources(
     ``scan``: number of processes, progress callable. ``named``: paths that the source names individually; indexes found in
     a folder are skipped.
     """
-    if rules.trust == "verify":
-        scanned = scan_files(paths, *scan)
-    else:
-        from aggarray.scan.file_groups import scan_trusting
-
-        scanned = scan_trusting(paths, rules.identifying, lambda structure: find_convention(structure) is None, *scan)
-    sources, named, indexed = Sources(), set(named), list[Structure]()
-    for path, result in scanned:
-        structure = _with_external_coordinates(result, how.access)
-        if isinstance(structure, AggarrayError):
+    sources, named = Sources(), set(named)
+    table, scanned = (None, _scan_single(paths, how, scan)) if len(paths) == 1 else _scan_all(paths, rules, how, scan)
+    rows, indexed = list[int](), list[Structure]()
+    for path, kept in zip(paths, scanned, strict=True):
+        if isinstance(kept, int):
+            rows.append(kept)
+        elif isinstance(kept, AggarrayError):
             from aggarray.scan.discovery import skipped_file
 
-            sources.errors.append(structure)
-            sources.skipped.append(Skipped(path, None, skipped_file(path, structure)))
-            continue
-        kind = find_convention(structure)
-        if kind is None:
-            sources.structures.append(structure)
+            sources.errors.append(kept)
+            sources.skipped.append(Skipped(path, None, skipped_file(path, kept)))
+        elif (kind := find_convention(kept)) is None:
+            sources.structures = [kept]
         elif path not in named:
             sources.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
         elif kind is OURS:
             indexed += _add_index(path, how, sources)
         else:
-            sources.others += foreign_arrays(structure, kind, how)
-    doubles = {s.uri for s in sources.structures if s.has_external_coordinates and s.uri not in named}
-    if len(doubles) < len(sources.structures):
-        # Reference files next to their data would contribute the same arrays twice.
-        sources.structures = [s for s in sources.structures if s.uri not in doubles]
-        sources.skipped += [Skipped(uri, None, _ELSEWHERE) for uri in doubles]
-    # A file known from several places counts once: as just scanned, otherwise as in the last index.
-    sources.structures = list({s.uri: s for s in [*indexed, *sources.structures]}.values())
+            sources.others += foreign_arrays(kept, kind, how)
+    if table is None:
+        sources.structures = sources.structures or indexed
+        return sources
+    rows = _without_references(rows, table, named, sources)
+    if indexed:
+        # A file known from several places counts once: as just scanned, otherwise as in the last index.
+        rows = list({table.uris[row]: row for row in [*map(table.add, indexed), *rows]}.values())
+    sources.structures = table.take(rows)
     return sources
 
 
-def _add_index(path: str, how: Opening, sources: Sources) -> list[Structure]:
+def _scan_single(paths: Sequence[str], how: Opening, scan: "tuple[int | None, Progress | None]") -> list[Any]:
+    """Return the structure or the error of one file."""
+
+    def receive(_number: int, result: Result) -> Any:
+        return _with_external_coordinates(result, how.access) if isinstance(result, Structure) else result
+
+    return scan_each(paths, receive, *scan)
+
+
+def _scan_all(
+    paths: Sequence[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]"
+) -> "tuple[StructureTable, list[Any]]":
+    """Scan files into a table.
+
+    Returns for each file its row; errors, and the structures of indexes, as they are.
+    """
+    from aggarray.scan.structure_table import StructureTable
+
+    table = StructureTable()
+
+    def receive(number: int, result: Result) -> Any:
+        if isinstance(result, Structure):
+            result = _with_external_coordinates(result, how.access)
+        if isinstance(result, Structure) and find_convention(result) is None:
+            return table.add(result, paths[number] if result.uri == paths[number] else None)
+        return result
+
+    if rules.trust == "verify":
+        return table, scan_each(paths, receive, *scan)
+    from aggarray.scan.file_groups import scan_trusting
+
+    return table, scan_trusting(paths, rules.identifying, receive, table, *scan)
+
+
+def _without_references(rows: list[int], table: "StructureTable", named: set[str], sources: Sources) -> list[int]:
+    """Leave out reference files next to their data.
+
+    They would contribute the same arrays twice.
+    """
+    if not any(variant.model.has_external_coordinates for variant in table.variants):
+        return rows
+    doubles = {row for row in rows if table.variants[table.variant[row]].model.has_external_coordinates}
+    doubles = {row for row in doubles if table.uris[row] not in named}
+    if len(doubles) == len(rows):
+        return rows
+    sources.skipped += [Skipped(table.uris[row], None, _ELSEWHERE) for row in sorted(doubles)]
+    return [row for row in rows if row not in doubles]
+
+
+def _add_index(path: str, how: Opening, sources: Sources) -> Iterable[Structure]:
     """Add what an index of aggarray holds; return the structures of its files."""
     from aggarray.index.loading import load
     from aggarray.partition.stored_sizes import join_chunk_indexes
@@ -96,9 +143,9 @@ def _add_index(path: str, how: Opening, sources: Sources) -> list[Structure]:
     return loaded.structures()
 
 
-def _with_external_coordinates(result: Structure | AggarrayError, access: Access) -> Structure | AggarrayError:
+def _with_external_coordinates(result: Structure, access: Access) -> Structure | AggarrayError:
     """Add coordinates of other files; return the error of an unusable one."""
-    if isinstance(result, AggarrayError) or not (result.has_external_coordinates or result.external_files):
+    if not result.has_external_coordinates and not result.external_files:
         return result
     from aggarray.read.open_files import with_external_coordinates
 
@@ -123,22 +170,23 @@ def foreign_arrays(structure: Structure, kind: "Convention", how: Opening) -> li
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(sources: Sources, access: Access, repeats: Sequence[Duplicate] = ()) -> tuple[list[MasterArray], list[Skipped]]:
-    """Return the arrays of each file, without ``repeats``, and unusable items."""
-    out = {(d.array, d.file) for d in repeats}
-    arrays, skipped = list(sources.others), list(sources.skipped)
-
-    def with_tables(a: MasterArray) -> MasterArray:
-        return replace(a, _matrix=replace(a._matrix, references=replace(a._matrix.references, tables=sources.tables)))
-
-    for structure in sources.structures:
-        made, odd = arrays_of(structure, access)
+def arrays_in(
+    sources: Sources, access: Access, rules: Rules, repeats: Sequence[Duplicate] = ()
+) -> tuple[list[Entry], list[Skipped]]:
+    """Return the arrays to join, without ``repeats``, and unusable items."""
+    skipped = list(sources.skipped)
+    entries = [Entry(array, number) for number, array in enumerate(sources.others)]
+    if len(sources.structures) == 1 and sources.tables is None and not repeats:
+        (structure,) = sources.structures
+        arrays, odd = arrays_of(structure, access)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
-        made = [a for a in made if (a.name or "", structure.uri) not in out] if out else made
-        if sources.tables is not None:
-            made = [replace(with_tables(a), coords={name: with_tables(c) for name, c in a.coords.items()}) for a in made]
-        arrays += made
-    return arrays, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
+        entries += [Entry(array, number) for number, array in enumerate(arrays, len(entries))]
+    elif sources.structures:
+        from aggarray.opening.entries import FileArrays
+
+        out = {(d.array, d.file) for d in repeats}
+        entries += FileArrays(sources.structures, access, out, sources.tables, len(entries)).entries(rules, skipped)
+    return entries, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
 def tables_of(arrays: Iterable[MasterArray]) -> "ChunkIndexes | None":
@@ -149,17 +197,17 @@ def tables_of(arrays: Iterable[MasterArray]) -> "ChunkIndexes | None":
 
 
 def join_arrays(
-    arrays: Sequence[MasterArray], skipped: Sequence[Skipped], provenance: Provenance, repeats: Sequence[Duplicate] = ()
+    entries: Sequence[Entry], skipped: Sequence[Skipped], provenance: Provenance, repeats: Sequence[Duplicate] = ()
 ) -> Outcome:
     """Join arrays by the rules; ``repeats``: duplicates left out before."""
     names, access = provenance.variables, provenance.access
-    accessed = [
-        a
-        if a._access is access or a._access == access
-        else replace(a, _access=access, coords={n: replace(c, _access=access) for n, c in a.coords.items()})
-        for a in arrays
-        if names is None or a.name in names
-    ]
+
+    def reachable(a: MasterArray) -> MasterArray:
+        if a._access is access or a._access == access:
+            return a
+        return replace(a, _access=access, coords={n: replace(c, _access=access) for n, c in a.coords.items()})
+
+    accessed = [e._replace(array=reachable(e.array)) for e in entries if names is None or e.array.name in names]
     joined = aggregate(accessed, provenance.rules)
     # A file kept before may duplicate an earlier file that was added since.
     kept = {(d.array, d.file): d.kept for d in joined.duplicates}

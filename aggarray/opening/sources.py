@@ -94,10 +94,13 @@ def _opened(
         check_roots([p for p in paths if p not in named], roots)
     sources = scan_sources(paths, named, rules, how, scan)
     if roots is not None:
-        check_roots([s.uri for s in sources.structures], roots)
-    arrays, skipped = arrays_in(sources, how.access)
+        from aggarray.scan.structure_table import stamped
+
+        check_roots([uri for uri, _ in stamped(sources.structures)], roots)
+    entries, skipped = arrays_in(sources, how.access, rules)
     if len(sources.errors) == len(paths):
         raise sources.errors[0]
+    arrays = [entry.array for entry in entries]
     _check_variables(paths, arrays, variables)
     names = None if variables is None else tuple(variables)
     structures, others = lambda: sources.structures, lambda: sources.others
@@ -105,7 +108,7 @@ def _opened(
     if sources.others and not sources.structures and len(paths) == 1 and rules is DEFAULT_RULES:
         # Aggregations of other software are not joined again.
         return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), Listing(skipped), (), provenance)
-    return Aggregation(*join_arrays(arrays, skipped, provenance), provenance)
+    return Aggregation(*join_arrays(entries, skipped, provenance), provenance)
 
 
 def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
@@ -117,7 +120,7 @@ def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | 
         lost = [s for s in outcome.skipped if s.variable is None]
         sources = Sources(*provenance.sources(outcome.arrays), lost, tables=tables_of(outcome.arrays))
         provenance = replace(provenance, rules=rules)
-        outcome = join_arrays(*arrays_in(sources, how.access), provenance)
+        outcome = join_arrays(*arrays_in(sources, how.access, rules), provenance)
     made = Aggregation(*outcome, provenance)
     if variables is None:
         return made

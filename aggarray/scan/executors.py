@@ -10,18 +10,17 @@ import os
 import pkgutil
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, field
 from typing import Any
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, FormatError, MissingFileError
 from aggarray.formats import Result, Task, scan_one
-from aggarray.formats.base import Structure, Variable
 from aggarray.options import get_options
 from aggarray.scan.batch import installed_version, pack_request, scan_batch, unpack_results
-from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
-from aggarray.scan.workers import WorkerPool, start_process
+from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
+from aggarray.scan.workers import Receive, WorkerPool, keep_result, start_process
 from aggarray.storage.urls import is_remote
 
 #: Number of files per batch; smaller towards the end, down to the least.
@@ -53,16 +52,15 @@ class _Scan:
     """A scan in progress: its batches, submitted and not, and its results."""
 
     tasks: Sequence[Task]
-    done: Callable[[], None]
+    receive: Receive
     batches: deque[_Batch]
-    results: list[Result | None]
+    results: list[Any]
     pending: dict[Any, _Batch] = field(default_factory=dict)
     suspects: deque[_Batch] = field(default_factory=deque)
 
     def put(self, number: int, result: Result) -> None:
         """Store a result and report it."""
-        self.results[number] = result
-        self.done()
+        self.results[number] = self.receive(number, result)
 
 
 class ExecutorPool:
@@ -72,7 +70,7 @@ class ExecutorPool:
         # A client of dask.distributed is no executor, but has one.
         make = getattr(executor, "get_executor", None)
         self._executor = executor if make is None else make()
-        self._interner, self._in_flight = _SharedParts(), IN_FLIGHT
+        self._in_flight = IN_FLIGHT
         self._is_used = self._is_closed = self._is_warned = False
 
     def __enter__(self) -> "ExecutorPool":
@@ -81,12 +79,12 @@ class ExecutorPool:
     def __exit__(self, *error: object) -> None:
         """Leave the executor to its owner."""
 
-    def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return results in order; call ``done`` after each, in this thread.
+    def run(self, tasks: Sequence[Task], receive: Receive = keep_result) -> list[Any]:
+        """Return, in order, what ``receive`` keeps of each result as it comes.
 
         Raises AggregationError if the executor takes no work, or if its workers lack this version of the package.
         """
-        scan = _Scan(tasks, done, deque(map(_Batch, cut_batches(len(tasks)))), [None] * len(tasks))
+        scan = _Scan(tasks, receive, deque(map(_Batch, cut_batches(len(tasks)))), [None] * len(tasks))
         try:
             if self._is_closed:
                 self._scan_here(scan)
@@ -101,7 +99,7 @@ class ExecutorPool:
             for future in scan.pending:
                 with contextlib.suppress(Exception):  # futures need not have the method
                     future.cancel()
-        return [self._interner.structure(r) if isinstance(r, Structure) else r for r in scan.results if r is not None]
+        return scan.results
 
     def _submit_all(self, scan: _Scan) -> None:
         if not self._is_used and scan.tasks:
@@ -194,8 +192,7 @@ class ExecutorPool:
         numbers = [n for batch in scan.batches if not batch.failures for n in batch.numbers]
         suspects = [n for batch in (*scan.batches, *scan.suspects) if batch.failures for n in batch.numbers]
         with WorkerPool() as pool:
-            for number, result in zip(numbers, pool.run([scan.tasks[n] for n in numbers], scan.done), strict=True):
-                scan.results[number] = result
+            pool.run([scan.tasks[n] for n in numbers], lambda n, result: scan.put(numbers[n], result))
         with contextlib.ExitStack() as stack:
             worker: _IsolatedWorker | None = None
             for number in suspects:
@@ -284,25 +281,3 @@ class _IsolatedWorker:
             self.is_alive = False
             return _failure(task, "the process that scans it ends")
         return scan_one(task) if result is None else result
-
-
-class _SharedParts(Interner):
-    """Interner of everything in structures that arrive from many processes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._received: dict[int, tuple[Any, Variable]] = {}
-
-    def structure(self, structure: Structure) -> Structure:
-        """Return a structure with interned attributes and variables."""
-        return replace(
-            structure, attrs=self.attrs(structure.attrs), variables=tuple(map(self._received_variable, structure.variables))
-        )
-
-    def _received_variable(self, variable: Variable) -> Variable:
-        # Holding the row keeps its id unique.
-        row = self.row(variable)
-        shared = self._received.get(id(row))
-        if shared is None:
-            shared = self._received[id(row)] = (row, Variable(*row))
-        return shared[1]

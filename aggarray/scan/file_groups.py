@@ -7,23 +7,27 @@ differ are read from every file. A file that this does not describe is scanned c
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from aggarray.cf.frozen import frozen
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError
 from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
-from aggarray.scan.files import Scanned, start_pool
-from aggarray.scan.progress import Progress, step
+from aggarray.scan.files import start_pool
+from aggarray.scan.progress import Progress, reporting
 from aggarray.scan.roles import samplings_of
+from aggarray.scan.structure_table import StructureTable
+from aggarray.scan.workers import Receive
 
 #: Groups with fewer files are scanned completely.
 _FEW = 4
+#: Kept of a file whose partial scan does not describe it.
+_UNCERTAIN = object()
 #: Only this many numbers of a path, the last ones, select files to scan.
 _NUMBERS = 8
 
@@ -46,34 +50,50 @@ class FileGroup:
 def scan_trusting(
     paths: Sequence[str],
     identifying: Sequence[str],
-    is_data: Callable[[Structure], bool],
+    receive: Receive,
+    table: StructureTable,
     processes: int | None = None,
     progress: Progress | None = None,
-) -> list[Scanned]:
-    """Scan a sample of each group; return all structures in order.
+) -> list[Any]:
+    """Scan a sample of each group; return what ``receive`` keeps of each file.
 
-    ``identifying``: global attributes that separate datasets; ``is_data``: returns whether a file is data, not an index.
-    Structures of files that were not scanned are marked as `assumed`. An unreadable file yields its error.
+    ``identifying``: global attributes that separate datasets; ``receive`` adds structures of data to ``table`` and returns the
+    row, for other results something else. Structures of files that were not scanned are marked as `assumed`.
     """
-    results: list[Structure | AggarrayError | None] = [None] * len(paths)
-    groups = group_files(paths)
-    report = step(progress, len(paths))
+    results: list[Any] = [None] * len(paths)
+    groups, report = group_files(paths), reporting(progress, len(paths), receive)
     with start_pool(processes) as pool:
+
+        def scan(numbers: Sequence[int], shared: Sequence[FileGroup | None]) -> None:
+            def received(n: int, result: Result) -> Any:
+                if not isinstance(result, PartialScan):
+                    return report(numbers[n], result)
+                structure = None if (group := shared[n]) is None else compared_attributes(result, group)
+                return _UNCERTAIN if structure is None else report(numbers[n], structure)
+
+            requests = [None if group is None else group.request for group in shared]
+            tasks = [(paths[n], request) for n, request in zip(numbers, requests, strict=True)]
+            for number, kept in zip(numbers, pool.run(tasks, received), strict=True):
+                results[number] = kept
+
         probes = [number for group in groups for number in probes_of([paths[n] for n in group], group)]
-        for number, result in zip(probes, pool.run([(paths[n], None) for n in probes], report), strict=True):
-            results[number] = _structure_of(result, None)
-        group_of: dict[int, FileGroup | None] = {}
+        scan(probes, [None] * len(probes))
+        numbers, shared = list[int](), list[FileGroup | None]()
         for group in groups:
-            scanned = [r for n in group if isinstance(r := results[n], Structure)]
-            shared = find_group(scanned, identifying) if all(map(is_data, scanned)) else None
-            group_of |= dict.fromkeys((n for n in group if results[n] is None), shared)
-        tasks = [(paths[n], None if group_ is None else group_.request) for n, group_ in group_of.items()]
-        for (number, group_), result in zip(group_of.items(), pool.run(tasks, report), strict=True):
-            results[number] = _structure_of(result, group_)
-        remaining = [n for n, r in enumerate(results) if r is None]
-        for number, result in zip(remaining, pool.run([(paths[n], None) for n in remaining]), strict=True):
-            results[number] = _structure_of(result, None)
-    return [(path, r) for path, r in zip(paths, results, strict=True) if r is not None]
+            own = [n for n in group if results[n] is None]
+            shared += [_group_of([results[n] for n in group], table, identifying) if own else None] * len(own)
+            numbers += own
+        scan(numbers, shared)
+        remaining = [n for n in numbers if results[n] is _UNCERTAIN]
+        scan(remaining, [None] * len(remaining))
+    return results
+
+
+def _group_of(seen: Sequence[Any], table: StructureTable, identifying: Sequence[str]) -> FileGroup | None:
+    """Return what the scanned files of a group share, None for indexes."""
+    if any(isinstance(kept, Structure) for kept in seen):
+        return None
+    return find_group([table[row] for row in seen if isinstance(row, int)], identifying)
 
 
 def group_files(paths: Sequence[str]) -> list[list[int]]:
@@ -195,12 +215,6 @@ def _common_structure(scanned: Sequence[Structure], columns: Mapping[str, Column
 def _shared_attributes(all_attrs: Sequence[Attributes]) -> Attributes:
     texts = [{name: as_text(value) for name, value in attrs.items()} for attrs in all_attrs]
     return frozen({name: v for name, v in all_attrs[0].items() if all(t.get(name) == texts[0][name] for t in texts)})
-
-
-def _structure_of(result: Result, group: FileGroup | None) -> Structure | AggarrayError | None:
-    if isinstance(result, PartialScan):
-        return None if group is None else compared_attributes(result, group)
-    return result if isinstance(result, Structure | AggarrayError) else None
 
 
 def compared_attributes(seen: PartialScan, group: FileGroup) -> Structure | None:

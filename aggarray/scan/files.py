@@ -6,13 +6,13 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.formats import scan_one
+from aggarray.formats import Result, scan_one
 from aggarray.formats.base import Structure
 
 if TYPE_CHECKING:
     from aggarray.scan.executors import ExecutorPool
     from aggarray.scan.progress import Progress
-    from aggarray.scan.workers import WorkerPool
+    from aggarray.scan.workers import Receive, WorkerPool
 
 #: A file and its structure or error.
 Scanned = tuple[str, Structure | AggarrayError]
@@ -59,13 +59,31 @@ def start_pool(processes: int | None = None) -> "WorkerPool | ExecutorPool":
     return WorkerPool(processes)
 
 
+def scan_each(
+    paths: Sequence[str], receive: "Receive", processes: int | None = None, progress: "Progress | None" = None
+) -> list[Any]:
+    """Scan every file; return what ``receive`` keeps of each, in order."""
+    if len(paths) == 1 and progress is None:
+        return [receive(0, scan_one((paths[0], None)))]
+    from aggarray.scan.progress import reporting
+
+    with start_pool(processes) as pool:
+        return pool.run([(path, None) for path in paths], reporting(progress, len(paths), receive))
+
+
 def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> list[Scanned]:
     """Scan every file, in the order given; an unreadable one yields its error."""
-    if len(paths) == 1 and progress is None:
-        results = [scan_one((paths[0], None))]
-    else:
-        from aggarray.scan.progress import step
+    return list(iterate_files(paths, processes, progress))
 
-        with start_pool(processes) as pool:
-            results = pool.run([(path, None) for path in paths], step(progress, len(paths)))
-    return [(p, r) for p, r in zip(paths, results, strict=True) if isinstance(r, Structure | AggarrayError)]
+
+def iterate_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> Iterator[Scanned]:
+    """Scan every file, then yield each with its structure or error."""
+    from aggarray.scan.structure_table import StructureTable
+
+    table = StructureTable()
+
+    def receive(_number: int, result: Result) -> Any:
+        return table.add(result) if isinstance(result, Structure) else result
+
+    for path, kept in zip(paths, scan_each(paths, receive, processes, progress), strict=True):
+        yield path, table[kept] if isinstance(kept, int) else kept

@@ -6,7 +6,7 @@ identical first. Both ends clear their memos regularly to limit memory.
 """
 
 import pickle
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import IO, Any
 
 import numpy as np
@@ -104,29 +104,13 @@ def skip_to_mark(stream: IO[bytes]) -> None:
 
 
 class Interner:
-    """Interner of attributes, arrays, variables, and structures of these."""
+    """Interner of attributes, arrays, and rows of variables."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
         self._attrs: dict[tuple[Any, ...], Attributes] = {}
         self._texts: dict[str, str] = {}
         self._rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._variables: dict[int, tuple[Variable, Variable]] = {}
-
-    def structure(self, structure: Structure) -> Structure:
-        """Return a structure with interned coordinate arrays."""
-        return replace(structure, variables=tuple(map(self._variable, structure.variables)))
-
-    def _variable(self, variable: Variable) -> Variable:
-        if variable.values is None:
-            return variable
-        # A variable sent twice by a worker is one object; holding it keeps its id unique.
-        shared = self._variables.get(id(variable))
-        if shared is None:
-            values = self.array(variable.values)
-            same = variable if values is variable.values else replace(variable, values=values)
-            shared = self._variables[id(variable)] = (variable, same)
-        return shared[1]
 
     def row(self, variable: Variable) -> tuple[Any, ...]:
         """Return the fields of a variable, interned."""

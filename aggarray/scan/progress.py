@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import field
+from typing import Any
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, printable
@@ -26,10 +27,18 @@ def checked_progress(progress: bool | Progress | None, unit: str = "files") -> P
     return Bar(unit) if progress is True else progress
 
 
-def step(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Return a function that reports one more of ``total`` scanned files."""
+def reporting(progress: Progress | None, total: int, receive: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+    """Return ``receive``, which then also reports one more of ``total`` files."""
+    if progress is None:
+        return receive
     done = itertools.count(1)
-    return lambda: None if progress is None else progress(next(done), total, "scanning")
+
+    def received(number: int, result: Any) -> Any:
+        kept = receive(number, result)
+        progress(next(done), total, "scanning")
+        return kept
+
+    return received
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
-from aggarray.formats import scan
+from aggarray.formats import Result, scan
 from aggarray.formats.base import Structure
 from aggarray.formats.templates import template_of
 from aggarray.memory.selection import distinct
@@ -105,11 +105,16 @@ class _Descriptions:
                     states[uri] = state
         if len(states) < FEW_FILES and not any(map(is_remote, states)):
             return
+        items = list(states.items())
+
+        def receive(number: int, result: Result) -> bool:
+            uri, state = items[number]
+            if isinstance(result, Structure):
+                self._store(uri, result, state, signatures[uri])
+            return True
+
         with start_pool() as pool:
-            scanned = pool.run([(uri, None) for uri in states])
-        for (uri, state), structure in zip(states.items(), scanned, strict=True):
-            if isinstance(structure, Structure):
-                self._store(uri, structure, state, signatures[uri])
+            pool.run([(uri, None) for uri in states], receive)
 
     def _store(self, uri: str, structure: Structure, state: tuple[int, ...], assumed: FileSignature | None) -> _Description:
         compared: tuple[_Comparison, ...] = ()

@@ -22,9 +22,8 @@ from typing import Any
 
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats import Result, Task, scan_one
-from aggarray.formats.base import Structure
 from aggarray.options import get_options
-from aggarray.scan.pickling import Interner, Receiver, Sender, skip_to_mark
+from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
 from aggarray.storage.credentials import in_threads
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
@@ -43,6 +42,14 @@ TIMEOUT = 10.0
 _MPI_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
 #: Errors of unpickling a broken or foreign stream.
 _BROKEN = (*LIBRARY_ERRORS, pickle.PickleError, ImportError, MemoryError)
+
+#: Called with the number and the result of a task, in the thread of the scan; returns what is kept of it, never None.
+Receive = Callable[[int, Result], Any]
+
+
+def keep_result(_number: int, result: Result) -> Any:
+    """Keep a result as it is."""
+    return result
 
 
 def usual_processes(files: int) -> int:
@@ -103,7 +110,7 @@ class WorkerPool:
     """
 
     def __init__(self, processes: int | None = None) -> None:
-        self._processes, self._interner = processes, Interner()
+        self._processes = processes
         self._changed = threading.Condition()
         self._workers: list[_Worker] = []
         self._tasks: _TaskQueue | None = None
@@ -121,24 +128,20 @@ class WorkerPool:
         for worker in self._workers:
             worker.thread.join(1.0)
 
-    def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return results in order; call ``done`` after each, in this thread."""
-        results = self._run(tasks, done)
-        return [self._interner.structure(r) if isinstance(r, Structure) else r for r in results]
-
-    def _run(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
+    def run(self, tasks: Sequence[Task], receive: Receive = keep_result) -> list[Any]:
+        """Return, in order, what ``receive`` keeps of each result as it comes."""
         remote = [n for n, task in enumerate(tasks) if is_remote(task[0])]
         if not remote:
-            return self._run_local(tasks, done)
+            return self._run_local(tasks, receive)
         local = [n for n, task in enumerate(tasks) if not is_remote(task[0])]
-        results = dict(zip(local, self._run_local([tasks[n] for n in local], done), strict=True))
+        kept = self._run_local([tasks[n] for n in local], lambda n, result: receive(local[n], result))
+        results = dict(zip(local, kept, strict=True))
         prefetch_states(tasks[n][0] for n in remote)
         for n, result in zip(remote, in_threads(scan_one, [tasks[n] for n in remote]), strict=True):
-            results[n] = result
-            done()
+            results[n] = receive(n, result)
         return [results[n] for n in range(len(tasks))]
 
-    def _run_local(self, tasks: Sequence[Task], done: Callable[[], None]) -> list[Result]:
+    def _run_local(self, tasks: Sequence[Task], receive: Receive) -> list[Any]:
         processes = usual_processes(len(tasks)) if self._processes is None else self._processes
         count = min(processes - 1, len(tasks) // BATCH)
         work = _TaskQueue(tasks, 1 + max(count, len(self._workers)))
@@ -148,13 +151,12 @@ class WorkerPool:
         estimate = _Estimate() if self._processes is None else None
         if estimate is None:
             self._start_workers(count)
-        results: list[Result | None] = [None] * len(tasks)
+        results: list[Any] = [None] * len(tasks)
         remaining = len(tasks)
         for number, result in self._results(work, results):
             if results[number] is None:
-                results[number] = result
+                results[number] = receive(number, result)
                 remaining -= 1
-                done()
             if not remaining:
                 break
             if estimate is not None and estimate.needs_workers(remaining):
@@ -164,14 +166,14 @@ class WorkerPool:
             self._tasks = None
         for worker in self._workers:
             worker.stop_unless_idle(work)
-        return [r for r in results if r is not None]
+        return results
 
     def _start_workers(self, count: int) -> None:
         if not sys.executable:
             return
         self._workers += [_Worker(self._next_batch) for _ in range(count - len(self._workers))]
 
-    def _results(self, work: _TaskQueue, results: Sequence[Result | None]) -> Any:
+    def _results(self, work: _TaskQueue, results: Sequence[Any]) -> Any:
         while work.tasks:
             number = work.take_one() if work.results.empty() else None
             if number is not None:

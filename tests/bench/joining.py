@@ -36,9 +36,9 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
     from aggarray.aggregate.stages import aggregate
     from aggarray.aggregate.variables import arrays_of
     from aggarray.formats.base import Structure, Variable
-    from aggarray.scan.pickling import Interner
+    from aggarray.scan.structure_table import StructureTable
 
-    arrays, interner = [], Interner()
+    arrays, table = [], StructureTable()
     for number in np.random.default_rng(0).permutation(count).tolist():
         variables = [
             Variable(
@@ -53,7 +53,7 @@ def _scanned(count: int, steps: int) -> SimpleNamespace:
         ]
         attrs = {**{f"attribute_{n}": f"text {n}" for n in range(40)}, "tracking_id": str(number)}
         structure = Structure(f"/archive/tas_{number:06}.nc", "netCDF4", attrs, tuple(variables), {})
-        arrays += arrays_of(interner.structure(structure))[0]
+        arrays += arrays_of(table[table.add(structure)])[0]
     return SimpleNamespace(arrays=arrays, work=lambda: aggregate(arrays, Rules()).arrays[0])
 
 

@@ -1,0 +1,243 @@
+"""Families: scanned files that differ only along one dimension.
+
+Files of a family have the same variables, attributes and values, except along one dimension, and except attributes without
+meaning for joins. They are found by comparing what a `StructureTable` stores of them.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aggarray.aggregate.join import same_attribute
+from aggarray.cf.frozen import FrozenDict
+from aggarray.formats.base import Structure, Variable
+from aggarray.scan.attribute_table import Own
+from aggarray.scan.comparison import as_text
+from aggarray.scan.roles import samplings_of
+from aggarray.scan.structure_table import StructureTable
+
+#: Attributes of variables in which the files of a family may differ.
+_FREE = frozenset(("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id"))
+
+
+class Family:
+    """Rows of a table, sorted by their coordinate along a dimension.
+
+    ``dimension``: along which they differ; ``axes``: {position of a variable: its axis of the dimension}; ``edges``: int64, the
+    positions at which the files begin, and the end.
+    """
+
+    def __init__(self, table: StructureTable, rows: Sequence[int], dimension: str, coordinate: int) -> None:
+        self.table, self.dimension = table, dimension
+        heads = _heads(table, rows[0])
+        self.axes = {p: v.dimensions.index(dimension) for p, v in enumerate(heads) if dimension in v.dimensions}
+        firsts = np.array([table.values_of(row, coordinate)[0] for row in rows])
+        self.rows = [rows[n] for n in np.argsort(firsts, kind="stable").tolist()]
+        numbers = self.variant.tolist()
+        lengths = {number: _heads(table, row)[coordinate].shape[0] for number, row in self.examples.items()}
+        self.edges = np.cumsum([0, *(lengths[number] for number in numbers)], dtype=np.int64)
+
+    @cached_property
+    def uris(self) -> tuple[str, ...]:
+        """The files in order."""
+        return tuple([self.table.uris[row] for row in self.rows])
+
+    @cached_property
+    def variant(self) -> np.ndarray:
+        """The variant of each file."""
+        return np.array([self.table.variant[row] for row in self.rows], np.int32)
+
+    @cached_property
+    def stamps(self) -> np.ndarray | None:
+        """The states of the files, int64 (n, 3), None if none is known."""
+        stamps = self.table.stamps()[self.rows]
+        return stamps if (stamps[:, 0] >= 0).any() else None
+
+    @cached_property
+    def seen(self) -> np.ndarray | None:
+        """A hash of what was read of each assumed file, int64, None without."""
+        seen = np.array([self.table.seen[row] for row in self.rows], np.int64)
+        return seen if (seen >= 0).any() else None
+
+    @cached_property
+    def examples(self) -> dict[int, int]:
+        """The first file of each variant."""
+        examples: dict[int, int] = {}
+        for number, row in zip(self.variant.tolist(), self.rows, strict=True):
+            examples.setdefault(number, row)
+        return examples
+
+    def whole(self) -> Structure:
+        """Return the structure of one file with the values of all files."""
+        first, total = self.table[self.rows[0]], int(self.edges[-1])
+        variables = []
+        for position, v in enumerate(first.variables):
+            attrs, axis = self._common(position, v.attrs), self.axes.get(position)
+            if axis is not None:
+                values = self._joined(position, v, axis) if self._is_valued(position) else None
+                shape = (*v.shape[:axis], total, *v.shape[axis + 1 :])
+                v = replace(v, shape=shape, values=values)
+            variables.append(v if attrs is v.attrs else replace(v, attrs=attrs))
+        sizes = None if first.sizes is None else {**first.sizes, self.dimension: total}
+        whole: Structure = replace(first, attrs=self._common(-1, first.attrs), variables=tuple(variables), sizes=sizes)
+        return whole
+
+    def _is_valued(self, position: int) -> bool:
+        return all(position in self.table.variants[number].valued for number in self.examples)
+
+    def _joined(self, position: int, variable: Variable, axis: int) -> np.ndarray:
+        if axis or variable.dtype.kind not in "biufcmM":
+            values = np.concatenate([self.table.values_of(row, position) for row in self.rows], axis)
+        else:
+            data = bytearray()
+            for row in self.rows:
+                data += self.table.bytes_of(row, position)
+            values = np.frombuffer(data, variable.dtype).reshape(-1, *variable.shape[1:])
+        values.flags.writeable = False
+        return values
+
+    def _common(self, position: int, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the attributes that are equal in all files."""
+        own = self.table.own
+        names = set(name for row in self.rows if row in own for name in own[row].get(position, ())[::2])
+        templates = {n: self.table.template(row, position) for n, row in self.examples.items()}
+        if not names and all(template is attrs for template in templates.values()):
+            return attrs
+        return FrozenDict({name: value for name, value in attrs.items() if self._is_common(position, name, value, templates)})
+
+    def _is_common(self, position: int, name: str, first: Any, templates: Mapping[int, Mapping[str, Any]]) -> bool:
+        same = {n: same_attribute(first, template.get(name)) for n, template in templates.items()}
+        own = self.table.own
+        for row, variant in zip(self.rows, self.variant.tolist(), strict=True):
+            pairs = own[row].get(position, ()) if row in own else ()
+            is_same = same_attribute(first, pairs[2 * pairs[::2].index(name) + 1]) if name in pairs[::2] else same[variant]
+            if not is_same:
+                return False
+        return True
+
+
+def families(table: StructureTable, identifying: Collection[str], left_out: Collection[str] = ()) -> Iterator[Family]:
+    """Yield the families of a table, without the files ``left_out``.
+
+    ``identifying``: attributes that separate files.
+    """
+    groups: dict[object, list[int]] = {}
+    forms, identifying = dict[int, _Form | None](), frozenset(identifying)
+    for row, number in enumerate(table.variant):
+        if number not in forms:
+            forms[number] = _form(table, row, identifying)
+        form = forms[number]
+        if form is not None and table.uris[row] not in left_out:
+            own = table.own.get(row)
+            stated = form.stated if own is None else _changed(form.stated, own, identifying)
+            groups.setdefault((form.variables, stated), []).append(row)
+    for rows in groups.values():
+        if len(rows) > 1:
+            yield from _split(table, rows)
+
+
+#: (position of a variable or -1, name, value as text) of attributes that are equal in a family.
+_Stated = frozenset[tuple[int, str, str]]
+
+
+class _Form(NamedTuple):
+    """What the files of a family share: variables, and attributes."""
+
+    variables: object
+    stated: _Stated
+
+
+def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _Form | None:
+    """Return the form of a variant, None if it is in no family."""
+    variant, heads = table.variants[table.variant[row]], _heads(table, row)
+    if variant.groups or any("/" in v.name or v.scopes is not None for v in heads) or samplings_of(table[row]):
+        return None
+    m = variant.model
+    model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None
+    mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
+    stated = [(p, n, as_text(value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)]
+    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated))
+
+
+def _changed(stated: _Stated, own: Mapping[int, Own], identifying: Collection[str]) -> _Stated:
+    """Return stated attributes with those of a file's own."""
+    changed = {
+        (position, name): as_text(value)
+        for position, pairs in own.items()
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+        if _matters(position, name, identifying)
+    }
+    if not changed:
+        return stated
+    return frozenset([(p, n, changed.get((p, n), text)) for p, n, text in stated])
+
+
+def _matters(position: int, name: str, identifying: Collection[str]) -> bool:
+    """Return whether an attribute matters for joins.
+
+    Those of the file do if they are identifying, those of variables unless they are free.
+    """
+    return name in identifying or (position >= 0 and name not in _FREE)
+
+
+def _heads(table: StructureTable, row: int) -> list[Variable]:
+    return [table.heads[head][0] for head in table.variants[table.variant[row]].heads]
+
+
+def _own_key(table: StructureTable, row: int, identifying: Collection[str]) -> object:
+    """Return a key of a file's own attributes that matter for joins."""
+    own = table.own.get(row)
+    if own is None:
+        return ()
+    return tuple(
+        (position, name, as_text(value))
+        for position, pairs in own.items()
+        for name, value in zip(pairs[::2], pairs[1::2], strict=True)
+        if name in identifying or (position >= 0 and name not in _FREE)
+    )
+
+
+def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
+    """Yield the families among files of equal form."""
+    heads, variants = _heads(table, rows[0]), [table.variants[n] for n in {table.variant[row] for row in rows}]
+    valued = [p for p in range(len(heads)) if all(p in variant.valued for variant in variants)]
+    varying = {}
+    for p in valued:
+        refs = table.refs_at(rows, p)
+        if (refs != refs[0]).any():
+            varying[p] = len(np.unique(refs))
+    coordinates = [p for p in varying if heads[p].dimensions == (heads[p].name,) and heads[p].dtype.kind in "iuf"]
+    if not coordinates:
+        return
+    coordinate = max(coordinates, key=varying.__getitem__)
+    dimension = heads[coordinate].name
+    others = [p for p in varying if dimension not in heads[p].dimensions]
+    keys: dict[int, object] = {}
+    parts: dict[object, list[int]] = {}
+    for row in rows:
+        number = table.variant[row]
+        if number not in keys:
+            keys[number] = _shapes(table, row, dimension, coordinate)
+        if keys[number] is not None:
+            values = tuple([table.content_of(row, p) for p in others])
+            parts.setdefault((keys[number], values), []).append(row)
+    for part in parts.values():
+        if len(part) > 1:
+            yield Family(table, part, dimension, coordinate)
+
+
+def _shapes(table: StructureTable, row: int, dimension: str, coordinate: int) -> object:
+    """Return shapes and valued variables of a variant without the dimension.
+
+    None if a size along the dimension is not that of the coordinate.
+    """
+    heads = _heads(table, row)
+    (size,) = heads[coordinate].shape
+    if not size or any(n != size for v in heads for d, n in zip(v.dimensions, v.shape, strict=True) if d == dimension):
+        return None
+    shapes = tuple(tuple(n for d, n in zip(v.dimensions, v.shape, strict=True) if d != dimension) for v in heads)
+    valued = table.variants[table.variant[row]].valued
+    return shapes, tuple(p for p in valued if dimension not in heads[p].dimensions)

@@ -1,0 +1,167 @@
+"""Series: files that differ only along one dimension, joined as columns.
+
+Most archives are split along one coordinate. The files of a series share variables, attributes and all other coordinates, and
+each follows the one before. Their joined arrays are made of columns, without arrays for each file. They equal the join of the
+arrays of the files, which `stages.Entry.members` returns where other arrays might join, too.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggarray.aggregate.candidate import AxisCoordinate, coordinate_along, is_mapping
+from aggarray.aggregate.equality import is_longitude, roundings
+from aggarray.aggregate.families import Family, families
+from aggarray.aggregate.positions import tolerance_of
+from aggarray.aggregate.rules import Rules
+from aggarray.aggregate.variables import arrays_of
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.dataclass import dataclass
+from aggarray.formats.base import Variable
+from aggarray.partition.matrix import MAX_CELLS, Matrix, References
+from aggarray.storage.access import Access
+
+if TYPE_CHECKING:
+    from aggarray.partition.stored_sizes import ChunkIndexes
+    from aggarray.scan.structure_table import StructureTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Joined arrays of a family of files, by their number in each file.
+
+    ``rows`` of the ``table``: the files along the dimension; ``count``: of the arrays of each file; ``skipped``: of each.
+    """
+
+    table: "StructureTable"
+    rows: Sequence[int]
+    count: int
+    joined: Mapping[int, MasterArray]
+    skipped: Sequence[tuple[str, str]]
+
+    def uri(self, row: int) -> str:
+        """Return the file of a row."""
+        return self.table.uris[row]
+
+
+def find_series(
+    table: "StructureTable",
+    rules: Rules,
+    access: Access,
+    tables: "ChunkIndexes | None" = None,
+    left_out: Collection[str] = (),
+) -> Iterator[Series]:
+    """Yield the series among the files of a table, except those ``left_out``."""
+    if rules.order or rules.directions or rules.new_dimension is not None or rules.versions is not None:
+        return  # these rules change the join of single arrays
+    for family in families(table, (*rules.facets, "featureType", "coordinates"), left_out):
+        if rules.along is None or family.dimension in rules.along:
+            builder = _Builder(family, access, tables)
+            joined = builder.joined(rules)
+            if joined:
+                skipped = list(dict.fromkeys(table.variants[table.variant[family.rows[0]]].model.skipped))
+                yield Series(table, family.rows, len(builder.first), joined, skipped)
+
+
+class _Builder:
+    """Joined arrays of one family.
+
+    ``first``: the arrays of the first file; ``whole``: those of a file with the values of all files.
+    """
+
+    def __init__(self, family: Family, access: Access, tables: "ChunkIndexes | None") -> None:
+        self.family, self._tables = family, tables
+        structures = [family.table[family.rows[0]], family.whole(), *(family.table[row] for row in family.examples.values())]
+        made = [arrays_of(structure, access) for structure in structures]
+        plain = all(list(odd) == list(s.skipped) for (_, odd), s in zip(made, structures, strict=True))
+        uniform = all(list(map(_form, arrays)) == list(map(_form, made[0][0])) for arrays, _ in made)
+        ragged = any(isinstance(array, RaggedMasterArray) for array in made[0][0])
+        self.is_plain = plain and uniform and not ragged and not any(map(_may_fall, structures[1].variables))
+        self.first, self.whole = made[0][0], made[1][0]
+        self._examples = dict(zip(family.examples, (arrays for arrays, _ in made[2:]), strict=True))
+
+    def joined(self, rules: Rules) -> dict[int, MasterArray]:
+        """Return the joined arrays that certainly equal the join of the files."""
+        if not self.is_plain:
+            return {}
+        d = self.family.dimension
+        along = [n for n, array in enumerate(self.whole) if d in array.dimensions]
+        return {n: self._array(n) for n in along if self._is_joinable(n, rules)}
+
+    def _is_joinable(self, number: int, rules: Rules) -> bool:
+        whole, first, d = self.whole[number], self.first[number], self.family.dimension
+        axis = whole.coords.get(d)
+        if axis is None or coordinate_along(d, whole) is not axis or not prod(whole.shape):
+            return False
+        if not all(a._matrix.directions[a.dimensions.index(d)] for a in (whole, axis)):
+            return False
+        # Other coordinates that are not known would be read and compared.
+        shared = [c for c in first.coords.values() if d not in c.dimensions]
+        if any(c._known is None and not is_mapping(c) for c in shared) or len(self.family.rows) > MAX_CELLS:
+            return False
+        return self._is_increasing(axis, rules)
+
+    def _is_increasing(self, axis: MasterArray, rules: Rules) -> bool:
+        """Return whether the coordinate increases, by more than the tolerance."""
+        if axis._known is None or axis.dtype.kind not in "iuf" or is_longitude(axis):
+            return False
+        values, mask = axis._known
+        if (mask is not None and mask.any()) or not np.isfinite(values).all():
+            return False
+        values = values.astype(np.float64 if values.dtype.kind in "uf" else np.int64, copy=False)
+        steps = np.diff(values).astype(np.float64)
+        within = np.ones(len(steps), bool)
+        within[self.family.edges[1:-1] - 1] = False
+        spacing = float(steps[within].min(initial=np.inf))
+        largest = max(abs(float(values[0])), abs(float(values[-1])))
+        one = AxisCoordinate(str(axis.name), False, len(values), axis, False, True, largest)
+        (rounding,) = roundings([one], (axis.units, axis.calendar))
+        tolerance = tolerance_of(spacing if spacing < np.inf else 0.0, rules.tolerance, rounding)
+        return bool((steps > max(tolerance, 0)).all())
+
+    def _array(self, number: int) -> MasterArray:
+        d, whole, first = self.family.dimension, self.whole[number], self.first[number]
+        coords = {
+            name: self._columns(number, name, c) if d in c.dimensions else first.coords[name]
+            for name, c in whole.coords.items()
+        }
+        return replace(self._columns(number, None, whole), coords=coords)
+
+    def _columns(self, number: int, coordinate: str | None, whole: MasterArray) -> MasterArray:
+        """Return an array of the whole series as an array over its files."""
+        family, one = self.family, whole._matrix
+        templates: dict[Any, int] = {}
+        numbers = {}
+        for variant, arrays in self._examples.items():
+            item = arrays[number] if coordinate is None else arrays[number].coords[coordinate]
+            (template,) = item._matrix.references.templates
+            numbers[variant] = templates.setdefault(template, len(templates))
+        count = len(family.rows)
+        column = np.zeros(count, np.int32)
+        for variant, template_number in numbers.items():
+            column[family.variant == variant] = template_number
+        order, names = np.arange(count, dtype=np.int32), one.references.variables
+        columns = order, np.zeros(count, np.int32), column, family.stamps, self._tables, family.seen
+        references = References(family.uris, names, tuple(templates), (), *columns)
+        axis = one.dimensions.index(family.dimension)
+        edges = (*one.edges[:axis], family.edges, *one.edges[axis + 1 :])
+        return replace(whole, _matrix=Matrix(one.dimensions, one.directions, edges, references, order))
+
+
+def _may_fall(variable: Variable) -> bool:
+    """Return whether pairs of bounds may be decreasing in one of the files."""
+    pairs = variable.values
+    return pairs is not None and pairs.shape[1:] == (2,) and bool((pairs[:, 1] < pairs[:, 0]).any())
+
+
+def _form(array: MasterArray) -> object:
+    """Return what the arrays of all files of a series have in common."""
+    parts = [
+        (a.name, a.dtype, a.units, a.calendar, a._matrix.dimensions, a._matrix.directions)
+        for a in (array, *array.coords.values())
+    ]
+    return tuple(array.coords), parts

@@ -1,0 +1,174 @@
+"""Series of files: their join as columns equals the join of the arrays of all files."""
+
+import shutil
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggarray as aa
+import aggarray.aggregate.series
+from aggarray.index.store import Reader
+from aggarray.scan.files import scan_files
+from aggarray.scan.structure_table import StructureTable
+
+_find_series = aggarray.aggregate.series.find_series
+
+
+@contextmanager
+def single_arrays() -> Iterator[None]:
+    """Join the arrays of all files, without series."""
+    aggarray.aggregate.series.find_series = lambda *_, **__: iter(())
+    try:
+        yield
+    finally:
+        aggarray.aggregate.series.find_series = _find_series
+
+
+def content(agg: aa.Aggregation, path: Path) -> dict[str, Any]:
+    """Return everything that an index stores of an aggregation."""
+    agg.save(path, chunk_table=False)
+    reader = Reader(str(path))
+    with reader.opened():
+        columns = {name: reader._slice(name, 0, reader._length(name)).tobytes() for name in reader._open._directory.columns}
+    return columns
+
+
+def write(path: Path, times: list[float], **changes: Any) -> None:
+    """Write a file of one variable at some times."""
+    values = changes.get("values", [t + changes.get("offset", 0) for t in times])
+    with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
+        file.setncatts({"title": "series", "tracking_id": path.name, **changes.get("attrs", {})})
+        file.createDimension("time", None)
+        file.createDimension("lat", 2)
+        file.createDimension("bnds", 2)
+        time = file.createVariable("time", "f8", ("time",))
+        time.setncatts({"units": changes.get("units", "days since 2000-01-01"), "bounds": "time_bnds"})
+        bounds = file.createVariable("time_bnds", "f8", ("time", "bnds"))
+        lat = file.createVariable("lat", "f8", ("lat",))
+        lat.units = "degrees_north"
+        tas = file.createVariable("tas", "f4", ("time", "lat"))
+        tas.setncatts({"units": "K", "standard_name": "air_temperature", "history": f"made as {path.name}"})
+        lat[:] = np.array([10.0, 20.0]) + changes.get("north", 0.0)
+        time[:] = times
+        pairs = np.array([[t - 0.5, t + 0.5] for t in times])
+        bounds[:] = pairs[:, ::-1] if changes.get("falls") else pairs
+        tas[:] = np.array(values)[:, np.newaxis] + np.zeros(2)
+
+
+#: What may be unlike the other files of an archive.
+ODD: list[dict[str, Any]] = [
+    {},
+    {"north": 1.0},
+    {"north": 1e-9},
+    {"offset": 3.0},
+    {"units": "hours since 2000-01-01"},
+    {"falls": True},
+    {"attrs": {"source_id": "B"}},
+    {"attrs": {"title": "other"}},
+]
+FILES = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(1, 3), st.one_of(st.just(0), st.integers(0, len(ODD) - 1))),
+    min_size=2,
+    max_size=9,
+)
+RULES = [
+    aa.Rules(),
+    aa.Rules(trust="assume"),
+    aa.Rules(overlap="first"),
+    aa.Rules(units={"air_temperature": "degC", "time": "hours since 1990-01-01"}),
+    aa.Rules(along=["lat"]),
+]
+
+
+@settings(deadline=None, max_examples=60)
+@given(files=FILES, rules=st.sampled_from(RULES), order=st.randoms(use_true_random=False))
+def test_a_series_equals_the_join_of_its_files(
+    tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, int, int]], rules: aa.Rules, order: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("series")
+    paths = []
+    for number, (start, steps, odd) in enumerate(files):
+        paths.append(folder / f"{number}.nc")
+        write(paths[-1], [start + step + 0.0 for step in range(steps)], **ODD[odd])
+    if len(files) > 6:  # an exact copy, and a damaged file
+        shutil.copy(paths[0], folder / "copy.nc")
+        (folder / "damaged.nc").write_bytes(paths[1].read_bytes()[:100])
+        paths += [folder / "copy.nc", folder / "damaged.nc"]
+    order.shuffle(paths)
+    joined = aa.open(paths, rules=rules)
+    with single_arrays():
+        expected = aa.open(paths, rules=rules)
+    assert joined.refusals == expected.refusals
+    assert (joined.skipped, joined.duplicates) == (expected.skipped, expected.duplicates)
+    assert list(map(repr, joined)) == list(map(repr, expected))
+    result = content(joined, folder / "joined.nca")
+    with single_arrays():
+        assert result == content(expected, folder / "expected.nca")
+    shutil.rmtree(folder)
+
+
+def test_successive_files_form_a_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(12):
+        write(tmp_path / f"{number}.nc", [10.0 * number + step for step in range(1 + number % 3)])
+    lengths = []
+
+    def find(*arguments: Any) -> Iterator[Any]:
+        for series in _find_series(*arguments):
+            lengths.append(len(series.rows))
+            yield series
+
+    monkeypatch.setattr(aggarray.aggregate.series, "find_series", find)
+    assert aa.open(tmp_path)["tas"].shape == (24, 2)
+    assert lengths == [12]
+
+
+def test_a_table_returns_the_structures(shared_data: Path) -> None:
+    structures = [
+        s for _, s in scan_files(sorted(map(str, shared_data.glob("cmip6/**/*.nc")))[:60]) if not isinstance(s, Exception)
+    ]
+    table = StructureTable(structures)
+    assert len(table) == len(structures)
+    for one, other in zip(table, structures, strict=True):
+        assert (one.uri, one.format, one.stamp, one.sizes, one.skipped) == (
+            other.uri,
+            other.format,
+            other.stamp,
+            other.sizes,
+            other.skipped,
+        )
+        assert repr(one.attrs) == repr(other.attrs)
+        assert list(map(repr, one.variables)) == list(map(repr, other.variables))
+    assert [s.uri for s in table.take([5, 2])] == [structures[5].uri, structures[2].uri]
+
+
+@pytest.mark.parametrize("trust", ["verify", "assume"])
+def test_bytes_per_file(tmp_path: Path, trust: str) -> None:
+    write(tmp_path / "0.nc", [0.0])
+    first = (tmp_path / "0.nc").read_bytes()
+    with netCDF4.Dataset(tmp_path / "0.nc") as file:
+        assert float(file["time"][0]) == 0.0
+    write(tmp_path / "1.nc", [1.0])
+    second = (tmp_path / "1.nc").read_bytes()
+    assert len(first) == len(second)
+    count, value = 3000, np.array([1.0], ">f8").tobytes()
+    at = next(n for n in range(len(first)) if second[n : n + 8] == value and first[n : n + 8] == bytes(8))
+    for number in range(2, count):
+        time = np.array([float(number)], ">f8").tobytes()
+        (tmp_path / f"{number}.nc").write_bytes(second[:at] + time + second[at + 8 :])
+    aa.open(sorted(tmp_path.iterdir())[:70], rules=aa.Rules(trust=trust), processes=1)
+    tracemalloc.start()
+    try:
+        array = aa.open(tmp_path, rules=aa.Rules(trust=trust), processes=1)["tas"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert array.shape == (count, 2)
+    assert peak / count < 2000
