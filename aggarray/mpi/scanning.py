@@ -1,11 +1,12 @@
 """Scans by all ranks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from aggarray.formats import Result, Task
+from aggarray.formats import Task
 from aggarray.mpi.calls import CALLS, RankExecutor
 from aggarray.scan.executors import IN_FLIGHT, ExecutorPool
-from aggarray.scan.workers import FEW_FILES, WorkerPool
+from aggarray.scan.workers import FEW_FILES, Receive, WorkerPool, keep_result
 
 
 class RankPool(ExecutorPool):
@@ -16,9 +17,9 @@ class RankPool(ExecutorPool):
         self._in_flight = max(IN_FLIGHT, 2 * CALLS * executor.size)
         self._is_used = True  # all ranks run the same program
 
-    def run(self, tasks: Sequence[Task], done: Callable[[], None] = lambda: None) -> list[Result]:
-        """Return results in order; call ``done`` after each."""
+    def run(self, tasks: Sequence[Task], receive: Receive = keep_result) -> list[Any]:
+        """Return, in order, what ``receive`` keeps of each result as it comes."""
         if len(tasks) < FEW_FILES or self._executor.size == 1:
             with WorkerPool(1) as pool:
-                return pool.run(tasks, done)
-        return super().run(tasks, done)
+                return pool.run(tasks, receive)
+        return super().run(tasks, receive)
