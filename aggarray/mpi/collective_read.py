@@ -24,7 +24,7 @@ from aggarray.mpi.transport.moving import Part, pieces_of
 from aggarray.mpi.transport.shared import Window, open_windows
 
 #: Bytes of the slots of a ring, which has at least two, and the most slots.
-_RING_BYTES, _MAX_SLOTS = 8 << 20, 8
+_RING_BYTES, _MAX_SLOTS = 12 << 20, 8
 _ALIGNMENT = 64
 #: Counters of a window: turns read, messages received, and whether a read failed; then those copied, by kind and producer.
 _READ, _RECEIVED, _FAILED, _COPIED = range(4)
@@ -151,6 +151,14 @@ def _allocate(
     return sections[0], [rings for _, rings in allocated], reached
 
 
+class _Send(NamedTuple):
+    """Message of a turn to another node, and its buffer if it is packed."""
+
+    turn: int
+    requests: list[Any]
+    buffer: np.ndarray | None
+
+
 class _CollectiveRead:
     """Progress of a collective read on one rank."""
 
@@ -175,7 +183,7 @@ class _CollectiveRead:
         self._copied = {(kind, rank): 0 for kind in (_READ, _RECEIVED) for rank in self._node}
         #: Items complete in the own window, by kind.
         self._complete = [0, 0]
-        self._sends: deque[tuple[int, list[Any]]] = deque()
+        self._sends: deque[_Send] = deque()
         self._receives: deque[list[Any]] = deque()
         self._counters: dict[int, np.ndarray] = {}
         self._error: Exception | None = None
@@ -216,7 +224,7 @@ class _CollectiveRead:
     def _read_turn(self) -> bool:
         """Read a turn, copy the own part, send the parts of other nodes."""
         own, turn = self._link.rank, self._complete[_READ]
-        is_sent = not self._sends or self._sends[0][0] > turn - self._rings[own][_READ].slots
+        is_sent = not self._sends or self._sends[0].turn > turn - self._rings[own][_READ].slots
         if turn == len(self._layout.turns) or not is_sent or not self._is_free(_READ, turn):
             return False
         slot = self._slot(_READ, own, turn)
@@ -228,9 +236,9 @@ class _CollectiveRead:
                 self._set_counter(_FAILED, 1)
         self._complete[_READ] = self._copied[_READ, own] = turn + 1
         self._set_counter(_READ, turn + 1)
-        requests = [r for node in range(len(self._layout.nodes)) if node != self._number for r in self._send(turn, node, slot)]
-        if requests:
-            self._sends.append((turn, requests))
+        for node in range(len(self._layout.nodes)):
+            if node != self._number:
+                self._send(turn, node, slot)
         return True
 
     def _read_boxes(self, item: Item, slot: np.ndarray) -> None:
@@ -249,26 +257,29 @@ class _CollectiveRead:
         for box in copies:
             Part(self._section, box.target, box.shape).put(Part(values, box.source, box.shape).get(), add=False)
 
-    def _send(self, turn: int, node: int, slot: np.ndarray) -> list[Any]:
+    def _send(self, turn: int, node: int, slot: np.ndarray) -> None:
         """Start to send what a node requires of a turn."""
         item = self._link.rank, turn
         size = self._layout.size(item, node)
         if not size:
-            return []
-        data = slot[: self._layout.size(item, None)]
+            return
+        data, buffer = slot[: self._layout.size(item, None)], None
         if size < len(data):
-            data = np.empty(size, np.uint8)
+            buffer = self._link.buffers.acquire(size)
+            data = buffer[:size]
             packed = self._layout.arrays(item, node, data)
             for (box, values), (_, out) in zip(self._layout.arrays(item, None, slot), packed, strict=True):
                 selectors = tuple(i.as_slice() if isinstance(i, Range) else i for i in self._layout.demand.indices(box, node))
                 out[...] = Part(values, selectors, out.shape).get()
         receiver = self._layout.receiver(self._link.rank, node)
-        return [self._link.send(piece, receiver, MOVE) for piece in pieces_of(data)]
+        self._sends.append(_Send(turn, [self._link.send(piece, receiver, MOVE) for piece in pieces_of(data)], buffer))
 
     def _finish_sends(self) -> bool:
         finished = False
-        while self._sends and _complete(self._link, self._sends[0][1]):
-            self._sends.popleft()
+        while self._sends and _complete(self._link, self._sends[0].requests):
+            buffer = self._sends.popleft().buffer
+            if buffer is not None:
+                self._link.buffers.release(buffer)
             finished = True
         return finished
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.mpi.ordered_tasks import OrderedTasks
 from aggarray.mpi.transport.base import Link
-from aggarray.mpi.transport.moving import BufferPool
+from aggarray.mpi.transport.buffers import BufferPool
 
 _T = TypeVar("_T")
 

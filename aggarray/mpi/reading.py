@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Bytes up to which one process reads an array and broadcasts it.
 _SMALL = 1 << 18
 #: Bytes that a process reads in a turn for each of its threads; they stay in the processor's cache until they are copied.
-_TURN_BYTES = 2 << 20
+_TURN_BYTES = 4 << 20
 
 
 @contextmanager

@@ -5,6 +5,7 @@ in shares of about equal cost, so that few bytes are moved. Each share is cut in
 computes which elements of a box each node and each process requires.
 """
 
+import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -154,6 +155,7 @@ class Demand:
         self._held = [[held_runs(map_, p) for p in range(map_.nprocs)] for map_ in target.maps]
         coords = [np.array([target.coords(rank) for rank in node]).reshape(len(node), len(target.maps)) for node in nodes]
         self._coords = [[np.unique(c[:, d]).tolist() for d in range(len(target.maps))] for c in coords]
+        self._rank_coords = functools.cache(target.coords)
         self._along: dict[tuple[int, int, int, int | None], Indices] = {}
         self._overlaps: dict[tuple[int, int, int, int | None, int], list[Overlap]] = {}
 
@@ -181,7 +183,7 @@ class Demand:
     def copies(self, box: BoxEnds, node: int | None, rank: int) -> tuple[Box, ...]:
         """Return the copies to a section from what its node has of a box."""
         along = []
-        for d, ((low, high), coordinate) in enumerate(zip(box, self.target.coords(rank), strict=True)):
+        for d, ((low, high), coordinate) in enumerate(zip(box, self._rank_coords(rank), strict=True)):
             key = d, low, high, node, coordinate
             if key not in self._overlaps:
                 positions = self._indices_along(d, low, high, node)

@@ -7,9 +7,12 @@ import pickle
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+
+from aggarray.mpi.transport.buffers import BufferPool
 
 #: Tags of messages: of trees, of moves (plus the direction), of objects in sections, and of calls.
 TREE, MOVE, OBJECT, CALL = 1, 2, 8, 9
@@ -20,6 +23,11 @@ class Link(ABC):
 
     rank: int
     size: int
+
+    @cached_property
+    def buffers(self) -> BufferPool:
+        """Buffers of messages, kept until the link is no longer used."""
+        return BufferPool()
 
     @classmethod
     def accepts(cls, comm: Any) -> bool:
@@ -87,6 +95,11 @@ class Section(Link):
     def receive(self, into: np.ndarray, rank: int, tag: int) -> Any:
         """Start to receive."""
         return self._link.receive(into, self._ranks[rank], tag)
+
+    @property
+    def buffers(self) -> BufferPool:
+        """Those of the parent link."""
+        return self._link.buffers
 
     def test_any(self, requests: Sequence[Any]) -> int | None:
         """Test requests."""

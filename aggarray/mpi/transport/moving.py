@@ -16,7 +16,6 @@ from aggarray.mpi.transport.base import MOVE, Link
 
 #: Maximum bytes of packed messages in transit (except a single larger one), and of one MPI message.
 _IN_FLIGHT, MAX_MESSAGE = 64 << 20, 1 << 30
-_HUGE_PAGES = 1 << 22
 
 
 class Part(NamedTuple):
@@ -101,42 +100,9 @@ def pieces_of(data: np.ndarray) -> list[np.ndarray]:
     return [data[start : start + MAX_MESSAGE] for start in range(0, len(data), MAX_MESSAGE)]
 
 
-class BufferPool:
-    """Pool of uint8 buffers, because new memory costs as much as decoding.
-
-    >>> pool = BufferPool()
-    >>> pool.release(first := pool.acquire(100))
-    >>> pool.acquire(50) is first, pool.acquire(50) is first
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._free: list[np.ndarray] = []
-
-    def acquire(self, size: int) -> np.ndarray:
-        """Return the smallest sufficient free buffer, or a new one."""
-        sufficient = [n for n, buffer in enumerate(self._free) if len(buffer) >= size]
-        if sufficient:
-            return self._free.pop(min(sufficient, key=lambda n: len(self._free[n])))
-        # From this size on NumPy requests huge pages, which fault hundreds of pages at a time.
-        return np.empty(max(size, _HUGE_PAGES) if size > _HUGE_PAGES // 8 else size, np.uint8)
-
-    def release(self, buffer: np.ndarray) -> None:
-        """Return a buffer to the pool, up to the limit of the pool."""
-        if sum(map(len, self._free)) + len(buffer) <= _IN_FLIGHT:
-            self._free.append(buffer)
-
-
-def move(
-    link: Link,
-    outgoing: Sequence[Message],
-    incoming: Sequence[Message],
-    dtype: np.dtype[Any],
-    add: bool = False,
-    buffers: BufferPool | None = None,
-) -> None:
+def move(link: Link, outgoing: Sequence[Message], incoming: Sequence[Message], dtype: np.dtype[Any], add: bool = False) -> None:
     """Send and receive messages of elements; ``add``: add to the target."""
-    exchange = _Exchange(link, dtype, add, BufferPool() if buffers is None else buffers)
+    exchange = _Exchange(link, dtype, add)
     for message in incoming:
         if message.rank != link.rank:
             exchange.start_receive(message)
@@ -164,8 +130,8 @@ class _Transfer:
 
 
 class _Exchange:
-    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool, buffers: BufferPool) -> None:
-        self._link, self._dtype, self._add, self._buffers = link, dtype, add, buffers
+    def __init__(self, link: Link, dtype: np.dtype[Any], add: bool) -> None:
+        self._link, self._dtype, self._add, self._buffers = link, dtype, add, link.buffers
         self.pending: list[Any] = []
         self._transfers: list[_Transfer] = []
         #: Bytes of packed messages in transit.

@@ -20,8 +20,8 @@ from aggarray.mpi.transport.base import Link
 
 #: Environment variable that turns shared memory off where it is "0".
 VARIABLE = "AGGARRAY_SHARED_MEMORY"
-#: Advice to allocate, or map, all pages at once (Linux 5.14).
-_POPULATE_READ, _POPULATE_WRITE = 22, 23
+#: Advice to map all pages at once, which costs less than page faults (Linux 5.14).
+_POPULATE_WRITE = 23
 _COUNTER = 8
 
 
@@ -115,8 +115,6 @@ class Window:
             if file >= 0:
                 os.close(file)
             return None
-        with suppress(OSError):
-            pages.madvise(_POPULATE_READ)
         return cls(file, np.frombuffer(pages, np.uint8)[start:], handle, counters)
 
     def counters(self) -> np.ndarray:
