@@ -31,6 +31,18 @@ def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
     assert f"mean {np.nanmean(expected):.6f} K" in printed
 
 
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_shared_memory(monkeypatch: pytest.MonkeyPatch, sample_archive: Path, value: str) -> None:
+    monkeypatch.setenv("AGGARRAY_SHARED_MEMORY", value)
+    printed = run_mpi(4, "examples/shared_memory.py", ARCHIVE, "tas", "3")
+    values = aa.open(sample_archive)["tas"].astype("f8")[:]
+    before = f"before: mean {np.nanmean(values):.6f}, deviation {np.nanstd(values):.6f} K"
+    for _ in range(3):
+        flow = np.pad(np.nan_to_num(np.diff(values, axis=1)), ((0, 0), (1, 1), (0, 0)))
+        values = values + 0.25 * np.diff(flow, axis=1)
+    assert before in printed and f"after: mean {np.nanmean(values):.6f}, deviation {np.nanstd(values):.6f} K" in printed
+
+
 def climatology(source: str, variable: str, store: Path) -> None:
     """Run the example and compare with NumPy."""
     run_mpi(4, "examples/climatology.py", source, variable, str(store))
