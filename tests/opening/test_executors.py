@@ -1,7 +1,9 @@
 """Opening, appending and saving on executors equals the same by one process."""
 
 import contextlib
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -113,3 +115,21 @@ def test_an_index_needs_no_executor(messy: Path, tmp_path: Path) -> None:
     executor = Executor()
     aa.open(tmp_path / "index.nca", executor=executor)
     assert executor.count == 0
+
+
+def test_a_killed_worker_of_dask(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{number:03}.nc", cube([number]), {"source_id": "M"}) for number in range(600)]
+    expected = aa.open(files, processes=1)
+    seen: list[int] = []
+    with dask_client() as client:
+        processes = list(client.run(os.getpid).values())
+
+        def progress(done: int, total: int, what: str) -> None:
+            seen.append(done)
+            if done == total // 3:
+                os.kill(processes[0], signal.SIGKILL)
+
+        agg = aa.open(files, executor=client.get_executor(), progress=progress)
+        assert processes[0] not in client.run(os.getpid).values()
+    assert not agg.skipped and seen == list(range(1, len(files) + 1))
+    check_equal(expected, agg)

@@ -11,6 +11,7 @@ import pytest
 
 import aggarray as aa
 from sample_data import models
+from tests.support.executors import check_equal
 from tests.support.mpi import run_mpi
 from tests.support.pages import blocks
 from tests.support.paths import ROOT
@@ -105,6 +106,22 @@ def with_gaps(path: Path) -> None:
 def test_fill_gaps_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     variable = next((shared_data / "cmip6").rglob("Amon/*"))
     fill_gaps(str(variable), variable.name, tmp_path / "out.nc")
+
+
+def scan_on_a_pool(source: str, index: Path) -> str:
+    """Run the example and compare with an aggregation by one process; return what it prints."""
+    printed = run_mpi(3, "-m", "mpi4py.futures", "examples/mpi_pool_scan.py", source, str(index))
+    check_equal(aa.open(source, processes=1), aa.open(index))
+    return printed
+
+
+def test_scan_on_a_pool(tmp_path: Path) -> None:
+    assert "1 arrays of 12 files, scanned by 2 workers" in scan_on_a_pool(ARCHIVE, tmp_path / "archive.nca")
+
+
+def test_scan_of_models_on_a_pool(tmp_path: Path, shared_data: Path) -> None:
+    printed = scan_on_a_pool(str((shared_data / "cmip6").resolve()), tmp_path / "cmip6.nca")
+    assert "of 326 files, scanned by 2 workers" in printed
 
 
 def test_pylops_imports_sections() -> None:

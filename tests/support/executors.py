@@ -97,6 +97,10 @@ class Executor:
 def dask_client(workers: int = 2, **more: Any) -> Iterator[Any]:
     """Provide a client of dask with worker processes on this machine."""
     distributed = pytest.importorskip("distributed", reason="no distributed: the extra 'xarray'")
+    import dask
+
+    # A cluster gives up workers that are not back in time.
+    patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"})
     how: dict[str, Any] = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
@@ -104,6 +108,7 @@ def dask_client(workers: int = 2, **more: Any) -> Iterator[Any]:
         "processes": True,
     }
     with (
+        patience,
         distributed.LocalCluster(n_workers=workers, threads_per_worker=1, silence_logs=50, **how, **more) as cluster,
         distributed.Client(cluster, timeout="60s") as client,
     ):
