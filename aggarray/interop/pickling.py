@@ -71,7 +71,7 @@ class ArrayReference:
         """Return the pickled array, compressed; a small one is kept."""
         if self._payload:
             return self._payload
-        payload = compress(pickle.dumps(bare(self._array), pickle.HIGHEST_PROTOCOL), 1)
+        payload = compress(pickle.dumps(bare(self._array)), 1)
         if len(payload) <= SMALL:
             self._payload = payload
         return payload
@@ -123,7 +123,7 @@ def read_shared(array: ArrayReference, key: Key) -> np.ndarray:
 
 def _lazy_block(array: bytes, key: Key) -> LazyBlock:
     """Return a block that an earlier release pickled."""
-    return LazyBlock(ArrayReference(payload=compress(array, 1)), key)
+    return LazyBlock(ArrayReference(payload=array), key)
 
 
 _loading = Lock()
@@ -141,7 +141,8 @@ def _cached_array(payload: bytes) -> Any:
 
 
 def _loaded_array(payload: bytes) -> Any:
-    return pickle.loads(decompress(payload))
+    # No pickle begins with an x, as compressed bytes do; those of earlier releases are not compressed.
+    return pickle.loads(decompress(payload) if payload.startswith(b"x") else payload)
 
 
 def has_large_values(array: Any) -> bool:
