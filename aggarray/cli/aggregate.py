@@ -1,10 +1,12 @@
 """Command ``aggarray aggregate``: join files and save an index."""
 
+import os
 from typing import Any
 
 import click
 
 from aggarray.cli import _common as common
+from aggarray.errors import printable
 
 
 @click.command("aggregate")
@@ -15,12 +17,25 @@ from aggarray.cli import _common as common
 @click.option("--convention", type=click.Choice(["CF-1.13", "CFA-0.4"]), default="CF-1.13", show_default=True)
 @click.option("--absolute", is_flag=True, help="Store absolute URIs of files, not relative ones.")
 @click.option("--no-chunk-table", is_flag=True, help="Do not store the positions of chunks in the files.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted scan: read only files that INDEX.partial lacks.")
 @common.rules_options
 @common.opening_options
-def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, **arguments: Any) -> None:
+def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, resume: bool, **arguments: Any) -> None:
     """Join the files of SOURCE and save an index of them.
 
-    The index opens in milliseconds, in aggarray and in other software.
+    The index opens in milliseconds, in aggarray and in other software. While files are scanned, INDEX.partial keeps what was
+    read; it is removed once the index is saved.
     """
-    agg = common.open_arguments(arguments)
+    from aggarray.opening.checkpoint import checkpointing
+
+    with checkpointing(f"{output}.partial", resume) as checkpoint:
+        if checkpoint.note:
+            click.echo(f"aggarray: {printable(checkpoint.note)}", err=True)
+        try:
+            agg = common.open_arguments(arguments)
+        except KeyboardInterrupt:
+            if os.path.exists(checkpoint.path):
+                click.echo(f"aggarray: {printable(checkpoint.path)} keeps what was scanned; --resume continues", err=True)
+            raise
     common.save(agg, output, arguments, convention=convention, relative=not absolute, chunk_table=not no_chunk_table)
+    checkpoint.remove()

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,13 @@ from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
     from aggarray.index.conventions.foreign import Convention
+    from aggarray.opening.checkpoint import Checkpoint
     from aggarray.partition.stored_sizes import ChunkIndexes
     from aggarray.scan.progress import Progress
     from aggarray.scan.structure_table import StructureTable
+
+#: The partial index from which scans of this context resume, and to which they save.
+CHECKPOINT: "ContextVar[Checkpoint | None]" = ContextVar("aggarray_checkpoint", default=None)
 
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
@@ -100,17 +105,30 @@ def _scan_all(
     """
     from aggarray.scan.structure_table import StructureTable
 
-    table = StructureTable()
+    table, checkpoint = StructureTable(), CHECKPOINT.get()
 
     def receive(number: int, result: Result) -> Any:
         if isinstance(result, Structure):
             result = _with_external_coordinates(result, how.access)
         if isinstance(result, Structure) and find_convention(result) is None:
-            return table.add(result, paths[number] if result.uri == paths[number] else None)
+            row = table.add(result, paths[number] if result.uri == paths[number] else None)
+            if checkpoint is not None:
+                checkpoint.update(table)
+            return row
         return result
 
     if rules.trust == "verify":
-        return table, scan_each(paths, receive, *scan)
+        known = (
+            {} if checkpoint is None else {n: s for n, path in enumerate(paths) if (s := checkpoint.recall(path)) is not None}
+        )
+        if not known:
+            return table, scan_each(paths, receive, *scan)
+        kept: list[Any] = [table.add(known[n], path) if n in known else None for n, path in enumerate(paths)]
+        new = [n for n in range(len(paths)) if n not in known]
+        scanned = scan_each([paths[n] for n in new], lambda n, result: receive(new[n], result), *scan) if new else []
+        for number, result in zip(new, scanned, strict=True):
+            kept[number] = result
+        return table, kept
     from aggarray.scan.file_groups import scan_trusting
 
     return table, scan_trusting(paths, rules.identifying, receive, table, *scan)

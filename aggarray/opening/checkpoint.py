@@ -1,0 +1,102 @@
+"""Partial indexes: what a scan has read so far, from which it resumes.
+
+A partial index is an index without arrays. It is saved while files are scanned, at intervals that grow with its cost, and
+removed once the scan and what follows succeed.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from aggarray.aggregate.rules import Rules
+from aggarray.errors import AggarrayError, MissingFileError
+from aggarray.formats.base import Structure
+from aggarray.index import Opening
+from aggarray.opening.joining import CHECKPOINT
+from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.scan.structure_table import StructureTable
+
+#: Seconds from the start of a scan, and at least between two saves.
+INTERVAL = 5.0
+#: A save may take this fraction of the time since the last one.
+SHARE = 0.02
+
+
+class Checkpoint:
+    """The partial index of a scan; ``note``: why there is none to resume from."""
+
+    def __init__(self, path: str, resume: bool) -> None:
+        self.path, self.note = path, ""
+        self.reused = 0
+        self._known: dict[str, int] = {}
+        self._table = StructureTable()
+        self._provenance: Provenance | None = None
+        self._saved, self._wait = time.monotonic(), INTERVAL
+        if resume:
+            self._load()
+        if not self._known:
+            self.remove()
+
+    def _load(self) -> None:
+        from aggarray.index.loading import load
+        from aggarray.storage.access import ANYWHERE
+
+        try:
+            self._table = load(self.path, Opening(ANYWHERE)).structures()
+        except MissingFileError:
+            self.note = "there is no partial index; all files are scanned"
+        except AggarrayError as error:
+            self.note = f"the partial index cannot be used, all files are scanned: {error}"
+        self._known = {uri: row for row, uri in enumerate(self._table.uris)}
+
+    def recall(self, path: str) -> Structure | None:
+        """Return the structure of a file that is unchanged since it was scanned."""
+        from aggarray.opening.appending import has_changed
+
+        row = self._known.get(path)
+        if row is None or has_changed(path, self._table.stamp(row)):
+            return None
+        self.reused += 1
+        return self._table[row]
+
+    def update(self, table: StructureTable) -> None:
+        """Save the partial index if it is time to."""
+        now = time.monotonic()
+        if now - self._saved >= self._wait:
+            self.save(table)
+            self._saved = time.monotonic()
+            self._wait = max(INTERVAL, (self._saved - now) / SHARE)
+
+    def save(self, table: StructureTable) -> None:
+        """Save the partial index atomically."""
+        from aggarray.opening.persistence import save
+
+        # What an index does not store of these files would be lost.
+        models = [variant.model for variant in table.variants]
+        if any(m.has_external_coordinates or m.external_files for m in models):
+            plain = [n for n, m in enumerate(models) if not m.has_external_coordinates and not m.external_files]
+            table = table.take([row for row, number in enumerate(table.variant) if number in plain])
+        saved = {} if self._provenance is None else self._provenance.saved
+        self._provenance = Provenance(Rules(), structures=lambda: table, saved=saved)
+        how = {"convention": "CF-1.13", "relative": True, "chunk_table": False}
+        save(self.path, Outcome((), (), (), ()), self._provenance, how)
+
+    def remove(self) -> None:
+        """Remove the partial index."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+@contextlib.contextmanager
+def checkpointing(path: str, resume: bool) -> Iterator[Checkpoint]:
+    """Keep a partial index of the scans in a block until it succeeds."""
+    from aggarray.scan.discovery import leaving_out
+
+    checkpoint = Checkpoint(path, resume)
+    token = CHECKPOINT.set(checkpoint)
+    try:
+        with leaving_out([path]):
+            yield checkpoint
+    finally:
+        CHECKPOINT.reset(token)

@@ -1,0 +1,131 @@
+"""Scans that are killed and resume from their partial index."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import aggarray as aa
+from aggarray.index.store import Reader
+from tests.support.netcdf import cube, write
+from tests.support.paths import ROOT
+
+_COMMAND = """
+import sys, time, aggarray.formats, aggarray.opening.checkpoint as checkpoint
+from aggarray.cli import main
+from aggarray.scan import workers
+checkpoint.INTERVAL, checkpoint.SHARE, pause = 0.0, 1.0, float(sys.argv[1])
+scan_one = workers.scan_one
+def slow(task):
+    time.sleep(pause)
+    print("scans", task[0], flush=True)
+    return scan_one(task)
+workers.scan_one = slow
+main(sys.argv[2:])
+"""
+
+
+def start(folder: Path, *options: str, pause: float = 0.0) -> "subprocess.Popen[str]":
+    """Start the command in a process of its own."""
+    line = ["aggregate", str(folder / "data"), "-o", str(folder / "index.nca"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-c", _COMMAND, str(pause), *line]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def scanned(output: str) -> set[str]:
+    return {line.removeprefix("scans ") for line in output.splitlines() if line.startswith("scans ")}
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """Return everything that an index stores."""
+    reader = Reader(str(path))
+    with reader.opened():
+        columns = reader._open._directory.columns
+        return {name: reader._slice(name, 0, reader._length(name)).tobytes() for name in columns}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    for number in range(12):
+        write(tmp_path / "data" / f"{number:02}.nc", cube([float(number)]))
+    return tmp_path
+
+
+def partial_of(folder: Path) -> Path:
+    return folder / "index.nca.partial"
+
+
+def kill_half_way(folder: Path, number: int) -> "tuple[str, int]":
+    process = start(folder, pause=0.3)
+    deadline = time.monotonic() + 60
+    while not partial_of(folder).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate()
+    assert not (folder / "index.nca").exists()
+    return errors, process.returncode
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_scan_resumes(archive: Path, number: int) -> None:
+    errors, status = kill_half_way(archive, number)
+    assert status == (130 if number == signal.SIGINT else -number)
+    assert number != signal.SIGINT or "--resume" in errors
+    known = {s.uri for s in aa.open(partial_of(archive))._provenance.structures()}
+    assert 0 < len(known) < 12
+    changed = sorted(known)[0]
+    os.utime(changed, (1, 1))  # a changed file is scanned again
+    output, errors = start(archive, "--resume").communicate()
+    files = {str(path) for path in (archive / "data").iterdir()}
+    assert scanned(output) == files - known | {changed}, errors
+    assert not partial_of(archive).exists()
+    result = content(archive / "index.nca")
+    (archive / "index.nca").unlink()
+    output, _ = start(archive).communicate()
+    assert scanned(output) == files
+    assert content(archive / "index.nca") == result
+
+
+def test_without_the_option_a_scan_starts_anew(archive: Path) -> None:
+    kill_half_way(archive, signal.SIGKILL)
+    output, _ = start(archive).communicate()
+    assert len(scanned(output)) == 12
+    assert not partial_of(archive).exists()
+
+
+@pytest.mark.parametrize("damage", ["absent", "garbage", "truncated", "flipped"])
+def test_a_damaged_partial_index_is_reported(archive: Path, damage: str) -> None:
+    kill_half_way(archive, signal.SIGKILL)
+    data = partial_of(archive).read_bytes()
+    partial_of(archive).unlink()
+    if damage != "absent":
+        middle = data[:-200] + bytes(b ^ 255 for b in data[-200:])
+        partial_of(archive).write_bytes({"garbage": b"garbage", "truncated": data[: len(data) // 2], "flipped": middle}[damage])
+    process = start(archive, "--resume")
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert len(scanned(output)) == 12 or damage == "flipped"  # the directory behind the columns is not needed to read them
+    assert damage == "flipped" or "all files are scanned" in errors
+    assert aa.open(archive / "index.nca").arrays[0].shape[0] == 12
+
+
+def test_only_files_of_the_source_are_taken(archive: Path) -> None:
+    kill_half_way(archive, signal.SIGKILL)
+    first = sorted((archive / "data").iterdir())[0]
+    first.rename(archive / "elsewhere.nc")
+    process = start(archive, "--resume")
+    process.communicate()
+    assert process.returncode == 0
+    assert aa.open(archive / "index.nca").arrays[0].shape[0] == 11
+
+
+def test_python_resumes_by_append(archive: Path) -> None:
+    kill_half_way(archive, signal.SIGKILL)
+    resumed = aa.open(partial_of(archive)).append(archive / "data")
+    assert resumed.arrays[0].shape == aa.open(archive / "data").arrays[0].shape
