@@ -55,7 +55,8 @@ class _Scan:
     receive: Receive
     batches: deque[_Batch]
     results: list[Any]
-    pending: dict[Any, _Batch] = field(default_factory=dict)
+    #: Futures with their batches, by the id of the future, which need not be hashable.
+    pending: dict[int, tuple[Any, _Batch]] = field(default_factory=dict)
     suspects: deque[_Batch] = field(default_factory=deque)
 
     def put(self, number: int, result: Result) -> None:
@@ -96,7 +97,7 @@ class ExecutorPool:
             self._collect(scan)
             self._scan_here(scan)
         finally:
-            for future in scan.pending:
+            for future, _ in scan.pending.values():
                 with contextlib.suppress(Exception):  # futures need not have the method
                     future.cancel()
         return scan.results
@@ -110,9 +111,9 @@ class ExecutorPool:
                 scan.batches.append(scan.suspects.popleft())
             while scan.batches and len(scan.pending) < self._in_flight:
                 future = self._submit(scan, scan.batches[0])
-                scan.pending[future] = scan.batches.popleft()
-            for future in completed(scan.pending):
-                self._receive(scan, scan.pending.pop(future), future)
+                scan.pending[id(future)] = future, scan.batches.popleft()
+            for future in completed(future for future, _ in scan.pending.values()):
+                self._receive(scan, scan.pending.pop(id(future))[1], future)
 
     def _check_workers(self) -> None:
         """Raise AggregationError if a worker lacks this version of the package.
@@ -178,8 +179,8 @@ class ExecutorPool:
 
     def _collect(self, scan: _Scan) -> None:
         """Receive what is complete of a closed executor; suspect the rest."""
-        for future, batch in list(scan.pending.items()):
-            del scan.pending[future]
+        for future, batch in list(scan.pending.values()):
+            del scan.pending[id(future)]
             batch.failures = TRIES
             is_done = getattr(future, "done", lambda: False)
             if is_done():

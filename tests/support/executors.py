@@ -60,7 +60,9 @@ def write_fatal(path: Path) -> str:
 
 
 class Future:
-    """A future with ``result`` alone."""
+    """A future with ``result`` alone, not even hashable."""
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
