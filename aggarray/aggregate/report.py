@@ -18,6 +18,7 @@ from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
 from aggarray.formats import checksum, open_file
+from aggarray.partition.file_names import paths_among
 from aggarray.partition.matrix import Matrix
 from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
@@ -141,7 +142,7 @@ def _span(array: MasterArray, dimension: str, first: int, last: int) -> str:
 
 def duplicate_problems(duplicates: Sequence[Duplicate], arrays: Sequence[MasterArray]) -> Iterator[Problem]:
     """Yield the files that serve no array because they repeat others."""
-    serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
+    serving = paths_among((array._matrix.references for array in arrays), {d.file for d in duplicates})
     by_file: dict[str, list[Duplicate]] = defaultdict(list)
     for duplicate in duplicates:
         if duplicate.file and duplicate.file not in serving:

@@ -75,13 +75,15 @@ def _raise_datasets(
     refusals: "Sequence[Refusal]",
 ) -> None:
     from aggarray.aggregate.differences import differing_attributes, distinguishing_text
+    from aggarray.partition.file_names import paths_among
 
     rows = list(zip(*(values for _, values in facets), strict=True)) or [()] * len(arrays)
     same = _repeated([a for a, row in zip(arrays, rows, strict=True) if row == rows[0]])
     # Arrays of equal facets differ in units, cell_methods or the like.
     where = _first_of(facets) | _first_of(differing_attributes(same)[:1])
-    files = {str(uri) for array in same for uri in array._matrix.references.uris}
-    refused = next((r for r in refusals if not facets and not where and files.issuperset(r.files)), None)
+    possible = () if facets or where else refusals
+    files = paths_among((array._matrix.references for array in same), {file for r in possible for file in r.files})
+    refused = next((r for r in possible if files.issuperset(r.files)), None)
     if refused is not None:
         reason, _, advice = refused.reason.partition("; give ")
         if written is as_keys:  # a job file

@@ -20,7 +20,7 @@ def command(group_by: list[str], as_json: bool, **arguments: Any) -> None:
     SOURCE is an index, or files, folders and quoted patterns such as 'data/**/*.nc'. The problems of a group are those found
     without opening files: gaps, holes and duplicates.
     """
-    from aggarray.display.facts import aggregation_facts
+    from aggarray.display.facts import aggregation_facts, file_count
 
     agg = common.open_arguments(arguments)
     if group_by:
@@ -28,7 +28,7 @@ def command(group_by: list[str], as_json: bool, **arguments: Any) -> None:
 
         common.echo_groups(agg, group_by, array_problems(agg._outcome), as_json)
         return
-    arrays = aggregation_facts(agg)
+    arrays = aggregation_facts(agg, with_paths=as_json)
     if as_json:
         common.echo_json(arrays)
         return
@@ -36,5 +36,5 @@ def command(group_by: list[str], as_json: bool, **arguments: Any) -> None:
     from aggarray.display.listing import array_list
     from aggarray.display.table import terminal_width
 
-    click.echo(array_list(arrays, facet_columns(agg.arrays), terminal_width()))
+    click.echo(array_list(arrays, facet_columns(agg.arrays), terminal_width(), files=file_count(agg)))
     common.echo_notes(agg, "run aggarray explain for the reasons")

@@ -13,7 +13,7 @@ from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
-from aggarray.partition.matrix import Matrix
+from aggarray.partition.matrix import Matrix, used_rows
 
 #: In `Cells.files`: values in memory, and no sub-array.
 IN_MEMORY, MISSING = -1, -2
@@ -56,6 +56,11 @@ class Cells:
         return Cells(files, virtual, holes, templates, starts)
 
     @property
+    def file_count(self) -> int:
+        """The number of files."""
+        return len(used_rows(self.files[self.files >= 0], 0))
+
+    @property
     def _columns(self) -> list[np.ndarray]:
         return [self.files, self.virtual, self.holes, self.templates]
 
@@ -76,14 +81,16 @@ def _virtual(matrix: Matrix, present: np.ndarray) -> np.ndarray:
     """Return which cells show only a part of their sub-array."""
     references = matrix.references
     virtual = np.zeros(len(matrix.refs), bool)
-    cells = np.flatnonzero(present)
-    numbers = references.template[matrix.refs[cells]]
     sizes = [dict(zip(t.dimensions, t.shape, strict=True)) for t in references.templates]
-    index = np.unravel_index(cells, matrix.cells) if matrix.cells else ()
     for name in dict.fromkeys((*matrix.dimensions, *(d for by_name in sizes for d in by_name))):
-        size = np.array([by_name.get(name, 1) for by_name in sizes], np.int64)[numbers]
+        size = np.array([by_name.get(name, 1) for by_name in sizes], np.int64)
         axis = matrix.dimensions.index(name) if name in matrix.dimensions else None
-        virtual[cells] |= size != (1 if axis is None else np.diff(matrix.edges[axis])[index[axis]])
+        extents = np.ones(1, np.int64) if axis is None else np.diff(matrix.edges[axis])
+        if (size == extents[0]).all() and (extents == extents[0]).all():
+            continue  # the common case: all of every sub-array
+        cells = np.flatnonzero(present)
+        index = 0 if axis is None else np.unravel_index(cells, matrix.cells)[axis]
+        virtual[cells] |= size[references.template[matrix.refs[cells]]] != extents[index]
     return virtual
 
 

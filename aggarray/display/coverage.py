@@ -55,7 +55,7 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     _draw(ax, plane, (left, right, low, high), rows)
     drawn = [n for axis, n in enumerate(cells.files.shape) if axis in axes]
     shared = int(np.prod([-(-n // MOST) for n in drawn], dtype=int))
-    title = f"{printable(array.name or 'array')}: {counted(np.unique(cells.files[cells.files >= 0]).size, 'file')}"
+    title = f"{printable(array.name or 'array')}: {counted(cells.file_count, 'file')}"
     ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
     ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
     uris = [str(array._matrix.references.uris[row]) for row in rows]

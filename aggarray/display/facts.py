@@ -16,8 +16,8 @@ from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
-from aggarray.memory.selection import distinct
-from aggarray.partition.matrix import Template
+from aggarray.partition.file_names import count_files, file_codes
+from aggarray.partition.matrix import Matrix, Template, used_rows
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
@@ -46,10 +46,10 @@ def conformed(array: "MasterArray") -> list[Conformance]:
 
     array = flat_of(array)
     references = array._matrix.references
-    used = distinct(array._matrix.refs[array._matrix.refs >= 0])
+    used = used_subarrays(array._matrix)
     numbers = references.template[used]
     counts: dict[tuple[str, str, str], tuple[int, str | None]] = {}
-    for number in distinct(numbers):
+    for number in used_rows(numbers, len(references.templates)).tolist():
         rows = used[numbers == number]
         for difference in differences(references.templates[number], array):
             count, example = counts.get(difference, (0, references.uri_of(int(rows[0]))))
@@ -93,11 +93,16 @@ def _number(value: Any) -> str:
     return "NaN" if value != value else f"{value:g}"
 
 
+def used_subarrays(matrix: Matrix) -> np.ndarray:
+    """Return the rows of the sub-arrays that a matrix uses."""
+    return used_rows(matrix.refs[matrix.refs >= 0], len(matrix.references))
+
+
 def files_of(array: "MasterArray") -> list[str]:
     """Return the files of an array, sorted."""
-    references = array._matrix.references
-    codes = distinct(references.uri[distinct(array._matrix.refs[array._matrix.refs >= 0])])
-    return sorted(str(references.uris[code]) for code in codes if code >= 0)
+    uris = array._matrix.references.uris
+    codes = file_codes(array._matrix).tolist()
+    return sorted(map(str, uris) if len(codes) == len(uris) else (str(uris[code]) for code in codes))
 
 
 def time_range(array: "MasterArray") -> tuple[str, str] | None:
@@ -113,19 +118,21 @@ def time_range(array: "MasterArray") -> tuple[str, str] | None:
             from aggarray.cf.units.calendars import date
 
             times = times.ravel() if isinstance(times, np.ndarray) else times.flat  # of rows of different lengths
+            if isinstance(times, np.ndarray) and times.dtype.kind == "M":
+                times = times[~np.isnat(times)]
+                return (date(times.min()), date(times.max())) if len(times) else None
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]
             return (date(min(valid)), date(max(valid))) if valid else None
     return None
 
 
-def array_facts(array: "MasterArray", with_time: bool = True) -> dict[str, Any]:
+def array_facts(array: "MasterArray", with_time: bool = True, with_paths: bool = True) -> dict[str, Any]:
     """Return the data of `aggarray info` for an array, for JSON.
 
-    ``with_time``: decode the times, which takes longest.
+    ``with_time``: decode the times, which takes longest; ``with_paths``: list the files, of which there may be millions.
     """
     from aggarray.aggregate.differences import facets_of
 
-    paths = files_of(array)
     return {
         "name": array.name,
         "facets": facets_of(array),
@@ -140,20 +147,21 @@ def array_facts(array: "MasterArray", with_time: bool = True) -> dict[str, Any]:
             "shape": list(array.pmshape),
             "missing": int((array._matrix.refs < 0).sum()),
         },
-        "files": len(paths),
+        "files": len(file_codes(array._matrix)),
         "bytes": array.nbytes,
-        "subarrays": len(distinct(array._matrix.refs[array._matrix.refs >= 0])),
+        "subarrays": len(used_subarrays(array._matrix)),
         "time": (list(time_range(array) or []) or None) if with_time else None,
         "coords": list(array.coords),
-        "paths": paths,
+        **({"paths": files_of(array)} if with_paths else {}),
     }
 
 
-def aggregation_facts(agg: "Aggregation") -> list[dict[str, Any]]:
+def aggregation_facts(agg: "Aggregation", with_paths: bool = True) -> list[dict[str, Any]]:
     """Return the facts of every array; ``which`` distinguishes equal names."""
     from aggarray.aggregate.differences import labels
 
-    return [{**array_facts(array), "which": which} for array, which in zip(agg, labels(agg.arrays), strict=True)]
+    pairs = zip(agg, labels(agg.arrays), strict=True)
+    return [{**array_facts(array, with_paths=with_paths), "which": which} for array, which in pairs]
 
 
 def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
@@ -175,7 +183,7 @@ def problem_facts(report: "Report") -> list[dict[str, Any]]:
 
 def file_count(agg: "Aggregation") -> int:
     """Return the number of files of an aggregation."""
-    return len({str(uri) for array in agg for uri in array._matrix.references.uris})
+    return count_files((array._matrix.references, file_codes(array._matrix)) for array in agg)
 
 
 def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]:

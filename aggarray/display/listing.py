@@ -63,16 +63,18 @@ def array_list(
     width: int | None,
     extra: Mapping[str, Sequence[Any]] | None = None,
     most: int | None = None,
+    files: int | None = None,
 ) -> str:
     """Return counts and a table of arrays: facets, shape, times, files, size.
 
     ``facets``: names of columns, and a row per array. ``extra``: further columns. Empty columns are left out. Where facets tell
-    the arrays apart, the line "all" has what is the same in all of them. ``most``: the number of rows.
+    the arrays apart, the line "all" has what is the same in all of them. ``most``: the number of rows. ``files``: the number of
+    files, None if the facts list them.
     """
     names, rows = facets
-    files = len({path for fact in facts for path in fact["paths"]})
-    size = amount(sum(fact["bytes"] for fact in facts), "bytes")
-    lines = [f"{counted(len(facts), 'array')} of {counted(files, 'file')}, {size} of values"]
+    files = len({path for fact in facts for path in fact["paths"]}) if files is None else files
+    of, size = counted(files, "file"), amount(sum(fact["bytes"] for fact in facts), "bytes")
+    lines = [f"{counted(len(facts), 'array')} of {of}, {size} of values"]
     columns: dict[str, Sequence[Any]] = {"name": [fact["name"] for fact in facts]}
     columns |= {name: [row[n] for row in rows] for n, name in enumerate(names)}
     columns["shape"] = [shape_text(fact) for fact in facts]

@@ -33,7 +33,7 @@ _LEAST = 5
 def partition_words(array: Any) -> str:
     """Return the numbers of partitions, files and missing parts in words."""
     cells = cells_of(array)
-    files = np.unique(cells.files[cells.files >= 0]).size
+    files = cells.file_count
     facts = [
         f"partitions: {sizes(array.pmdimensions, array.pmshape)}",
         counted(files, "file") if files else "in memory",

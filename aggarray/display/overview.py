@@ -1,7 +1,7 @@
 """Overview of arrays: a row per dataset on one calendar axis."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from aggarray.aggregate.differences import attribute_text
 from aggarray.aggregate.rules import Refusal
@@ -11,6 +11,7 @@ from aggarray.dataclass import dataclass
 from aggarray.display.facets import facet_columns
 from aggarray.display.timeline import Span, Timeline, common_parts, timeline, united_parts
 from aggarray.errors import counted
+from aggarray.partition.file_names import file_codes, paths_among
 
 #: Size of a bar in its own coordinates, which are stretched to the width that there is.
 WIDTH, HEIGHT = 1000, 10
@@ -120,17 +121,15 @@ def _fitted(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> tuple[list
 
 def file_count(array: MasterArray) -> int:
     """Return the number of files that serve an array."""
-    matrix = flat_of(array)._matrix
-    codes = matrix.references.uri[matrix.refs[matrix.refs >= 0]]
-    return len(set(codes[codes >= 0].tolist()))
+    return len(file_codes(flat_of(array)._matrix))
 
 
-def arrays_by_file(arrays: Sequence[MasterArray]) -> dict[str, list[int]]:
-    """Return the numbers of the arrays that each file serves."""
+def arrays_by_file(arrays: Sequence[MasterArray], files: Collection[str]) -> dict[str, list[int]]:
+    """Return the numbers of the arrays that each of some files serves."""
     numbers: dict[str, list[int]] = {}
     for number, array in enumerate(arrays):
-        for uri in flat_of(array)._matrix.references.uris:
-            numbers.setdefault(str(uri), []).append(number)
+        for uri in paths_among([flat_of(array)._matrix.references], files):
+            numbers.setdefault(uri, []).append(number)
     return numbers
 
 
@@ -145,7 +144,7 @@ def _overlaps(
 ) -> dict[int, tuple[Span, ...]]:
     """Return where arrays overlap others that were not joined for that."""
     refused = [refusal for refusal in refusals if refusal.rule == "overlap"]
-    by_file = arrays_by_file(arrays) if refused else {}
+    by_file = arrays_by_file(arrays, {file for refusal in refused for file in refusal.files})
     parts: dict[int, list[Span]] = {}
     for refusal in refused:
         numbers = [n for n in refused_arrays(refusal, arrays, by_file) if lines[n] is not None]

@@ -26,11 +26,12 @@ def line_width() -> int:
 def aggregation_text(agg: "Aggregation") -> str:
     """Return the representation of an aggregation: a table of its arrays."""
     from aggarray.display.facets import facet_columns
-    from aggarray.display.facts import array_facts
+    from aggarray.display.facts import array_facts, file_count
     from aggarray.display.listing import array_list
 
-    facts = [array_facts(array, with_time=n < MOST_ARRAYS) for n, array in enumerate(agg)]
-    lines = array_list(facts, facet_columns(agg.arrays), line_width() - 2, most=MOST_ARRAYS).splitlines()
+    facts = [array_facts(array, with_time=n < MOST_ARRAYS, with_paths=False) for n, array in enumerate(agg)]
+    text = array_list(facts, facet_columns(agg.arrays), line_width() - 2, most=MOST_ARRAYS, files=file_count(agg))
+    lines = text.splitlines()
     counts = notes(agg.refusals, agg.skipped, agg._provenance.rules.separate_by)
     lines += [f"{', '.join(counts)}: see refusals and skipped"] if counts else []
     return "\n  ".join([f"<aggarray.Aggregation: {lines[0]}>", *(line for line in lines[1:] if line)])

@@ -35,13 +35,13 @@ class StoredChunkIndexes:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # pickled sub-arrays keep only the sizes of their chunks
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable, None if the file has changed."""
-        return self.load().find(uri, variable, scanned)
+    def find(self, references: References, row: int) -> ChunkIndex | None:
+        """Return the chunk index of a sub-array, None if its file has changed."""
+        return self.load().find(references, row)
 
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable, -1 if the file has changed."""
-        return self.load().stored(uri, variable, scanned)
+    def stored(self, references: References) -> np.ndarray:
+        """Return the stored bytes of each sub-array, -1 if its file has changed."""
+        return self.load().stored(references)
 
     def layouts_of(self, references: References, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:
         """Return the layouts of sub-arrays, as `ChunkTables.layouts_of` does."""
@@ -80,7 +80,7 @@ class StoredChunkIndexes:
         if self._stamps is None:  # an index without files
             return NO_TABLES
         chunks = _narrow(offsets), _narrow(sizes), _narrow(masks) if masks.any() else None
-        return replace(tables, starts=_narrow(starts), offsets=chunks[0], sizes=chunks[1], masks=chunks[2], _lookup=None)
+        return replace(tables, starts=_narrow(starts), offsets=chunks[0], sizes=chunks[1], masks=chunks[2], _keys=None)
 
     def _load_layouts(self) -> ChunkTables:
         specs = self._specs
@@ -101,7 +101,8 @@ class StoredChunkIndexes:
             file=_narrow(file),
             variable=_narrow(variable),
             layout=_narrow(layout),
-            _lookup=None,
+            _keys=None,
+            _by_uri=None,
         )
 
 

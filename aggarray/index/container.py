@@ -20,10 +20,11 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS
 from aggarray.index.notice import with_notice
+from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import Matrix, References
 
-#: Returns the URI references (text, dtype object) of the files of a table of sub-arrays.
-ReferencesOf = Callable[[References], np.ndarray]
+#: Returns the URI references of all files, and the number of each URI of a table of sub-arrays.
+ReferencesOf = Callable[[References], tuple[Texts, np.ndarray]]
 
 #: Coordinates of more bytes that were not scanned are written as fragments, not by value.
 _LARGE = 1 << 25

@@ -14,7 +14,7 @@ from aggarray.errors import IndexFileError
 from aggarray.index.store import EAGER, Reader, plain_dtype
 from aggarray.index.uris import Files
 from aggarray.index.validation import check_array, check_geometry, check_partitions, check_template
-from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References, Step, Template, used_rows
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References, Step, Template
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Decoder:
     def __init__(self, reader: Reader, document: Mapping[str, Any], files: Files, access: Access) -> None:
         self.reader, self.files, self.access = reader, files, access
         self.tables: ChunkIndexes | None = None
-        self.stamps = np.stack([reader.column(c) for c in document["stamps"]], axis=-1) if len(files) else None
+        self.stamps = np.stack([reader.column(c) for c in document["stamps"]]).T if len(files) else None
         if self.stamps is not None and self.stamps.shape != (len(files), 3):
             raise ValueError(f"stamps of shape {self.stamps.shape} for {len(files)} files")
         self.templates = tuple(map(_decode_template, document["templates"]))
@@ -124,7 +124,8 @@ class Decoder:
         used, uri = _renumber(uri, len(self.files))
         files, stamps = self.files, self.stamps
         if len(used) < len(files):
-            files, stamps = files.take(used), None if stamps is None else stamps[used]
+            rows = slice(used.start, used.stop) if isinstance(used, range) else used
+            files, stamps = files.take(used), None if stamps is None else stamps[rows]
         items = (tuple(encoded.get("variables", ())), templates, memory, uri, variable, template)
         references = References(files, *items, stamps, self.tables)
         starts, steps = ({d: column(spec) for d, spec in encoded.get(name, {}).items()} for name in ("starts", "steps"))
@@ -167,25 +168,24 @@ class Decoder:
         return geometry
 
 
-def _renumber(column: np.ndarray, count: int) -> tuple[Sequence[int], np.ndarray]:
+def _renumber(column: np.ndarray, count: int) -> tuple[Sequence[int] | np.ndarray, np.ndarray]:
     """Return the rows a column uses, and the column renumbered; -1 stays.
 
-    >>> _renumber(np.array([7, -1, 7]), 10)
-    ([7], array([ 0, -1,  0], dtype=int32))
+    >>> _renumber(np.array([7, -1, 5]), 10)
+    (array([5, 7]), array([ 1, -1,  0], dtype=int32))
     """
-    used: Any
     distinct = sorted(set(column.tolist())) if len(column) < _SHORT else [int(column.min()), int(column.max())]
     least, most = (distinct[0], distinct[-1]) if distinct else (0, -1)
     if least < -1 or most >= count:
         raise ValueError("row number out of range")
-    if len(column) < _SHORT:
-        used = distinct[1:] if least < 0 else distinct
-    else:
-        used = used_rows(column[column >= 0] if least < 0 else column, count)
-    if len(used) == most + 1:  # all rows up to the last
-        return range(most + 1), column
-    used = list(map(int, used))
-    return used, np.where(column < 0, -1, np.searchsorted(used, column)).astype(np.int32)
+    is_used = np.zeros(most + 1, bool)
+    is_used[column[column >= 0] if least < 0 else column] = True
+    number = int(is_used.sum())
+    first = int(is_used.argmax()) if number else 0
+    if number == most + 1 - first:  # all rows from one to another
+        return range(first, most + 1), column if not first else np.where(column < 0, -1, column - first).astype(np.int32)
+    used = np.flatnonzero(is_used)
+    return used, np.where(column < 0, -1, (np.cumsum(is_used, dtype=np.int32) - 1)[column]).astype(np.int32)
 
 
 def _decode_template(encoded: Mapping[str, Any]) -> Template:

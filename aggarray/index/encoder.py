@@ -4,7 +4,7 @@ Attributes keep their dtypes. Templates, attributes and arrays that several arra
 which holds the columns, has state.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,9 +17,7 @@ from aggarray.cf.encoding import Encoding
 from aggarray.index.decoder import ENCODED_DTYPES
 from aggarray.index.store import Writer
 from aggarray.memory.selection import Range
-from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.partition.matrix import Matrix, References, Step, Template
-from aggarray.read.chunk_index import CachedChunkIndex
+from aggarray.partition.matrix import Matrix, References, Step, Template, used_rows
 
 
 def plain(value: Any) -> Any:
@@ -55,18 +53,28 @@ class Encoder:
     """Encoder of master arrays that stores shared items once."""
 
     def __init__(self, writer: Writer) -> None:
+        from aggarray.index.file_numbers import FileNumbers
+
         self.writer = writer
-        self.files: dict[str, int] = {}
-        self.stamps: dict[int, Sequence[int]] = {}
+        self.files = FileNumbers()
+        #: Numbers of files, and the size, time and checksum of each; later ones count.
+        self._stamps: list[tuple[np.ndarray, np.ndarray]] = []
         self.templates: list[Any] = []
         self.attributes: list[Any] = []
         self.geometries: list[Any] = []
         self._numbers: dict[Any, int] = {}
-        self._codes: dict[int, tuple[Any, np.ndarray]] = {}
 
-    def code(self, uri: str) -> int:
-        """Return the number of a file; a new file is added."""
-        return self.files.setdefault(uri, len(self.files))
+    def add_stamps(self, codes: np.ndarray, stamps: np.ndarray) -> None:
+        """Record the states of files, int64 (files, 3); a size below 0 is none."""
+        rows = np.flatnonzero(stamps[:, 0] >= 0)
+        self._stamps.append((codes[rows], stamps[rows]) if len(rows) < len(codes) else (codes, stamps))
+
+    def stamps(self) -> np.ndarray:
+        """Return the states of all files, int64 (files, 3), -1 where unknown."""
+        stamps = np.full((len(self.files), 3), -1, np.int64)
+        for codes, known in self._stamps:
+            stamps[codes] = known
+        return stamps
 
     def _once(self, key: Any, into: list[Any], make: Callable[[], Any]) -> int:
         """Return the number of an item in a list; a new item is made and appended."""
@@ -86,15 +94,10 @@ class Encoder:
 
     def file_codes(self, references: References) -> np.ndarray:
         """Return the number of each URI of a table, and record the stamps."""
-        entry = self._codes.get(id(references.uris))
-        if entry is None:
-            files = self.files
-            codes = np.array([files.setdefault(uri, len(files)) for uri in references.uris], np.int64)
-            entry = self._codes[id(references.uris)] = (references.uris, codes)
+        codes = self.files.of(references.uris)
         if references.stamps is not None:
-            rows = np.flatnonzero(references.stamps[:, 0] >= 0)
-            self.stamps.update(zip(entry[1][rows].tolist(), references.stamps[rows].tolist(), strict=True))
-        return entry[1]
+            self.add_stamps(codes, references.stamps)
+        return codes
 
     def matrix(self, matrix: Matrix) -> dict[str, Any]:
         """Encode a matrix of partitions, without the sub-arrays that no cell uses."""
@@ -102,8 +105,9 @@ class Encoder:
         references, column = matrix.references, self.writer.column
         codes = np.append(self.file_codes(references), -1)[references.uri]
         # Some templates may be unused: those of signatures that were verified meanwhile.
-        used = set(references.template.tolist())
-        templates = np.array([self.template(t) if n in used else -1 for n, t in enumerate(references.templates)], np.int64)
+        used = used_rows(references.template, len(references.templates)).tolist()
+        templates = np.full(len(references.templates), -1, np.int64)
+        templates[used] = [self.template(references.templates[n]) for n in used]
         encoded = {
             "dimensions": list(matrix.dimensions),
             "directions": list(matrix.directions),
@@ -170,36 +174,3 @@ def _template(template: Template) -> dict[str, Any]:
     if template.temperature is None:
         del encoded["temperature"]
     return {**encoded, "encoding": _encoding(template.encoding), "steps": [_step(s) for s in template.steps]}
-
-
-def pack_chunk_indexes(
-    indexes: Iterable[CachedChunkIndex], files: Mapping[str, int], stamps: Mapping[int, Sequence[int]], writer: Writer
-) -> dict[str, Any]:
-    """Encode chunk indexes of numbered files unchanged since their stamp."""
-    layouts: dict[str, int] = {}
-    encoded: list[Any] = []
-    rows: dict[tuple[int, str], tuple[int, ChunkIndex]] = {}
-    for uri, variable, state, table in indexes:
-        code = files.get(uri)
-        stamp = None if code is None else stamps.get(code)
-        if code is None or stamp is None or (stamp[1], stamp[0]) != state[:2] or table.names is not None:
-            continue
-        layout = [plain(table.shape), plain(table.chunk), table.dtype.str, plain(table.fill)]
-        layout.append([[f.name, *map(plain, f.parameters)] for f in table.filters])
-        number = layouts.setdefault(repr(layout), len(encoded))
-        if number == len(encoded):
-            encoded.append(layout)
-        rows[code, variable] = (number, table)
-    column, tables = writer.column, [table for _, table in rows.values()]
-    names = {name: i for i, name in enumerate(dict.fromkeys(name for _, name in rows))}
-    masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
-    joined = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
-    return {
-        "layouts": encoded,
-        "names": list(names),
-        "variable": column(np.array([names[name] for _, name in rows], np.int64)),
-        "file": column(np.array([code for code, _ in rows], np.int64)),
-        "layout": column(np.array([number for number, _ in rows.values()], np.int64)),
-        "count": column(np.array([len(t.offsets) for t in tables], np.int64)),
-        "columns": [column(np.concatenate(c).astype(np.int64) if c else np.zeros(0, np.int64)) for c in joined],
-    }

@@ -73,8 +73,8 @@ class _Packer:
         return known[0]
 
 
-def pack(structures: Iterable[Structure], codes: Mapping[str, int], writer: Writer) -> dict[str, Any]:
-    """Encode structures; ``codes``: the number of each file of the index."""
+def pack(structures: Iterable[Structure], codes: np.ndarray, writer: Writer) -> dict[str, Any]:
+    """Encode structures; ``codes``: the number of the file of each."""
     packer, formats = _Packer(writer), _Table()
     variables, attrs, rows = array("q"), array("q"), array("q")
     others: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def pack(structures: Iterable[Structure], codes: Mapping[str, int], writer: Writ
         own = packer.attrs(s.attrs)
         attrs.extend(own)
         stamp = s.stamp or (-1, 0, 0)
-        rows.extend((codes[s.uri], formats.number(s.format, s.format), *stamp, len(s.variables), len(own)))
+        rows.extend((formats.number(s.format, s.format), *stamp, len(s.variables), len(own)))
         if s.groups or s.skipped:
             groups = [[name, packer.attrs(a)] for name, a in s.groups.items()]
             others[str(number)] = [groups, [list(pair) for pair in s.skipped]]
@@ -93,11 +93,11 @@ def pack(structures: Iterable[Structure], codes: Mapping[str, int], writer: Writ
         if s.sizes and any("instance_dimension" in v.attrs for v in s.variables):
             sizes[str(number)] = dict(s.sizes)
     flat = np.array(variables, np.int64).reshape(-1, 2)
-    files, kinds, *stamps, variable_counts, attr_counts = np.array(rows, np.int64).reshape(-1, 7).T
+    kinds, *stamps, variable_counts, attr_counts = np.array(rows, np.int64).reshape(-1, 6).T
     column = writer.column
     return {
         **({"sizes": sizes} if sizes else {}),
-        "file": column(files),
+        "file": column(codes),
         "format": column(kinds),
         "formats": formats.items,
         "stamps": [column(c) for c in stamps],

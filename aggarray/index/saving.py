@@ -13,17 +13,19 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan, stamp_of
 from aggarray.formats.base import Structure
+from aggarray.index.chunk_packing import ChunkPacker
 from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.directory import append_directory
-from aggarray.index.encoder import Encoder, pack_chunk_indexes
+from aggarray.index.encoder import Encoder
 from aggarray.index.hdf5_columns import directory_of
 from aggarray.index.netcdf import created
 from aggarray.index.recognition import find_convention
 from aggarray.index.records import pack
 from aggarray.index.store import GROUP, Writer, replace_index, stored_generation
-from aggarray.index.uris import home_of, written
+from aggarray.index.uris import home_of
+from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import References
 from aggarray.read.chunk_index import gather_chunk_indexes
 from aggarray.scan.structure_table import stamped
@@ -66,12 +68,11 @@ def save(
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
     document, records = _documents(contents, encoder)
-    files = written(list(encoder.files), home, relative)
+    files = encoder.files.references(home, relative)
     document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
-    names = np.array(files, object)
 
-    def references(table: References) -> np.ndarray:
-        return np.asarray(names[encoder.file_codes(table)], object)
+    def references(table: References) -> tuple[Texts, np.ndarray]:
+        return files, encoder.files.of(table.uris)
 
     with replace_index(path, expected) as (temporary, generation):
         with created(temporary) as dataset:
@@ -87,21 +88,18 @@ def save(
 
 def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Encode everything except the arrays; return the two JSON documents."""
-    for uri, stamp in stamped(contents.structures):
-        code = encoder.code(uri)
-        if stamp is not None:
-            encoder.stamps[code] = stamp
+    pairs = [(uri, stamp or (-1, 0, 0)) for uri, stamp in stamped(contents.structures)]
+    scanned = encoder.files.of([uri for uri, _ in pairs])
+    encoder.add_stamps(scanned, np.array([stamp for _, stamp in pairs], np.int64).reshape(-1, 3))
     encoded_others = [encoder.array(a) for a in contents.others]
-    file_codes = list(map(encoder.code, contents.files))
-    stamps = np.full((len(encoder.files), 3), -1, np.int64)
-    if len(encoder.files) - len(encoder.stamps) <= _FEW_FILES:
+    file_codes = encoder.files.of(contents.files)
+    stamps = encoder.stamps()
+    unknown = np.flatnonzero(stamps[:, 0] < 0)
+    if 0 < len(unknown) <= _FEW_FILES:
         # Files that were not scanned: their present state.
-        for uri, code in encoder.files.items():
-            if code not in encoder.stamps and "://" not in uri:
-                with contextlib.suppress(OSError):
-                    encoder.stamps[code] = stamp_of(uri)
-    if encoder.stamps:
-        stamps[list(encoder.stamps)] = list(encoder.stamps.values())
+        for code, uri in zip(unknown.tolist(), encoder.files.some(unknown), strict=True):
+            with contextlib.suppress(OSError):
+                stamps[code] = stamps[code] if "://" in uri else stamp_of(uri)
     document = {
         "others": encoded_others,
         "templates": encoder.templates,
@@ -109,12 +107,14 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
         **({"geometries": encoder.geometries} if encoder.geometries else {}),
         "stamps": [encoder.writer.column(c) for c in stamps.T],
         "details": contents.details,
-        "named": encoder.writer.column(np.array(file_codes, np.int64)),
+        "named": encoder.writer.column(file_codes),
     }
     if contents.chunk_table:
-        chunk_indexes = gather_chunk_indexes(_tables(contents.arrays))
-        document["chunks"] = pack_chunk_indexes(chunk_indexes, encoder.files, encoder.stamps, encoder.writer)
-    return document, pack(contents.structures, encoder.files, encoder.writer)
+        packer = ChunkPacker(encoder.files, stamps)
+        for index in gather_chunk_indexes(_tables(contents.arrays), packer.add_known):
+            packer.add(index)
+        document["chunks"] = packer.packed(encoder.writer)
+    return document, pack(contents.structures, scanned, encoder.writer)
 
 
 def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:

@@ -84,6 +84,8 @@ class Writer:
         """Store texts."""
         if len(texts) <= _SHORT:
             return {"is": list(texts)}
+        if isinstance(texts, Texts):
+            return {"at": self._put("texts", texts.buffer), "lengths": self.column(texts.lengths)}
         joined = "".join(texts)
         encoded = texts if joined.isascii() else [t.encode("utf-8", "surrogateescape") for t in texts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -107,22 +109,39 @@ class Writer:
         group = dataset.createGroup(GROUP)
         group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
-        variables = {name: np.concatenate(parts) for name, parts in self._parts.items() if self._ends[name]}
+        variables = {name: parts for name, parts in self._parts.items() if self._ends[name]}
         for name, content in (("document", document), ("records", records)):
             encoded = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-            variables[name] = np.frombuffer(encoded.encode("utf-8", "surrogateescape"), np.uint8)
+            variables[name] = [np.frombuffer(encoded.encode("utf-8", "surrogateescape"), np.uint8)]
         # What opening reads lies at the end, beside the directory.
         for name in filter(variables.__contains__, reversed(DTYPES)):
-            values = variables[name]
-            group.createDimension(name, len(values))
-            chunk = (min(len(values), _CHUNK // values.dtype.itemsize),)
-            packing = {"compression": "zlib", "complevel": 1, "chunksizes": chunk, "fill_value": False}
-            packing["shuffle"] = values.dtype.itemsize > 1
-            variable = group.createVariable(name, values.dtype, (name,), **packing)
+            dtype, length = variables[name][0].dtype, sum(map(len, variables[name]))
+            group.createDimension(name, length)
+            chunk = min(length, _CHUNK // dtype.itemsize)
+            packing = {"compression": "zlib", "complevel": 1, "chunksizes": (chunk,), "fill_value": False}
+            packing["shuffle"] = dtype.itemsize > 1
+            variable = group.createVariable(name, dtype, (name,), **packing)
             variable.set_auto_maskandscale(False)
             # The attribute makes it a domain variable, which readers do not take for data (CF section 5.8).
             variable.setncattr("dimensions", "")
-            variable[:] = values
+            start = 0
+            for values in _merged(variables.pop(name)):
+                variable[start : start + len(values)] = values
+                start += len(values)
+
+
+def _merged(parts: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield consecutive arrays, short ones joined.
+
+    The list is emptied, so that long ones are not held twice.
+    """
+    parts.reverse()
+    held: list[np.ndarray] = []
+    while parts:
+        held.append(parts.pop())
+        if not parts or len(parts[-1]) >= _CHUNK or len(held[-1]) >= _CHUNK:
+            yield np.concatenate(held) if len(held) > 1 else held[0]
+            held.clear()
 
 
 class _OpenIndex:

@@ -7,7 +7,7 @@ them lazily.
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -182,18 +182,56 @@ def _joined(new: str, rest: str) -> str:
 
 
 class Files(Sequence[str]):
-    """Files of an index: references, resolved lazily."""
+    """Files of an index: references, resolved lazily.
 
-    __slots__ = ("_folder", "_known", "_path_map", "references")
+    ``numbers``: their numbers in `base`, None for all.
+    """
 
-    def __init__(self, references: Sequence[str], folder: str, path_map: PathMap) -> None:
+    __slots__ = ("_folder", "_is_plain", "_known", "_part_of", "_path_map", "numbers", "references")
+
+    def __init__(
+        self,
+        references: Sequence[str],
+        folder: str,
+        path_map: PathMap,
+        part_of: "Files | None" = None,
+        numbers: np.ndarray | range | None = None,
+    ) -> None:
         self.references, self._folder, self._path_map = references, folder, path_map
+        self._part_of, self.numbers = part_of, numbers
         #: Resolved references by number: a read needs each several times.
         self._known: dict[int, str] = {}
+        self._is_plain: bool | None = None
 
-    def take(self, rows: Sequence[int]) -> "Files":
-        """Return some of the files, in the order of ``rows``."""
-        return Files([self.references[row] for row in rows], self._folder, self._path_map)
+    @property
+    def base(self) -> "Files":
+        """The files that these are a part of, or these."""
+        return self if self._part_of is None else self._part_of
+
+    def numbers_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the numbers of some of the files in `base`."""
+        if isinstance(self.numbers, range):
+            return rows + self.numbers.start
+        return rows if self.numbers is None else self.numbers[rows]
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Files":
+        """Return some of the files; ``rows``: in this order.
+
+        A range shares the columns.
+        """
+        if isinstance(rows, range) and isinstance(self.references, Texts):
+            first = 0 if self.numbers is None else self.numbers.start if isinstance(self.numbers, range) else None
+            if first is not None:
+                numbers: np.ndarray | range = range(first + rows.start, first + rows.stop)
+                return self._part(self.references.take(slice(rows.start, rows.stop)), numbers)
+        rows, texts = np.asarray(rows, np.int64), self.references
+        references = texts.take(rows) if isinstance(texts, Texts) else [texts[row] for row in rows.tolist()]
+        return self._part(references, self.numbers_of(rows))
+
+    def _part(self, references: Sequence[str], numbers: np.ndarray | range) -> "Files":
+        taken = Files(references, self._folder, self._path_map, self.base, numbers)
+        taken._is_plain = self._is_plain or None
+        return taken
 
     def __len__(self) -> int:
         return len(self.references)
@@ -225,15 +263,30 @@ class Files(Sequence[str]):
         folder = functools.cache(lambda head: resolve_uri(f"{head}-", self._folder)[:-1])
         return (folder(head + slash) + tail for head, slash, tail in (r.rpartition("/") for r in self.references))
 
+    def rows_of(self, paths: Collection[str]) -> dict[str, int]:
+        """Return the rows of those of the given paths that are among the files.
+
+        >>> Files(Texts.of(["a.nc", "b/a.nc"]), "/data", NOWHERE).rows_of(["/data/b/a.nc", "/a.nc"])
+        {'/data/b/a.nc': 1}
+        """
+        files, rows = self, np.arange(len(self))
+        if isinstance(self.references, Texts) and self._are_plain():
+            rows = self.references.possibly_ending_with({os.fsencode(path.rpartition("/")[2]) for path in paths})
+            files = self.take(rows)
+        paths = paths if isinstance(paths, set | frozenset | dict) else set(paths)
+        return {path: int(row) for path, row in zip(files, rows, strict=True) if path in paths}
+
     def _are_plain(self) -> bool:
         """Return whether the last component of each reference is kept as it is."""
-        if isinstance(self.references, Texts):
-            text, are_files = self.references.text(), not self.references.end_with_one_of("/.")
-        else:
-            text = "\n".join(["", *self.references, ""])
-            are_files = "\n\n" not in text and "/\n" not in text and ".\n" not in text
-        moved = self._path_map.pairs or RELOCATE in os.environ
-        return are_files and not moved and "%" not in text and ":" not in text
+        if self._is_plain is None:
+            references = self.references
+            if isinstance(references, Texts):
+                is_plain = not any(map(references.buffer_has, "%:")) and not references.end_with_one_of("/.")
+            else:
+                text = "\n".join(["", *references, ""])
+                is_plain = not any(part in text for part in ("\n\n", "/\n", ".\n", "%", ":"))
+            self._is_plain = is_plain and not self._path_map.pairs
+        return self._is_plain and RELOCATE not in os.environ
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)

@@ -7,7 +7,7 @@ from typing import Any
 
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan
-from aggarray.partition.matrix import used_rows
+from aggarray.partition.file_names import count_files, file_codes
 from aggarray.storage.urls import is_remote
 
 HISTORY = "history"
@@ -19,22 +19,21 @@ def first_history(arrays: Sequence[Any]) -> str | None:
     The result is None for one file, whose attributes arrays have, without a history, and for remote files, which are not opened
     for it.
     """
-    files = [uri for array in arrays for uri in _files(array)]
-    count = len(set(files))
-    if count < 2 or is_remote(files[0]):
+    count = count_files((array._matrix.references, file_codes(array._matrix)) for array in arrays)
+    first = next(filter(None, map(_first_file, arrays)), None)
+    if count < 2 or first is None or is_remote(first):
         return None
     with suppress(AggarrayError, OSError):
-        arrays[0]._access.check(files[0])
-        history = scan(files[0]).attrs.get(HISTORY)
-        name = os.path.basename(files[0].rstrip("/"))
+        arrays[0]._access.check(first)
+        history = scan(first).attrs.get(HISTORY)
+        name = os.path.basename(first.rstrip("/"))
         return f"joined from {count} files by aggarray; the history of {name} follows\n{history}" if history else None
     return None
 
 
-def _files(array: Any) -> list[str]:
-    """Return the files of an array, the first one first."""
-    matrix, references = array._matrix, array._matrix.references
-    codes = references.uri[matrix.refs[matrix.refs >= 0]]
-    codes = codes[codes >= 0]
-    first = codes[:1].tolist()
-    return [str(references.uris[i]) for i in (*first, *used_rows(codes, len(references.uris)).tolist())]
+def _first_file(array: Any) -> str | None:
+    """Return the file of the first partition that has one, None without."""
+    references, refs = array._matrix.references, array._matrix.refs
+    codes = references.uri[refs[refs >= 0]]
+    first = codes[codes >= 0][:1].tolist()
+    return str(references.uris[first[0]]) if first else None

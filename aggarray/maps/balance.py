@@ -57,11 +57,20 @@ def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Ma
     """Return the map of slabs; ``as_blocks``: blocks if the ranks ascend."""
     if as_blocks and (np.diff(ranks) >= 0).all():
         return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
-    lists = []
-    for rank in range(count):
-        slabs = np.flatnonzero(ranks == rank).tolist()
-        lists.append(np.concatenate([np.zeros(0, np.int64), *(np.arange(cuts[k], cuts[k + 1]) for k in slabs)]))
+    order = np.argsort(ranks, kind="stable")
+    by_rank = np.split(order, np.searchsorted(ranks[order], np.arange(1, count)))
+    lists = [_positions(cuts[slabs], np.diff(cuts)[slabs]) for slabs in by_rank]
     return Unstructured(int(cuts[-1]), lists, one_to_one=True)
+
+
+def _positions(begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the numbers of several ranges, one after the other.
+
+    >>> _positions(np.array([7, 2]), np.array([2, 3])).tolist()
+    [7, 8, 2, 3, 4]
+    """
+    before = np.cumsum(sizes) - sizes
+    return np.asarray(np.arange(int(sizes.sum())) + np.repeat(begins - before, sizes))
 
 
 def assign_contiguous(costs: np.ndarray, count: int) -> np.ndarray:
@@ -111,6 +120,8 @@ def assign_longest_first(costs: np.ndarray, count: int) -> np.ndarray:
     >>> assign_longest_first(np.array([1, 4, 2, 3]), 2).tolist()
     [0, 0, 1, 1]
     """
+    if len(costs) and (costs == costs[0]).all():
+        return np.arange(len(costs)) % count
     ranks = np.zeros(len(costs), np.int64)
     least = [(0, 0, rank) for rank in range(count)]
     for slab in np.argsort(-costs, kind="stable").tolist():

@@ -16,7 +16,7 @@ _LONGEST = 1 << 12
 _PART, _LAST_ASCII = 1 << 17, 127
 
 _ONES, _HIGH, BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
-_FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_FACTOR, _SHIFT, _TOP = np.uint64(0x9E3779B97F4A7C15), np.uint64(29), np.uint64(48)
 #: By the number of bytes left in a word: those bytes, and blanks in the others.
 _KEPT = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 _FILL = ~_KEPT & BLANKS
@@ -70,20 +70,40 @@ class Texts(Sequence[str]):
         return self.buffer[start : start + self.lengths[number]].tobytes().decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
-        if 4 * int(self.lengths.sum()) < len(self.buffer):
+        ends = self.starts + self.lengths
+        first, last = (int(self.starts.min()), int(ends.max())) if len(self) else (0, 0)
+        if 4 * int(self.lengths.sum()) < last - first:
             yield from map(self.__getitem__, range(len(self)))
             return
-        buffer = self.buffer.tobytes()
-        for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
-            yield buffer[start : start + length].decode("utf-8", "surrogateescape")
+        buffer = self.buffer[first:last].tobytes()
+        places = zip((self.starts - first).tolist(), (ends - first).tolist(), strict=True)
+        if buffer.isascii():
+            text = buffer.decode("ascii")
+            yield from (text[start:end] for start, end in places)
+        else:
+            yield from (buffer[start:end].decode("utf-8", "surrogateescape") for start, end in places)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Texts"]) -> "Texts":
+        """Return the texts of several columns, each in one piece.
+
+        >>> list(Texts.joined([Texts.of(["a", "b"]), Texts.of(["c"])]))
+        ['a', 'b', 'c']
+        """
+        if not parts:
+            return cls.of(())
+        return cls(np.concatenate([part.buffer for part in parts]), np.concatenate([part.lengths for part in parts]))
 
     def text(self) -> str:
         """Return all texts joined."""
         return self.buffer.tobytes().decode("utf-8", "surrogateescape") if self._is_joined else "".join(self)
 
-    def take(self, rows: np.ndarray) -> "Texts":
-        """Return some texts, which share the buffer, in the order of ``rows``."""
-        if len(rows) == len(self) and (rows[1:] > rows[:-1]).all():
+    def take(self, rows: Any) -> "Texts":
+        """Return some texts, which share the buffer.
+
+        ``rows``: their numbers in this order, or a slice.
+        """
+        if not isinstance(rows, slice) and len(rows) == len(self) and (rows[1:] > rows[:-1]).all():
             return self
         return Texts(self.buffer, self.lengths[rows], self.starts[rows])
 
@@ -108,6 +128,27 @@ class Texts(Sequence[str]):
         starting = np.zeros(len(self), bool)
         starting[rows] = True
         return starting
+
+    def possibly_ending_with(self, ends: Iterable[bytes]) -> np.ndarray:
+        """Return the rows of texts that may end with one of those given.
+
+        All others end otherwise.
+
+        >>> Texts.of(["/a/temperature1.nc", "/a/temperature2.nc"]).possibly_ending_with([b"temperature2.nc"]).tolist()
+        [1]
+        """
+        tails = self.tails()
+        if tails is None:
+            return np.arange(len(self))
+        marked, last = np.zeros(1 << 16, bool), tails[:, 1]
+        words = {end[-8:] for end in ends}
+        long = np.array([int.from_bytes(word, "little") for word in words if len(word) == 8], np.uint64)
+        marked[long * _FACTOR >> _TOP] = True
+        possible = marked[last * _FACTOR >> _TOP]
+        for word in words:
+            if len(word) < 8:
+                possible |= last >> np.uint64(64 - 8 * len(word)) == int.from_bytes(word, "little") if word else True
+        return np.flatnonzero(possible)
 
     def end_with_one_of(self, characters: str) -> bool:
         """Return whether a text is empty or ends with an ASCII character given.

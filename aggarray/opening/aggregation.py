@@ -104,7 +104,9 @@ class Aggregation(AttributeHints):
         duplicates = self.duplicates
         if duplicates:
             # A file used by an array outside the selection is not a duplicate.
-            serving = {str(uri) for array in self.arrays for uri in array._matrix.references.uris}
+            from aggarray.partition.file_names import paths_among
+
+            serving = paths_among((array._matrix.references for array in self.arrays), {d.file for d in duplicates})
             duplicates = Listing(d for d in duplicates if d.file not in serving)
         arrays = select_arrays(self.arrays, selection.names, selection.attributes)
         return replace(self, arrays=arrays, duplicates=duplicates, _provenance=self._provenance.selected(selection))
@@ -160,16 +162,11 @@ class Aggregation(AttributeHints):
         >>> agg["tas"][:10].shape == values.shape
         True
         """
-        from aggarray.read import close_files
+        from aggarray.partition.file_names import paths_among
+        from aggarray.read import close_files, open_paths
 
-        close_files(
-            {
-                str(uri)
-                for array in self.arrays
-                for one in (array, *array.coords.values())
-                for uri in one._matrix.references.uris
-            }
-        )
+        tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        close_files(paths_among(tables, open_paths()))
 
     def __enter__(self) -> "Aggregation":
         return self

@@ -8,6 +8,7 @@ from aggarray.index import Opening
 from aggarray.index.uris import NOWHERE, check_roots, near
 from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
 from aggarray.opening.provenance import Outcome, Provenance
+from aggarray.partition.file_names import paths_among
 from aggarray.partition.stored_sizes import join_chunk_indexes
 from aggarray.scan.discovery import find_files
 from aggarray.scan.files import scanning_on
@@ -29,7 +30,7 @@ def extended(
         named = find_files(items)
         if before.access.roots is not None:
             check_roots(named, before.access.roots)
-        there = {str(uri) for a in others for uri in a._matrix.references.uris}
+        there = paths_among((a._matrix.references for a in others), named)
         paths = [p for p in named if (has_changed(p, known[p].stamp) if p in known else p not in there)]
         new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
         gone = [error for error in new.errors if isinstance(error, MissingFileError)]

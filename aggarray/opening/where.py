@@ -11,6 +11,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError
 from aggarray.opening.provenance import Listing, Outcome
 from aggarray.opening.selection import attributes_hint, values_hint
+from aggarray.partition.file_names import paths_among
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
@@ -59,7 +60,8 @@ def where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = 
 
 def restricted(outcome: Outcome, arrays: Sequence[MasterArray]) -> Outcome:
     """Return some arrays of an outcome, with what concerns their files."""
-    serving = {str(uri) for array in arrays for uri in array._matrix.references.uris}
+    files = {file for refusal in outcome.refusals for file in refusal.files}.union(d.kept for d in outcome.duplicates)
+    serving = paths_among((array._matrix.references for array in arrays), files)
     refusals = Listing(r for r in outcome.refusals if serving.issuperset(r.files))
     return Outcome(tuple(arrays), refusals, outcome.skipped, Listing(d for d in outcome.duplicates if d.kept in serving))
 

@@ -16,6 +16,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container, common_attributes, plain_attributes
+from aggarray.memory.texts import Texts
 from aggarray.output.chunks import Position, positions_in
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.read.chunk_index import find_chunk_index
@@ -82,7 +83,7 @@ class _LayoutContainer(Container):
     """Container that records variables in a layout; ``kinds``: of dtypes."""
 
     def __init__(self, layout: ExtractLayout, kinds: str, whole: int) -> None:
-        super().__init__(layout, lambda references: np.array(()))
+        super().__init__(layout, lambda references: (Texts.of(()), np.zeros(0, np.int64)))
         self._kinds, self._whole = kinds, whole
 
     def global_attributes(self, arrays: Sequence[MasterArray]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from aggarray.codecs.base import Filter
 from aggarray.dataclass import dataclass
 from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.partition.matrix import References
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
@@ -37,10 +38,11 @@ class ChunkTables:
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray | None
-    _lookup: "_Lookup | None" = None
+    _keys: tuple[np.ndarray, np.ndarray | None] | None = None
+    _by_uri: dict[str, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkTables, tuple(getattr(self, f.name) for f in fields(self) if f.name != "_lookup")
+        return ChunkTables, tuple(getattr(self, f.name) for f in fields(self) if not f.name.startswith("_"))
 
     @property
     def nbytes(self) -> int:
@@ -48,71 +50,69 @@ class ChunkTables:
         columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
         return sum(column.nbytes for column in columns if column is not None)
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> ChunkIndex | None:
-        """Return the chunk index of a variable, None if the file has changed."""
-        if (row := self._row(uri, variable, scanned)) is None:
+    def find(self, references: References, row: int) -> ChunkIndex | None:
+        """Return the chunk index of a sub-array, None if its file has changed."""
+        row = int(self.rows_of(references, np.array([row]))[0])
+        if row < 0:
             return None
         chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
         masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
         offsets, sizes = self.offsets[chunks].astype(np.int64), self.sizes[chunks].astype(np.int64)
         return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
 
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable, -1 if the file has changed."""
-        if (row := self._row(uri, variable, scanned)) is None:
-            return -1
-        before = self._looked_up().before
-        return int(before[self.starts[row + 1]] - before[self.starts[row]])
+    def stored(self, references: References) -> np.ndarray:
+        """Return the stored bytes of each sub-array, -1 if its file has changed."""
+        rows = self.rows_of(references, np.arange(len(references)))
+        sizes, known = np.full(len(rows), -1, np.int64), rows >= 0
+        before = np.concatenate([[0], np.cumsum(np.where(self.offsets >= 0, self.sizes, 0), dtype=np.int64)])
+        sizes[known] = before[self.starts[rows[known] + 1]] - before[self.starts[rows[known]]]
+        return sizes
 
-    def layouts_of(self, references: Any, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:
-        """Return the number of the layout of each sub-array, and all layouts.
+    def layouts_of(self, references: References, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:
+        """Return the number of the layout of some sub-arrays, and all layouts.
 
-        ``references``: `References`, of which ``rows`` are in question. The number is -1 for changed and unknown files.
+        The number is -1 for changed and unknown files.
         """
-        lookup, codes, names = self._looked_up(), references.uri[rows], references.variable[rows]
-        files = np.array([lookup.files.get(str(uri), -1) for uri in references.uris] or [-1], np.int64)[codes]
-        variables = np.array([lookup.names.get(name, -1) for name in references.variables] or [-1], np.int64)[names]
-        numbers = np.full(len(rows), -1, np.int64)
-        if references.stamps is None or not len(lookup.keys):
-            return numbers, self.layouts
-        keys = files * len(self.names) + variables
-        at = np.minimum(lookup.keys.searchsorted(keys), len(lookup.keys) - 1)
-        same = (self.stamps[files, :2] == references.stamps[codes, :2]).all(axis=1)
-        present = same & (lookup.keys[at] == keys) & (files >= 0) & (variables >= 0)
-        numbers[present] = self.layout[lookup.rows[at[present]]]
+        numbers, own = np.full(len(rows), -1, np.int64), self.rows_of(references, rows)
+        numbers[own >= 0] = self.layout[own[own >= 0]]
         return numbers, self.layouts
 
-    def _row(self, uri: str, variable: str, scanned: tuple[int, int]) -> int | None:
-        lookup = self._looked_up()
-        code, name = lookup.files.get(uri), lookup.names.get(variable)
-        if code is None or name is None:
-            return None
-        key = code * len(self.names) + name
-        at = int(lookup.keys.searchsorted(key))
-        size, time = self.stamps[code, :2].tolist()
-        if at == len(lookup.keys) or lookup.keys[at] != key or (time, size) != scanned:
-            return None
-        return int(lookup.rows[at])
+    def rows_of(self, references: References, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of sub-arrays, -1 for changed and unknown files."""
+        codes, keys, order = references.uri[rows], *self._ordered()
+        result = np.full(len(rows), -1, np.int64)
+        if references.stamps is None or not len(keys):
+            return result
+        variables = np.array([self.names.index(name) if name in self.names else -1 for name in references.variables] or [-1])
+        names = variables[references.variable[rows]]
+        files = self._numbers(references.uris, codes)
+        wanted = files * len(self.names) + names
+        at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+        present = (codes >= 0) & (files >= 0) & (names >= 0) & (keys[at] == wanted)
+        present &= (self.stamps[files, :2] == references.stamps[codes, :2]).all(axis=1)
+        result[present] = at[present] if order is None else order[at[present]]
+        return result
 
-    def _looked_up(self) -> "_Lookup":
-        if self._lookup is None:
-            self._lookup = _Lookup(self)
-        return self._lookup
+    def _numbers(self, uris: Any, codes: np.ndarray) -> np.ndarray:
+        """Return the numbers of some URIs among the files, -1 for other files."""
+        if getattr(uris, "base", None) is self.files:
+            return np.asarray(uris.numbers_of(codes))
+        if self._by_uri is None:
+            self._by_uri = dict(zip(self.files, range(len(self.files)), strict=True))
+        used, number = np.unique(codes, return_inverse=True)
+        found = [-1 if code < 0 else self._by_uri.get(str(uris[code]), -1) for code in used.tolist()]
+        return np.array(found, np.int64)[number]
 
+    def _ordered(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return a sorted number of each file and variable, and their rows.
 
-class _Lookup:
-    """Rows of chunk tables by file and variable.
-
-    ``before``: stored bytes of all chunks before each.
-    """
-
-    def __init__(self, tables: ChunkTables) -> None:
-        self.files = dict(zip(tables.files, range(len(tables.files)), strict=True))
-        self.names = dict(zip(tables.names, range(len(tables.names)), strict=True))
-        keys = tables.file.astype(np.int64) * len(tables.names) + tables.variable
-        self.rows = np.argsort(keys, kind="stable")
-        self.keys = keys[self.rows]
-        self.before = np.concatenate([[0], np.cumsum(np.where(tables.offsets >= 0, tables.sizes, 0), dtype=np.int64)])
+        The rows are None if all are in order.
+        """
+        if self._keys is None:
+            keys = self.file.astype(np.int64) * len(self.names) + self.variable
+            order = None if (np.diff(keys) > 0).all() else np.argsort(keys, kind="stable")
+            self._keys = keys if order is None else keys[order], order
+        return self._keys
 
 
 _NONE = np.zeros(0, np.int64)

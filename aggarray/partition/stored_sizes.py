@@ -15,17 +15,14 @@ from aggarray.storage import relocated_all
 class ChunkIndexes(Protocol):
     """Chunk positions that are known without opening the files."""
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
-        """Return the chunks of a variable of a file, None if unknown.
+    def find(self, references: "Columns", row: int) -> Any:
+        """Return the chunks of a sub-array, None if unknown.
 
-        ``scanned``: modification time and size of the file; chunks of any other state are unknown.
+        Those of a file in any other state than that of its scan are unknown.
         """
 
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable of a file, -1 if unknown.
-
-        ``scanned``: modification time and size of the file, as in `find`.
-        """
+    def stored(self, references: "Columns") -> np.ndarray:
+        """Return the stored bytes of each sub-array, int64, -1 if unknown."""
 
 
 #: Sub-arrays as columns: `aggarray.partition.matrix.References`, or `StoredSizes`.
@@ -34,10 +31,9 @@ Columns = Any
 
 def stored_bytes(references: Columns) -> np.ndarray:
     """Return stored bytes per sub-array, int64, -1 if unknown; open no file."""
-    sizes = np.full(len(references.uri), -1, np.int64)
-    if references.tables is not None:
-        for row, uri, variable, scanned in _rows(references):
-            sizes[row] = references.tables.stored(uri, variable, scanned)
+    if references.tables is None or references.stamps is None:
+        return np.full(len(references.uri), -1, np.int64)
+    sizes: np.ndarray = references.tables.stored(references)
     return sizes
 
 
@@ -68,16 +64,19 @@ class StoredSizes:
         self.uris = relocated_all(uris)
         self._known = None
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> None:
+    def find(self, references: Columns, row: int) -> None:
         """Return None: chunk positions are not pickled."""
 
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable of a file, -1 if unknown."""
+    def stored(self, references: Columns) -> np.ndarray:
+        """Return the stored bytes of each sub-array, -1 if unknown."""
         if self._known is None:
             sizes = self.sizes.tolist()
             self._known = {(u, v): (s, sizes[row]) for row, u, v, s in _rows(self)}
-        state, size = self._known.get((uri, variable), (None, -1))
-        return size if state == scanned else -1
+        stored = np.full(len(references.uri), -1, np.int64)
+        for row, uri, variable, scanned in _rows(references):
+            state, size = self._known.get((uri, variable), (None, -1))
+            stored[row] = size if state == scanned else -1
+        return stored
 
 
 def sizes_to_pickle(references: Columns) -> StoredSizes | None:
@@ -100,14 +99,18 @@ class JoinedChunkIndexes:
         """The joined chunk indexes."""
         return self._members
 
-    def find(self, uri: str, variable: str, scanned: tuple[int, int]) -> Any:
-        """Return the chunks of a variable of a file, None if unknown."""
-        results = (member.find(uri, variable, scanned) for member in self._members)
+    def find(self, references: Columns, row: int) -> Any:
+        """Return the chunks of a sub-array, None if unknown."""
+        results = (member.find(references, row) for member in self._members)
         return next((chunks for chunks in results if chunks is not None), None)
 
-    def stored(self, uri: str, variable: str, scanned: tuple[int, int]) -> int:
-        """Return the stored bytes of a variable of a file, -1 if unknown."""
-        return next((n for member in self._members if (n := member.stored(uri, variable, scanned)) >= 0), -1)
+    def stored(self, references: Columns) -> np.ndarray:
+        """Return the stored bytes of each sub-array, -1 if unknown."""
+        sizes = np.full(len(references.uri), -1, np.int64)
+        for member in self._members:
+            own = member.stored(references)
+            sizes = np.where(sizes < 0, own, sizes)
+        return sizes
 
     def layouts_of(self, references: Columns, rows: np.ndarray) -> tuple[np.ndarray, list[Any]]:
         """Return the layouts of sub-arrays, as `ChunkTables.layouts_of` does."""
@@ -120,10 +123,17 @@ class JoinedChunkIndexes:
         return numbers, layouts
 
 
+def members_of(indexes: ChunkIndexes | None) -> tuple[ChunkIndexes, ...]:
+    """Return the chunk indexes that were joined, or the one that was not."""
+    if indexes is None:
+        return ()
+    return indexes.members if isinstance(indexes, JoinedChunkIndexes) else (indexes,)
+
+
 def join_chunk_indexes(first: ChunkIndexes | None, second: ChunkIndexes | None) -> ChunkIndexes | None:
     """Return a chunk index that combines two, without duplicates."""
     if first is None or second is None or first is second:
         return second if first is None else first
-    members, others = (i.members if isinstance(i, JoinedChunkIndexes) else (i,) for i in (first, second))
+    members, others = members_of(first), members_of(second)
     new = [other for other in others if not any(other is member for member in members)]
     return JoinedChunkIndexes(*members, *new) if new else first

@@ -32,7 +32,7 @@ from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
 from aggarray.read.chunk_blocks import read_chunk_blocks
 from aggarray.read.chunk_index import LocatedIndex, chunk_tables, find_chunk_index
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
-from aggarray.read.open_files import OpenFiles, close_files
+from aggarray.read.open_files import OpenFiles, close_files, open_paths
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
 from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_named, stored_piece
 from aggarray.storage.files import prefetch_states
@@ -57,7 +57,7 @@ PART, MOST = 1 << 21, 1 << 12
 _EACH, _PLACES = 1000, 50
 COPY_HINT = "give True, None (a view where possible) or False (a view or an error)"
 
-__all__ = ["OpenFiles", "ReadOptions", "Target", "close_files", "masked_array", "output", "read"]
+__all__ = ["OpenFiles", "ReadOptions", "Target", "close_files", "masked_array", "open_paths", "output", "read"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Chunk indexes of sub-arrays, cached while their file stays unchanged."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from aggarray.read.open_files import file_state, opened
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder, prefetch_states
 from aggarray.storage.lru_cache import LRUCache
-from aggarray.storage.state import FileState, Stamp
+from aggarray.storage.state import FileState
 from aggarray.storage.urls import is_remote
 
 #: Bytes of cached chunk indexes.
@@ -51,7 +51,7 @@ def find_chunk_index(references: References, row: int, access: Access) -> Locate
     access.check(uri)
     variable, stamp = references.variables[int(references.variable[row])], references.stamp_of(row)
     state = file_state(uri, stamp)
-    is_known, table = _cached(references, uri, variable, state, stamp)
+    is_known, table = _cached(references, row, uri, variable, state)
     if not is_known:
         with opened(references, row, access) as handle:
             # Handles of other packages may lack the method.
@@ -69,36 +69,36 @@ def find_chunk_index(references: References, row: int, access: Access) -> Locate
     return table, uri, state if table.names is None else None
 
 
-def _cached(
-    references: References, uri: str, variable: str, state: FileState, stamp: Stamp | None
-) -> tuple[bool, ChunkIndex | None]:
+def _cached(references: References, row: int, uri: str, variable: str, state: FileState) -> tuple[bool, ChunkIndex | None]:
     """Return whether the result is cached, and the chunk index or None."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
         return True, held[1]
     # A file with this stamp is the scanned one; a copy has another modification time.
-    table = None if references.tables is None or stamp is None else references.tables.find(uri, variable, (stamp[1], stamp[0]))
+    tables = None if references.stamp_of(row) is None else references.tables
+    table = None if tables is None else tables.find(references, row)
     if table is not None:
         chunk_tables.keep((uri, variable), (state, table))
     return table is not None, table
 
 
-def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterator[CachedChunkIndex]:
+def gather_chunk_indexes(
+    tables: Iterable[tuple[References, Access]], unknown_of: Callable[[References, np.ndarray], np.ndarray] | None = None
+) -> Iterator[CachedChunkIndex]:
     """Yield the chunk indexes of all sub-arrays, each variable of a file once.
 
-    Files without a known index are opened, many of them by worker processes. Stores, missing files and files that only their
-    libraries read are left out.
+    ``unknown_of``: returns those of some rows of a table that are to be looked up, None for all. Files whose index is not known
+    are opened, many of them by worker processes. Stores, missing files and files that only their libraries read are left out.
     """
-    from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
-    from aggarray.scan.files import start_pool
-
-    tables = list(tables)
-    prefetch_states(str(uri) for references, _ in tables for uri in references.uris)
+    wanted = [(references, access, _rows(references)) for references, access in tables]
+    if unknown_of is not None:
+        wanted = [(references, access, unknown_of(references, rows)) for references, access, rows in wanted]
+    prefetch_states(str(references.uri_of(row)) for references, _, rows in wanted for row in rows.tolist())
     seen: set[tuple[str, str]] = set()
     unknown: dict[str, list[str]] = {}
     has_folder = lru_cache(maxsize=None)(os.path.isdir)  # no look into folders that do not exist
-    for references, access in tables:
-        for row in _rows(references):
+    for references, access, rows in wanted:
+        for row in rows.tolist():
             uri, variable = references.uri_of(row), references.variables[int(references.variable[row])]
             if uri is None or (uri, variable) in seen:
                 continue
@@ -113,11 +113,19 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                 state = file_state(uri, stamp)
             except AggarrayError:
                 continue  # reading the file raises the error
-            is_known, table = _cached(references, uri, variable, state, stamp)
+            is_known, table = _cached(references, row, uri, variable, state)
             if table is not None:
                 yield CachedChunkIndex(uri, variable, state, table)
             elif not is_known:
                 unknown.setdefault(uri, []).append(variable)
+    yield from _looked_up(unknown)
+
+
+def _looked_up(unknown: dict[str, list[str]]) -> Iterator[CachedChunkIndex]:
+    """Yield the chunk indexes of variables by file, from the files."""
+    from aggarray.formats.partial_scan import ChunkIndexRequest, ScannedChunkIndexes
+    from aggarray.scan.files import start_pool
+
     with start_pool() as pool:
         for scanned in pool.run([(uri, ChunkIndexRequest(tuple(names))) for uri, names in unknown.items()]):
             if isinstance(scanned, ScannedChunkIndexes):
@@ -125,10 +133,11 @@ def gather_chunk_indexes(tables: Iterable[tuple[References, Access]]) -> Iterato
                     yield CachedChunkIndex(scanned.uri, variable, scanned.state, table)
 
 
-def _rows(references: References) -> list[int]:
+def _rows(references: References) -> np.ndarray:
     """Return one row per variable of each file whose template is resolved."""
     declared = np.array([t.declared for t in references.templates], bool)
     rows = np.flatnonzero((references.uri >= 0) & ~declared[references.template])
     pairs = references.uri[rows].astype(np.int64) * (len(references.variables) or 1) + references.variable[rows]
-    first: list[int] = rows[np.unique(pairs, return_index=True)[1]].tolist()
-    return first
+    if (np.diff(pairs) > 0).all():
+        return rows
+    return np.asarray(rows[np.unique(pairs, return_index=True)[1]])

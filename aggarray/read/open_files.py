@@ -182,6 +182,21 @@ def close_files(uris: Collection[str] | None = None) -> None:
     close_sources(chosen)
 
 
+def open_paths() -> set[str]:
+    """Return the paths of the files kept open, and of the folders above them."""
+    paths: set[str] = set()
+
+    def note(path: str) -> bool:
+        while path and path not in paths:
+            paths.add(path)
+            path = path.rpartition("/")[0]
+        return False  # it stays open
+
+    _files.close(note)
+    close_sources(note)
+    return paths
+
+
 def _is_within(uris: Collection[str], path: str) -> bool:
     while path not in uris and path:
         path = path.rpartition("/")[0]

@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,11 @@ def partitions(count: int, file: Path) -> Any:
     The names are those of files that do not exist; each has a state, as scanned files have.
     """
     import aggarray as aa
+    from aggarray.codecs import Filter
+    from aggarray.index.uris import NOWHERE, Files
     from aggarray.memory.texts import Texts
     from aggarray.opening.aggregation import Aggregation
+    from aggarray.partition.chunk_tables import ChunkTables
     from aggarray.partition.matrix import Matrix, References
 
     first = aa.open(file)["tas"]
@@ -88,11 +92,15 @@ def partitions(count: int, file: Path) -> Any:
     names[:, : len(before)], names[:, -len(middle) :] = np.frombuffer(before, np.uint8), np.frombuffer(middle, np.uint8)
     for digit in range(8):
         names[:, len(before) + digit] = ord("0") + numbers // 10 ** (7 - digit) % 10
-    uris = Texts(names.reshape(-1), np.full(count, names.shape[1]))
+    uris = Files(Texts(names.reshape(-1), np.full(count, names.shape[1])), "/", NOWHERE)
     random = np.random.default_rng(0)
     stamps = np.stack([np.full(count, 9000), 10**18 + random.integers(0, 10**15, count), numbers * 7919 % 2**32], axis=1)
     own, rows, none = first._matrix.references, numbers.astype(np.int32), np.zeros(count, np.int32)
-    references = References(uris, own.variables, own.templates, (), rows, none, none, stamps)
+    chunk: Any = ((1, *first.shape[1:]),) * 2
+    layouts = [(*chunk, np.dtype("f4"), (Filter("deflate"),), None)]
+    chunks = np.arange(count + 1), 4000 + random.integers(0, 4000, count), random.integers(100, 200, count), None
+    tables = ChunkTables(uris, stamps, list(own.variables), layouts, rows, none, none, *chunks)
+    references = References(uris, own.variables, own.templates, (), rows, none, none, stamps, tables)
     edges = (np.arange(count + 1), *first._matrix.edges[1:])
     order = random.permutation(count).astype(np.int32)
     time = first.coords["time"]
@@ -169,8 +177,14 @@ def _plan(array: Any, start: int | None = None) -> Any:
 
 def _with_dask(place: Place) -> Any:
     import dask.array  # noqa: F401
+    import xarray  # noqa: F401
 
     return _array(place)
+
+
+def _to_xarray(array: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):  # years for which xarray takes dates of cftime
+        return array.to_xarray()
 
 
 def _to_subarrays(place: Place) -> Any:
@@ -208,11 +222,11 @@ STEPS = {
     "open the files": Step(lambda place: place.files, _scan, ("files",)),
     "save": Step(_to_save, _save),
     "open the index": Step(lambda place: place.index, _scan),
-    f"append {MORE} files": Step(_to_append, _append),
+    f"append {MORE} files": Step(_to_append, _append, most=10**6),
     "sel": Step(_array, _sel),
     f"plan a slice of {SLICE}": Step(_to_plan, _plan),
     "to_dask": Step(_with_dask, lambda array: array.to_dask()),
-    "to_dask, a task per partition": Step(_with_dask, lambda array: array.to_dask({"time": 1}), most=10**6),
+    "to_xarray": Step(_with_dask, _to_xarray),
     "Distribution.from_partitions": Step(_array, _from_partitions),
     "MasterArray.from_subarrays": Step(_to_subarrays, _from_subarrays, ("partitions",), most=10**6),
     "repr": Step(_opened, lambda agg: repr(agg) + repr(agg.arrays[0])),

@@ -100,7 +100,7 @@ def chunk_offsets(agg: aa.Aggregation) -> dict[tuple[str, str], Any]:
                 references.variables[int(references.variable[row])],
             )
             assert uri is not None and stamp is not None and references.tables is not None
-            table = references.tables.find(uri, name, (stamp[1], stamp[0]))
+            table = references.tables.find(references, row)
             result[uri, name] = None if table is None else table.offsets.tolist()
     return result
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from aggarray.codecs.base import Filter
 from aggarray.index.chunk_tables import _narrow
 from aggarray.partition.chunk_tables import NO_TABLES, ChunkTables, Layout
+from aggarray.partition.matrix import References
 
 FILES, NAMES = ["/a.nc", "/b.nc", "/c.nc"], ["tas", "pr"]
 LAYOUTS: list[Layout] = [((n,), (1,), np.dtype("f4"), (Filter("deflate"),), 0.0) for n in range(4)]
@@ -27,6 +28,12 @@ def tables_of(rows: dict[tuple[int, int], list[tuple[int, int, int]]]) -> ChunkT
     return ChunkTables(FILES, stamps, NAMES, LAYOUTS, *narrow[:-1], narrow[-1] if narrow[-1].any() else None)
 
 
+def references_of(uri: str, name: str, stamp: tuple[int, int]) -> References:
+    """Return a table of one sub-array; ``stamp``: size and modification time of its file."""
+    zero = np.zeros(1, np.int32)
+    return References((uri,), (name,), (), (), zero, zero, zero, np.array([[*stamp, 7]]))
+
+
 @given(rows)
 def test_tables_return_what_was_put_in(rows: dict[tuple[int, int], list[tuple[int, int, int]]]) -> None:
     tables = tables_of(rows)
@@ -34,16 +41,18 @@ def test_tables_return_what_was_put_in(rows: dict[tuple[int, int], list[tuple[in
         for code, uri in enumerate(FILES):
             for number, name in enumerate(NAMES):
                 part = rows.get((code, number))
-                found = held.find(uri, name, (10**18 + code, 100 + code))
+                references = references_of(uri, name, (100 + code, 10**18 + code))
+                found = held.find(references, 0)
                 assert (found is None) == (part is None)
-                assert held.find(uri, name, (10**18, 99)) is None
+                assert held.find(references_of(uri, name, (99, 10**18)), 0) is None
                 stored = sum(size for offset, size, _ in part if offset >= 0) if part is not None else -1
-                assert held.stored(uri, name, (10**18 + code, 100 + code)) == stored
+                assert held.stored(references).tolist() == [stored]
                 if found is not None and part is not None:
                     assert found.shape == (len(part),)
                     masks = [0] * len(part) if found.masks is None else found.masks.tolist()
                     assert list(zip(found.offsets.tolist(), found.sizes.tolist(), masks, strict=True)) == part
-        assert held.find("/d.nc", "tas", (0, 0)) is None and held.find("/a.nc", "ua", (10**18, 100)) is None
+        unknown = references_of("/d.nc", "tas", (0, 0)), references_of("/a.nc", "ua", (100, 10**18))
+        assert all(held.find(references, 0) is None for references in unknown)
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
@@ -55,5 +64,6 @@ def test_narrow_columns_hold_their_values(values: list[int]) -> None:
 
 
 def test_an_empty_table_has_no_rows() -> None:
-    assert NO_TABLES.find("/a.nc", "tas", (0, 0)) is None and NO_TABLES.stored("/a.nc", "tas", (0, 0)) == -1
+    references = references_of("/a.nc", "tas", (0, 0))
+    assert NO_TABLES.find(references, 0) is None and NO_TABLES.stored(references).tolist() == [-1]
     assert pickle.loads(pickle.dumps(NO_TABLES)).nbytes == NO_TABLES.nbytes

@@ -19,10 +19,7 @@ _MOST_GAPS = 3
 def array_html(array: Any) -> str:
     """Return the HTML of a master array without reading a file."""
     line = timeline(flat_of(array))
-    facts = "".join(
-        f"<tr><th>{escaped(name)}</th><td>{breakable(text)}</td></tr>"
-        for name, text in facts_of(array, timeline(flat_of(array)))
-    )
+    facts = "".join(f"<tr><th>{escaped(name)}</th><td>{breakable(text)}</td></tr>" for name, text in facts_of(array, line))
     lines = [
         f"<b>{escaped(array.name or 'array')}</b> {escaped(words(array))}",
         f"<table><tbody>{facts}</tbody></table>",
@@ -72,11 +69,9 @@ def stored_chunk(array: Any) -> list[tuple[str, int]] | None:
     """Return the chunk shape of the first file, None unless an index has it."""
     references, refs = array._matrix.references, array._matrix.refs
     row = next(iter(refs[refs >= 0][:1].tolist()), None)
-    stamp = None if row is None else references.stamp_of(row)
-    if row is None or references.tables is None or stamp is None:
+    if row is None or references.tables is None or references.stamp_of(row) is None:
         return None
-    variable = references.variables[int(references.variable[row])]
-    index = references.tables.find(references.uri_of(row), variable, (stamp[1], stamp[0]))
+    index = references.tables.find(references, row)
     names = references.template_of(row).dimensions
     return None if index is None or len(index.chunk) != len(names) else list(zip(names, index.chunk, strict=True))
 

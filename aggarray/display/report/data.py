@@ -20,6 +20,7 @@ from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
+from aggarray.partition.matrix import used_rows
 
 #: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000
@@ -47,7 +48,7 @@ def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], mos
     partitions = cells_of(array)
     cells = partitions.fewer(_limits(partitions.files.shape, most))
     uris = array._matrix.references.uris
-    used = np.unique(cells.files[cells.files >= 0])
+    used = used_rows(cells.files[cells.files >= 0], 0)
     numbers = np.zeros(len(uris) + 2, np.int64)
     numbers[-2:] = -2, -1  # the codes of missing and in memory are unchanged
     for code in used.tolist():

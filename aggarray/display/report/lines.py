@@ -69,14 +69,13 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
 
 def _own_files(agg: Aggregation) -> list[list[str]]:
     """Return the files that make each array without others of its name, or []."""
-    serving = Counter((agg.arrays[n].name, file) for file, numbers in arrays_by_file(agg.arrays).items() for n in numbers)
+    tables = [(array.name, flat_of(array)._matrix.references.uris) for array in agg]
+    files = [(name, sorted(map(str, uris)) if len(uris) <= _MOST_FILES else []) for name, uris in tables]
+    by_file = arrays_by_file(agg.arrays, {file for _, own in files for file in own})
+    serving = Counter((agg.arrays[n].name, file) for file, numbers in by_file.items() for n in numbers)
     # References name files that are no source of their own.
     sources = set() if agg._provenance.saved else {s.uri for s in agg._provenance.structures() if s.uri.isprintable()}
-    files = [(a.name, sorted({str(uri) for uri in flat_of(a)._matrix.references.uris})) for a in agg]
-    return [
-        own if len(own) <= _MOST_FILES and sources.issuperset(own) and all(serving[name, f] == 1 for f in own) else []
-        for name, own in files
-    ]
+    return [own if sources.issuperset(own) and all(serving[name, f] == 1 for f in own) else [] for name, own in files]
 
 
 def _changed(rules: Rules) -> dict[str, Any]:

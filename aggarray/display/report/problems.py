@@ -46,9 +46,10 @@ def entries(agg: Aggregation, report: Report | None) -> list[Entry]:
             *skipped_problems(agg.skipped),
         )
     )
-    by_file = arrays_by_file(agg.arrays)
-    rows = [Entry(p.kind, p.message, tuple(known.get(p) or by_file.get(p.file or "", []))) for p in problems]
     refused = [r for r in agg.refusals if not agg._provenance.separates(r.rule)]
+    files = {problem.file or "" for problem in problems}.union(*(refusal.files for refusal in refused))
+    by_file = arrays_by_file(agg.arrays, files)
+    rows = [Entry(p.kind, p.message, tuple(known.get(p) or by_file.get(p.file or "", []))) for p in problems]
     rows += [Entry(r.rule, r.reason, tuple(refused_arrays(r, agg.arrays, by_file))) for r in refused]
     return sorted(rows, key=lambda entry: _ORDER.get(entry.kind, len(_ORDER)))
 

@@ -13,8 +13,11 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.formats.flattened import is_flat
 from aggarray.index.container import Container
+from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import Matrix, Template, used_rows
 
+#: Number of references that are texts at a time.
+_BLOCK = 1 << 16
 #: Default fill value of floating variables in netCDF.
 _NETCDF_FILL = 9.969209968386869e36
 
@@ -103,14 +106,31 @@ class CF113(Container):
 
     def _located(self, matrix: Matrix, name: str) -> dict[str, str]:
         references, rows = matrix.references, matrix.refs
-        uris = self.references(references)
+        files, codes = self.references(references)
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
         dimensions = self._sizes("fragments", matrix.cells)
-        terms = {"uris": self._table(f"{name}_uris", dimensions, uris[references.uri[rows]].reshape(matrix.cells))}
+        terms = {"uris": self._uris(f"{name}_uris", dimensions, files, codes[references.uri[rows]])}
         used = used_rows(references.variable[rows], len(references.variables))
         single = len(used) == 1
         identifiers = np.array(paths[used[0]] if single else paths[references.variable[rows]].reshape(matrix.cells), object)
         return {**terms, "identifiers": self._table(f"{name}_identifiers", [] if single else dimensions, identifiers)}
+
+    def _uris(self, preferred: str, dimensions: Sequence[str], files: Texts, codes: np.ndarray) -> str:
+        """Write the references of fragments; ``codes``: their files, in C order."""
+        key = ("uris", tuple(dimensions), sha256(codes.tobytes()).digest())
+        name, new = self.names.of(key, preferred)
+        if new:
+            variable = self.variable(name, np.dtype(object), dimensions)
+            # Blocks of whole rows along the first dimension.
+            count = variable.shape[0] if dimensions else 0
+            width = max(1, len(codes) // max(count, 1))
+            if not dimensions:
+                variable[...] = files[int(codes[0])]
+            for first in range(0, count, step := max(1, _BLOCK // width)):
+                some = codes[first * width : (first + step) * width]
+                texts = np.array(list(files.take(some)), object)
+                variable[first : first + step] = texts.reshape(-1, *variable.shape[1:])
+        return name
 
     def _map(self, matrix: Matrix, name: str) -> str:
         sizes = [np.diff(e) for e in matrix.edges]

@@ -1,0 +1,54 @@
+"""Files that tables of sub-arrays name, as columns where they can be.
+
+The URIs of an index are columns (`aggarray.index.uris.Files`): they know their number among all files of the index, and which
+of a few paths are among them. Any other URIs are texts.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from aggarray.partition.matrix import Matrix, References, used_rows
+
+
+def paths_among(tables: Iterable[References], paths: Collection[str]) -> set[str]:
+    """Return the given paths that tables of sub-arrays name.
+
+    >>> from aggarray.partition.matrix import NO_REFERENCES
+    >>> paths_among([NO_REFERENCES], ["a.nc"])
+    set()
+    """
+    wanted, named = set(paths), set[str]()
+    for uris in {id(table.uris): table.uris for table in tables if wanted}.values():
+        find = getattr(uris, "rows_of", None)
+        named |= wanted.intersection(map(str, uris)) if find is None else find(wanted).keys()
+    return named
+
+
+def count_files(tables: Iterable[tuple[References, np.ndarray]]) -> int:
+    """Return the number of files of tables of sub-arrays.
+
+    Each has the numbers of its URIs that count.
+
+    >>> from aggarray.partition.matrix import NO_REFERENCES
+    >>> count_files([(NO_REFERENCES, np.zeros(0, int))])
+    0
+    """
+    tables = list(tables)
+    bases = {id(getattr(table.uris, "base", None)): getattr(table.uris, "base", None) for table, _ in tables}
+    base: Any = next(iter(bases.values()), None)
+    if base is None or len(bases) > 1:
+        return len({str(table.uris[code]) for table, codes in tables for code in codes.tolist()})
+    used = np.zeros(len(base), bool)
+    for table, codes in tables:
+        uris: Any = table.uris
+        used[uris.numbers_of(codes)] = True
+    return int(used.sum())
+
+
+def file_codes(matrix: Matrix) -> np.ndarray:
+    """Return the numbers of the URIs that the cells of a matrix use, sorted."""
+    references = matrix.references
+    codes = references.uri[used_rows(matrix.refs[matrix.refs >= 0], len(references))]
+    return used_rows(codes[codes >= 0], len(references.uris))
