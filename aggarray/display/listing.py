@@ -68,8 +68,7 @@ def array_list(
     """Return counts and a table of arrays: facets, shape, times, files, size.
 
     ``facets``: names of columns, and a row per array. ``extra``: further columns. Empty columns are left out. Where facets tell
-    the arrays apart, the line "all" has what is the same in all of them. ``most``: the number of rows. ``files``: the number of
-    files, None if the facts list them.
+    the arrays apart, the line "all" has what is the same in all of them. ``most``: of the rows; ``files``: None = of the facts.
     """
     names, rows = facets
     files = len({path for fact in facts for path in fact["paths"]}) if files is None else files
