@@ -38,7 +38,7 @@ def regular_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> Chunk
 
 
 def _allowed(axis: AxisCuts) -> np.ndarray:
-    """Return, for each position from 0 to the size, whether no stored chunk is cut there."""
+    """Return whether each position, up to the size, cuts no stored chunk."""
     allowed = np.zeros(int(axis.edges[-1]) + 1, bool)
     allowed[axis.edges] = True
     allowed[axis.cuts] = True
@@ -61,7 +61,7 @@ def _best(allowed: np.ndarray, limit: int) -> int:
 
 
 def _unit(allowed: np.ndarray, limit: int) -> int | None:
-    """Return the least size that ends at stored chunks everywhere, None above the limit."""
+    """Return the least size with all ends at stored chunks, up to a limit."""
     length = len(allowed) - 1
     sizes = np.flatnonzero(allowed[: limit + 1])[1:]
     for factor in range(2, 9):

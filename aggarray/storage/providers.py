@@ -1,4 +1,4 @@
-"""Storage options that each process looks up for itself: secrets stay out of pickles.
+"""Storage options that each process looks up, so that none is pickled.
 
 ``{"env": "NAME"}`` in place of a value is the environment variable of that name. The option ``provider`` names a function,
 "package.module:function", that returns a dictionary of more options.
