@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.aggregate.join import same_attribute
 from aggarray.cf.frozen import FrozenDict
 from aggarray.formats.base import Structure, Variable
+from aggarray.memory.selection import distinct
 from aggarray.scan.attribute_table import Own
 from aggarray.scan.comparison import as_text
 from aggarray.scan.roles import samplings_of
@@ -208,7 +209,7 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
     for p in valued:
         refs = table.refs_at(rows, p)
         if (refs != refs[0]).any():
-            varying[p] = len(np.unique(refs))
+            varying[p] = distinct(refs).size
     coordinates = [p for p in varying if heads[p].dimensions == (heads[p].name,) and heads[p].dtype.kind in "iuf"]
     if not coordinates:
         return

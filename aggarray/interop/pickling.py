@@ -146,7 +146,7 @@ def _loaded_array(payload: bytes) -> Any:
 
 
 def has_large_values(array: Any) -> bool:
-    """Return whether an array keeps more than `SMALL` bytes of values in memory."""
+    """Return whether more than `SMALL` bytes of values are in memory."""
     known = () if array._known is None else array._known
     values = (*array._matrix.compact().references.memory, *known)
     return sum(column.nbytes for column in values if isinstance(column, np.ndarray)) > SMALL

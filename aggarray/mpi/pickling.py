@@ -11,11 +11,11 @@ from typing import Any
 
 from aggarray.arrays.master import MasterArray
 from aggarray.index.chunk_tables import StoredChunkIndexes
+from aggarray.mpi.unpickling import relocated_columns
 from aggarray.opening.aggregation import Aggregation
 from aggarray.partition.chunk_tables import ChunkTables
 from aggarray.partition.matrix import References
 from aggarray.partition.stored_sizes import JoinedChunkIndexes
-from aggarray.storage import relocated_all
 
 #: Most bytes of chunk tables that are sent: 16 for each of four million chunks. Every process holds all of them, although it
 #: reads some chunks only; with more chunks, each process parses the metadata of the files that it reads.
@@ -33,9 +33,9 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, item: Any) -> Any:
         """Return the reduced form of sub-arrays and chunk tables."""
         if isinstance(item, References) and self._includes(item.tables):
-            return _relocated, (References, *(getattr(item, f.name) for f in fields(References)))
+            return relocated_columns, (References, *(getattr(item, f.name) for f in fields(References)))
         return (
-            (_relocated, (ChunkTables, *item.load().__reduce__()[1]))
+            (relocated_columns, (ChunkTables, *item.load().__reduce__()[1]))
             if isinstance(item, StoredChunkIndexes)
             else NotImplemented
         )
@@ -50,11 +50,6 @@ class _Pickler(pickle.Pickler):
             self._included[id(tables)] = size <= self._remaining
             self._remaining -= size if self._included[id(tables)] else 0
         return self._included[id(tables)]
-
-
-def _relocated(kind: Any, files: Any, *columns: Any) -> Any:
-    """Return columns with files as they are called in this process."""
-    return kind(relocated_all(files), *columns)
 
 
 def dumps(aggregation: Aggregation) -> bytes:

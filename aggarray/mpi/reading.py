@@ -1,6 +1,5 @@
 """Collective opening and reading: one process reads each stored chunk."""
 
-import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,8 +26,8 @@ from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import bind_messages
 from aggarray.mpi.transport.shared import nodes_of, place_of, processors_per_rank
 from aggarray.mpi.transport.trees import broadcast_object
+from aggarray.mpi.unpickling import loads
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import Provenance
 from aggarray.options import get_options
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def open(source: Any, comm: Any, **named: Any) -> Aggregation:
             serve(link)
         call_on_root(link, scan, ("open",))
         content = broadcast_object(link, opened[0][1] if opened else None)
-    return opened[0][0] if opened else _received(content)
+    return opened[0][0] if opened else loads(content)
 
 
 def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation:
@@ -99,13 +98,6 @@ def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation
             return open_locally(source, **named)
     finally:
         executor.close()
-
-
-def _received(content: bytes) -> Aggregation:
-    """Return the aggregation of its pickled form, without its index."""
-    arrays, origins, (refusals, skipped, duplicates), options = pickle.loads(content)
-    restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
-    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))
 
 
 def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:

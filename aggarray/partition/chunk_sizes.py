@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggarray.dataclass import dataclass
+from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import Matrix
 
 #: Chunk sizes along each dimension, as dask has them.
@@ -132,7 +133,7 @@ def chunk_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> ChunkSi
     (((4, 4), (5, 5)), ((4, 4), (10,)))
     """
     most = max(1, nbytes // max(1, itemsize))
-    points = [_positions(axis.edges, axis.cuts) for axis in axes]
+    points = [distinct(np.concatenate([axis.edges, axis.cuts])) for axis in axes]
     for d, axis in enumerate(axes):
         points[d] = _cut_free(axis, points[d], max(1, most // _others(points, d)))
     joined = [d for d, axis in enumerate(axes) if len(axis.edges) > 2] or [0]
@@ -156,12 +157,6 @@ def merged_sizes(sizes: ChunkSizes, dimensions: Sequence[int], itemsize: int, nb
     )
 
 
-def _positions(*columns: np.ndarray) -> np.ndarray:
-    """Return the distinct values in order; `numpy.unique` is slow for a million of them."""
-    values = np.sort(np.concatenate(columns))
-    return values[np.diff(values, prepend=-1) > 0]
-
-
 def _others(points: Sequence[np.ndarray], axis: int) -> int:
     """Return the elements of the largest piece across an axis."""
     return prod(int(np.diff(p).max(initial=1)) for d, p in enumerate(points) if d != axis)
@@ -174,7 +169,7 @@ def _cut_free(axis: AxisCuts, points: np.ndarray, limit: int) -> np.ndarray:
         first, last = int(axis.edges[i]), int(axis.edges[i + 1])
         count = -(-(last - first) // limit)
         added.append(np.arange(first, last, -(-(last - first) // count)))
-    return _positions(points, *added)
+    return distinct(np.concatenate([points, *added]))
 
 
 def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
@@ -188,7 +183,7 @@ def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
         if key not in seen:
             seen[key] = np.array(_balanced(relative, limit, len(edges) > 2))
         merged.append(seen[key] + edges[i])
-    return _positions(*merged)
+    return distinct(np.concatenate(merged))
 
 
 def _balanced(points: np.ndarray, limit: int, repeated: bool) -> list[int]:

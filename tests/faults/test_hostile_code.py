@@ -26,6 +26,7 @@ PICKLES = {
         "mpi/transport/agreement.py",
         "mpi/transport/trees.py",
         "mpi/pickling.py",
+        "mpi/unpickling.py",
         "mpi/reading.py",
     ),
 }

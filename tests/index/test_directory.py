@@ -355,7 +355,7 @@ def test_hostile_tables_open_or_are_refused(made: Path, data: st.DataObject) -> 
     for _ in range(data.draw(st.integers(1, 3))):
         column = table["columns"][data.draw(st.sampled_from(list(DTYPES)))]
         key = data.draw(st.sampled_from(["length", "chunk", "filters", "offsets", "sizes", "schema", "columns", "column"]))
-        if key in ("offsets", "sizes") and data.draw(st.booleans()):
+        if key in ("offsets", "sizes") and isinstance(column.get(key), list) and data.draw(st.booleans()):
             column[key] = [data.draw(_NUMBERS) for _ in column[key]]
         else:
             (table if key in ("schema", "columns") else column)[key] = data.draw(_JSON)

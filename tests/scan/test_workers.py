@@ -305,4 +305,4 @@ def test_workers_import_only_what_scanning_needs() -> None:
     folders = {name.split(".")[1] for name in done.stdout.split()}
     assert folders <= {"cf", "codecs", "dataclass", "errors", "formats", "options", "partition", "plugins", "scan", "storage"}
     partition = {name for name in done.stdout.split() if name.startswith("aggarray.partition.")}
-    assert partition == {"aggarray.partition.chunk_index", "aggarray.partition.signatures"}
+    assert partition == {"aggarray.partition.chunk_index"}

@@ -220,14 +220,14 @@ def test_files_outside_the_roots_stay_refused(archive: Path, tmp_path: Path, mon
 
 
 def test_mpi_ranks_have_names_of_their_own(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aggarray.mpi.reading import _received
+    from aggarray.mpi.unpickling import loads
 
     for source in ("relative.nca", "run 1"):
         content = dumps(aa.open(archive / source, roots=[archive]))
         shutil.copytree(archive, archive.parent / "copy", dirs_exist_ok=True)
         with monkeypatch.context() as context:
             context.setenv(VARIABLE, f"{archive}={archive.parent / 'copy'}")
-            array = _received(content)["tas"]
+            array = loads(content)["tas"]
             assert {p.data.uri.rpartition("/")[0] for p in array.partitions} == {str(archive.parent / "copy" / "run 1")}
             assert np.array_equal(array[...], VALUES)
             if source.endswith("nca"):  # the positions of chunks came with the array
