@@ -1,7 +1,7 @@
-"""Mean over time with cubed, in bounded memory: python examples/cubed_mean.py INDEX VARIABLE MEAN.nc [MEMORY]
+"""Mean over time with cubed, in bounded memory: python examples/cubed_mean.py
 
-Each task reads some stored chunks; worker processes of this machine run them. cubed plans the memory of a task before it starts
-one, and refuses a plan that needs more than MEMORY (default 1GB) per worker.
+Worker processes of this machine run the tasks. cubed plans the memory of each task before it starts, and raises an error for a
+plan that needs more than MEMORY (default 1GB) per worker.
 
     cubed_mean.py [SOURCE [VARIABLE [OUTPUT [MEMORY]]]]
 """

@@ -1,10 +1,10 @@
 """Gaps filled with the mean over time, in one netCDF-4 file: mpiexec -n 4 python -m mpi4py examples/fill_gaps.py
 
-Every process reads some rows of the map at all times, computes, and compresses its part of the file.
+Each process reads some rows of the map at all times, fills the gaps, and compresses its part of the file.
 
     fill_gaps.py [SOURCE [VARIABLE [OUTPUT]]]
 
-OUTPUT ends with .nc and is created; a file that has the variable already is refused.
+OUTPUT ends with .nc. A file that already has the variable raises an error.
 """
 
 import sys

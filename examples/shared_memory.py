@@ -1,8 +1,8 @@
 """Diffuse the maps of an archive, on many processes: mpiexec -n 4 python -m mpi4py examples/shared_memory.py
 
 The ranks of a node read together: one of them decodes each stored chunk into shared memory, and all copy their parts from
-there. Each has some rows of the map at all times, with a halo of one row that the read fills. Then each step of the diffusion
-exchanges the halos, and a reduction gives the mean, which diffusion keeps, and the deviation, which falls.
+there. Each has some rows of the map at all times, with a halo of one row that the read fills. Each step of the diffusion
+exchanges the halos. Reductions compute the mean, which diffusion preserves, and the deviation, which decreases.
 
     shared_memory.py [SOURCE [VARIABLE [STEPS]]]
 
