@@ -190,7 +190,7 @@ def _refuse_deletion(self: Any, name: str) -> None:
 
 
 def _refuses(self: Any, name: str) -> bool:
-    # A subclass that is no dataclass may have attributes of its own.
+    # A subclass that is not a dataclass may have its own attributes.
     return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
 
 

@@ -27,7 +27,7 @@ KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 
 class AttributeHints:
-    """Base whose errors of absent attributes name what there is instead."""
+    """Base class whose AttributeErrors name an alternative."""
 
     __slots__ = ()
 

@@ -40,7 +40,7 @@ def in_shell(hint: str, options: Mapping[str, click.Parameter]) -> str:
 
 
 def option_first(message: str, options: Mapping[str, click.Parameter]) -> str:
-    """Return a message that begins with an argument, with its option.
+    """Replace an argument at the beginning of a message with its option.
 
     >>> option_first("separate_by names 'x'", options_of([click.Option(["--separate-by"])]))
     "--separate-by names 'x'"

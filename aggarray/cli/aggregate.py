@@ -35,7 +35,9 @@ def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, 
             agg = common.open_arguments(arguments)
         except KeyboardInterrupt:
             if os.path.exists(checkpoint.path):
-                click.echo(f"aggarray: {printable(checkpoint.path)} keeps what was scanned; --resume continues", err=True)
+                click.echo(
+                    f"aggarray: {printable(checkpoint.path)} contains the scanned files; pass --resume to continue", err=True
+                )
             raise
     common.save(agg, output, arguments, convention=convention, relative=not absolute, chunk_table=not no_chunk_table)
     checkpoint.remove()

@@ -32,7 +32,7 @@ def first_history(arrays: Sequence[Any]) -> str | None:
 
 
 def _first_file(array: Any) -> str | None:
-    """Return the file of the first partition that has one, None without."""
+    """Return the file of the first partition that has one, or None."""
     references, refs = array._matrix.references, array._matrix.refs
     codes = references.uri[refs[refs >= 0]]
     first = codes[codes >= 0][:1].tolist()

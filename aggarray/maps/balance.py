@@ -64,7 +64,7 @@ def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Ma
 
 
 def _positions(begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the numbers of several ranges, one after the other.
+    """Return several ranges of numbers, concatenated.
 
     >>> _positions(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]

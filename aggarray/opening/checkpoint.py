@@ -47,7 +47,7 @@ class Checkpoint:
         except MissingFileError:
             self.note = "there is no partial index; all files are scanned"
         except AggarrayError as error:
-            self.note = f"the partial index cannot be used, all files are scanned: {error}"
+            self.note = f"the partial index cannot be read, so all files are scanned: {error}"
         self._known = {uri: row for row, uri in enumerate(self._table.uris)}
 
     def recall(self, path: str) -> Structure | None:

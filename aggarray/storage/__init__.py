@@ -7,7 +7,7 @@ from aggarray.storage.urls import RELOCATE
 
 
 def relocated(address: str) -> str:
-    """Return a stored or received address as it is called in this process."""
+    """Return a stored or received address, relocated for this process."""
     if RELOCATE not in os.environ:
         return address
     from aggarray.storage.relocation import relocate
@@ -25,5 +25,5 @@ def relocated_roots(roots: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def relocated_all(addresses: Sequence[str]) -> Sequence[str]:
-    """Return addresses as they are called in this process."""
+    """Return addresses, relocated for this process."""
     return addresses if RELOCATE not in os.environ else tuple(map(relocated, addresses))

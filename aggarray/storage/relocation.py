@@ -1,7 +1,7 @@
-"""Addresses as ``AGGARRAY_RELOCATE`` relocates them in this process.
+"""Relocation of addresses by ``AGGARRAY_RELOCATE``.
 
-Machines that have the same files under other names each set the variable. It applies to names that indexes, references and
-pickles contain, and never to paths that the caller passes.
+Set the variable on machines that mount the same files at other paths. It applies to addresses in indexes, references and
+pickles, not to paths that the caller passes.
 """
 
 import functools

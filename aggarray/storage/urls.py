@@ -17,7 +17,7 @@ ARCHIVES = ("zip", "tar")
 
 _URL = r"(?s)([A-Za-z][A-Za-z0-9+.-]+)://(.*)"
 WEB = ("http", "https")
-#: Environment variable with prefixes of addresses that are other ones here.
+#: Environment variable with prefixes of addresses to replace.
 RELOCATE = "AGGARRAY_RELOCATE"
 #: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
