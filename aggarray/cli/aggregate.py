@@ -23,8 +23,8 @@ from aggarray.errors import printable
 def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, resume: bool, **arguments: Any) -> None:
     """Join the files of SOURCE and save an index of them.
 
-    The index opens in milliseconds, in aggarray and in other software. While files are scanned, INDEX.partial keeps what was
-    read; it is removed once the index is saved.
+    The index opens in milliseconds, in aggarray and in other software. While files are scanned, INDEX.partial contains
+    the files read so far; it is removed once the index is saved.
     """
     from aggarray.opening.checkpoint import checkpointing
 

@@ -35,19 +35,19 @@ class DaskBlocks(BlockwiseDep):  # type: ignore[misc]
     produces_tasks = False
 
     def __init__(self, array: Any, chunks: Chunks, token: tuple[Any, ...]) -> None:
-        self.array, self.chunks, self._told = array, tuple(map(PackedSizes, chunks)), token
+        self.array, self.chunks, self._token = array, tuple(map(PackedSizes, chunks)), token
         self.numblocks = tuple(map(len, chunks))
         self._starts = [np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist() for sizes in chunks]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DaskBlocks, (self.array, self.chunks, self._told)
+        return DaskBlocks, (self.array, self.chunks, self._token)
 
     def __getitem__(self, idx: tuple[int, ...]) -> Any:
         key = tuple(slice(starts[i], starts[i + 1]) for i, starts in zip(idx, self._starts, strict=True))
         return key if self.array is None else LazyBlock(self.array, key)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return type(self).__name__, self._told
+        return type(self).__name__, self._token
 
 
 def chunked(array: Any, chunks: Any = None) -> Chunks:

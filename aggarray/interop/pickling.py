@@ -130,7 +130,7 @@ _loading = Lock()
 
 
 def _shared_array(payload: bytes) -> Any:
-    """Return an array that threads load once."""
+    """Return an array that all threads share."""
     with _loading:
         return _cached_array(payload)
 

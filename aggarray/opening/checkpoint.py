@@ -1,4 +1,4 @@
-"""Partial indexes: what a scan has read so far, from which it resumes.
+"""Partial indexes, from which interrupted scans resume.
 
 A partial index is an index without arrays. It is saved while files are scanned, at intervals that grow with its cost, and
 removed once the scan and what follows succeed.
@@ -72,7 +72,7 @@ class Checkpoint:
         """Save the partial index atomically."""
         from aggarray.opening.persistence import save
 
-        # What an index does not store of these files would be lost.
+        # An index does not store all that a scan reads of these files.
         models = [variant.model for variant in table.variants]
         if any(m.has_external_coordinates or m.external_files for m in models):
             plain = [n for n, m in enumerate(models) if not m.has_external_coordinates and not m.external_files]

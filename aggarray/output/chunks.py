@@ -31,7 +31,7 @@ def chunk_in(values: np.ndarray, box: Sequence[slice], position: Position, sides
 
 
 def full_chunk(values: np.ndarray, sides: tuple[int, ...], fill: Any) -> np.ndarray:
-    """Return a chunk at its full size: those at the edge are filled up.
+    """Return a chunk padded to its full size.
 
     ``fill``: None for 0.
     """

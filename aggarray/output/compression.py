@@ -1,4 +1,4 @@
-"""Compression of the chunks of an extract: its name, level and filters."""
+"""Compression of written chunks: its name, level and filters."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Layout of an extract: its variables, dimensions, attributes and chunks.
+"""Layout of a file: its variables, dimensions, attributes and chunks.
 
 Names, shared coordinates and attributes that refer to variables are resolved as for index files (`index.container`). Nothing
 is written here.
