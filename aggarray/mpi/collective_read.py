@@ -6,8 +6,9 @@ own window, from which its node copies. A slot is used again when all have copie
 long as it can read, copy or receive.
 """
 
+import functools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -152,11 +153,11 @@ def _allocate(
 
 
 class _Send(NamedTuple):
-    """Message of a turn to another node, and its buffer if it is packed."""
+    """Message of a turn to another node; ``buffers``: its own, if it is packed."""
 
     turn: int
     requests: list[Any]
-    buffer: np.ndarray | None
+    buffers: list[np.ndarray]
 
 
 class _CollectiveRead:
@@ -221,6 +222,15 @@ class _CollectiveRead:
     def _set_counter(self, number: int, value: int) -> None:
         self._windows[self._link.rank].set_counter(number, value)
 
+    def _attempt(self, step: Callable[[], object]) -> None:
+        """Run a step unless one failed: the ranks go on, and all raise the error at the end."""
+        if not self._is_stopped:
+            try:
+                step()
+            except Exception as error:
+                self._error, self._is_stopped = error, True
+                self._set_counter(_FAILED, 1)
+
     def _read_turn(self) -> bool:
         """Read a turn, copy the own part, send the parts of other nodes."""
         own, turn = self._link.rank, self._complete[_READ]
@@ -228,12 +238,7 @@ class _CollectiveRead:
         if turn == len(self._layout.turns) or not is_sent or not self._is_free(_READ, turn):
             return False
         slot = self._slot(_READ, own, turn)
-        if not self._is_stopped:
-            try:
-                self._read_boxes((own, turn), slot)
-            except Exception as error:  # the other ranks continue, and all raise it at the end
-                self._error, self._is_stopped = error, True
-                self._set_counter(_FAILED, 1)
+        self._attempt(lambda: self._read_boxes((own, turn), slot))
         self._complete[_READ] = self._copied[_READ, own] = turn + 1
         self._set_counter(_READ, turn + 1)
         for node in range(len(self._layout.nodes)):
@@ -263,22 +268,27 @@ class _CollectiveRead:
         size = self._layout.size(item, node)
         if not size:
             return
-        data, buffer = slot[: self._layout.size(item, None)], None
-        if size < len(data):
-            buffer = self._link.buffers.acquire(size)
-            data = buffer[:size]
-            packed = self._layout.arrays(item, node, data)
-            for (box, values), (_, out) in zip(self._layout.arrays(item, None, slot), packed, strict=True):
-                selectors = tuple(i.as_slice() if isinstance(i, Range) else i for i in self._layout.demand.indices(box, node))
-                out[...] = Part(values, selectors, out.shape).get()
+        buffers: list[np.ndarray] = []
+        if size < self._layout.size(item, None):
+            self._attempt(lambda: buffers.append(self._packed(item, node, size, slot)))
+        # After an error the values do not matter, but the receiver waits for them.
+        data = (buffers or [slot])[0][:size]
         receiver = self._layout.receiver(self._link.rank, node)
-        self._sends.append(_Send(turn, [self._link.send(piece, receiver, MOVE) for piece in pieces_of(data)], buffer))
+        self._sends.append(_Send(turn, [self._link.send(piece, receiver, MOVE) for piece in pieces_of(data)], buffers))
+
+    def _packed(self, item: Item, node: int, size: int, slot: np.ndarray) -> np.ndarray:
+        """Return a buffer that begins with what a node requires."""
+        buffer = self._link.buffers.acquire(size)
+        packed = self._layout.arrays(item, node, buffer[:size])
+        for (box, values), (_, out) in zip(self._layout.arrays(item, None, slot), packed, strict=True):
+            selectors = tuple(i.as_slice() if isinstance(i, Range) else i for i in self._layout.demand.indices(box, node))
+            out[...] = Part(values, selectors, out.shape).get()
+        return buffer
 
     def _finish_sends(self) -> bool:
         finished = False
         while self._sends and _complete(self._link, self._sends[0].requests):
-            buffer = self._sends.popleft().buffer
-            if buffer is not None:
+            for buffer in self._sends.popleft().buffers:
                 self._link.buffers.release(buffer)
             finished = True
         return finished
@@ -302,13 +312,15 @@ class _CollectiveRead:
         for (kind, producer), first in list(self._copied.items()):
             complete = self._complete if producer == self._link.rank else self._counters[producer]
             for number in range(first, int(complete[kind])):
-                item = self._items[producer][kind][number]
-                node = None if kind == _READ else self._number
-                for box, values in self._layout.arrays(item, node, self._slot(kind, producer, number)):
-                    self._put(values, self._layout.demand.copies(box, node, self._link.rank))
+                self._attempt(functools.partial(self._copy_item, kind, producer, number))
                 self._copied[kind, producer] = number + 1
                 self._set_counter(_COPIED + kind * len(self._node) + self._node.index(producer), number + 1)
         return sum(self._copied.values()) > before
+
+    def _copy_item(self, kind: int, producer: int, number: int) -> None:
+        node = None if kind == _READ else self._number
+        for box, values in self._layout.arrays(self._items[producer][kind][number], node, self._slot(kind, producer, number)):
+            self._put(values, self._layout.demand.copies(box, node, self._link.rank))
 
 
 def _complete(link: Link, requests: list[Any]) -> bool:

@@ -4,6 +4,7 @@ The file is written beside its target and renamed at the end. To an existing fil
 replaces it.
 """
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,7 @@ class NetCDFFile:
             self.work = self._stack.enter_context(replace_atomically(self._real))
             layout = self._layout(stored, labels)
             if extend := os.path.exists(self._real):
+                _check_closed(self._real)
                 self._adapt(layout)
                 shutil.copyfile(self._real, self.work)
             create_file(layout, self.work, self._compression, extend)
@@ -195,6 +197,17 @@ class NetCDFFile:
         """Rename the complete file."""
         with convert_write_errors(self._path, self._name):
             self._stack.close()
+
+
+def _check_closed(path: str) -> None:
+    """Raise ExchangeError if HDF5 writes a file, which a copy would replace."""
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ExchangeError("is open for writing", path=path, hint="close it first") from error
+        except OSError:
+            pass  # a file system without locks
 
 
 def _put_scalar(dataset: Any, _number: int, chunk: Any) -> None:

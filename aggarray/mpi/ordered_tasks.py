@@ -34,7 +34,11 @@ class OrderedTasks(Generic[_T]):
 
     def _submit(self) -> None:
         while len(self._waiting) <= self._ahead and (call := next(self._calls, None)) is not None:
-            self._waiting.append(self._pool.submit(call))
+            try:
+                self._waiting.append(self._pool.submit(call))
+            except RuntimeError as error:  # no thread starts: `next` raises it
+                self._waiting.append(Future())
+                self._waiting[-1].set_exception(error)
 
     @property
     def remain(self) -> bool:

@@ -70,20 +70,26 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
 
 def _target(section: LocalArray, path: Any, name: Any, compress: Any) -> "NetCDFFile | Store":
     """Return the target of a section; ExchangeError for invalid arguments."""
-    suffix = ".nc" if os.fspath(path).lower().endswith((".nc", ".nc4")) else ".zarr"
+    path = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(path, str) or not path or "://" in path:
+        raise ExchangeError(f"invalid path {short_repr(path)}", hint="give the path of a local file or folder")
+    suffix = ".nc" if path.lower().endswith((".nc", ".nc4")) else ".zarr"
     if not isinstance(name, str) or not name or "/" in name:
         raise ExchangeError(f"invalid name {short_repr(name)}", hint="give the array a name without '/'")
-    if section.dtype.kind not in _KINDS[suffix]:
-        raise ExchangeError(f"values of {section.dtype} cannot be written in parallel", hint="give numbers or times")
+    dtype = section.dtype
+    if dtype.kind not in _KINDS[suffix] or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise ExchangeError(
+            f"values of {dtype} cannot be written in parallel", hint="give numbers of at most 8 bytes, or times"
+        )
     section.buffer  # noqa: B018 (read errors are raised before anything is written)
     compression = convert_errors(lambda: parse_compression(compress, suffix))
     if suffix == ".nc":
         from aggarray.mpi.netcdf_file import NetCDFFile
 
-        return NetCDFFile(os.fspath(path), name, metadata_of(section), compression)
+        return NetCDFFile(path, name, metadata_of(section), compression)
     from aggarray.mpi.zarr_store import Store
 
-    return Store(os.fspath(path), name, metadata_of(section), None if compress is None else compression)
+    return Store(path, name, metadata_of(section), None if compress is None else compression)
 
 
 def _renumber(distribution: Distribution) -> tuple[Distribution, list[np.ndarray | None]]:

@@ -3,9 +3,11 @@
 All processes run them together.
 """
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -154,7 +156,7 @@ def check_netcdf_dtypes(root: ProcessGroup) -> None:
                         assert result.dtype.kind == values.dtype.kind
                         assert np.array_equal(result, values, equal_nan=values.dtype.kind == "M")
             root.link.allgather(None)
-        for wrong in ("c8", "f2"):
+        for wrong in ("c8", "f2", "g"):
             zeros = Exporter(section(np.zeros(shape, wrong), distribution, me), distribution.dim_data(me))
             raises_on_all(root, "(cannot be written|no type for)", lambda z=zeros: mpi.write(z, root, folder / "c.nc", "v"))  # type: ignore[misc]
         assert not (folder / "c.nc").exists()
@@ -174,6 +176,8 @@ def check_netcdf_files(root: ProcessGroup) -> None:
             ("time", "that of a dimension.*'time_2'"),
         ):
             raises_on_all(root, words, lambda w=wrong: mpi.write(local, root, path, w))  # type: ignore[misc]
+        for elsewhere in ("s3://bucket/out.nc", "file:///out.zarr", "", b"out.nc", None):
+            raises_on_all(root, "invalid path .*; give the path of a local", lambda e=elsewhere: mpi.write(local, root, e))  # type: ignore[misc]
         later = mpi.local(tas.lazy[1:], Distribution.regular((23, 30, 40), "bbb", (1, root.size, 1)), root)
         raises_on_all(root, "'time' has size 23, that of the file has size 24", lambda: mpi.write(later, root, path, "later"))
         turned = mpi.local(tas.flip("lat"), Distribution.regular(SHAPE, "bbb", (1, root.size, 1)), root)
@@ -182,6 +186,10 @@ def check_netcdf_files(root: ProcessGroup) -> None:
         before = call_on_root(root.link, path.read_bytes)
         with mock.patch("aggarray.mpi.netcdf_file.encode", _failing(root.rank != 0 or root.size == 1)):
             raises_on_all(root, "MemoryError: too much", lambda: mpi.write(local, root, path, "again"))
+        refused = mock.Mock(side_effect=RuntimeError("can't start new thread"))
+        last = root.rank == root.size - 1
+        with mock.patch.object(ThreadPoolExecutor, "submit", refused if last else ThreadPoolExecutor.submit):
+            raises_on_all(root, "can't start new thread", lambda: mpi.write(local, root, path, "again"))
         call_on_root(root.link, lambda: (folder / "text.nc").write_text("not a file of netCDF") and None)
         (root.rank or 0) or (folder / "place.nc").mkdir()
         with pytest.raises(aa.ExchangeError, match="not a netCDF-4 file"):
@@ -191,6 +199,10 @@ def check_netcdf_files(root: ProcessGroup) -> None:
         assert call_on_root(root.link, path.read_bytes) == before
         call_on_root(root.link, lambda: aa.open(folder / "part_0.nc").save(folder / "index.nc") and None)
         raises_on_all(root, "is an index", lambda: mpi.write(local, root, folder / "index.nc"))
+        writer = netCDF4.Dataset(path, "a") if root.rank == 0 else contextlib.nullcontext()
+        raises_on_all(root, "is open for writing", lambda: mpi.write(local, root, path, "again"))
+        with writer:
+            root.link.allgather(None)
         mpi.write(local, root, path, "again", compress="none")
         call_on_root(root.link, lambda: _is_read_by_all(path, "again", full))
         if root.rank == 0:

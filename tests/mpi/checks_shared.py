@@ -22,6 +22,7 @@ from aggarray.mpi import ProcessGroup, collective_read, reading
 from aggarray.mpi.transport import shared
 from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.mpi.transport.base import Link
+from aggarray.mpi.transport.moving import Part
 from tests.mpi.checks import factors, random_map, section
 from tests.mpi.checks_files import decoded, shared_folder
 
@@ -148,29 +149,42 @@ def check_refused_windows(root: ProcessGroup) -> None:
 
 
 def check_errors_on_nodes(root: ProcessGroup) -> None:
-    """An error of one reader is raised on all ranks of all nodes; the next read works."""
+    """An error of one rank that reads, packs or copies is raised on all ranks; the next read works."""
     with shared_folder(root) as folder:
         full = call_on_root(root.link, lambda: write_random(folder, np.random.default_rng(11)))
         tas = mpi.open(str(folder), root)["tas"]
         across = Distribution.regular(full.shape, "bbc", (1, 1, root.size))
-        for machine in MACHINES.values():
-            with machines(machine):
-                read = type(tas).read
+        expected = section(full, across, root.rank or 0)
+        for place, machine in MACHINES.items():
+            every = place == "pairs" or root.size <= 4
+            for owner, name in ((type(tas), "read"), (Part, "get"), (Part, "put"))[: None if every else 1]:
+                with machines(machine):
+                    calls: list[int] = []
+                    with _called(owner, name, lambda n=calls: n.append(0)):  # type: ignore[misc]
+                        mpi.local(tas, across, root)
+                    callers = [rank for rank, count in enumerate(root.link.allgather(len(calls))) if count]
+                    with _called(owner, name, _raise if callers and root.rank == callers[-1] else int):
+                        words = _error(lambda: mpi.local(tas, across, root))
+                    assert f"process {callers[-1]}: damaged" in words if root.size > 1 else len(callers) <= 1, (name, words)
+                    assert len(set(root.link.allgather(words))) == 1
+                    assert np.array_equal(mpi.local(tas, across, root).buffer, expected, equal_nan=full.dtype.kind == "f")
 
-                def failing(self: Any, key: Any, read: Any = read, **options: Any) -> Any:
-                    if root.rank == root.size - 1 and isinstance(key, tuple):
-                        raise aa.FormatError("damaged", path="there.nc")
-                    return read(self, key, **options)
 
-                with mock.patch.object(type(tas), "read", failing):
-                    words = _error(lambda: mpi.local(tas, across, root))
-                assert "damaged" in words or root.size == 1, words
-                assert len(set(root.link.allgather(words))) == 1
-                assert np.array_equal(
-                    mpi.local(tas, across, root).buffer,
-                    section(full, across, root.rank or 0),
-                    equal_nan=full.dtype.kind == "f",
-                )
+@contextmanager
+def _called(owner: type, name: str, before: Callable[[], object]) -> Iterator[None]:
+    """Call a function before a method."""
+    method = getattr(owner, name)
+
+    def calling(*arguments: Any, **options: Any) -> Any:
+        before()
+        return method(*arguments, **options)
+
+    with mock.patch.object(owner, name, calling):
+        yield
+
+
+def _raise() -> None:
+    raise aa.FormatError("damaged", path="there.nc")
 
 
 def _error(call: Callable[[], Any]) -> str:
