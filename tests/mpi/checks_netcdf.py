@@ -187,8 +187,8 @@ def check_netcdf_files(root: ProcessGroup) -> None:
         with mock.patch("aggarray.mpi.netcdf_file.encode", _failing(root.rank != 0 or root.size == 1)):
             raises_on_all(root, "MemoryError: too much", lambda: mpi.write(local, root, path, "again"))
         refused = mock.Mock(side_effect=RuntimeError("can't start new thread"))
-        last = root.rank == root.size - 1
-        with mock.patch.object(ThreadPoolExecutor, "submit", refused if last else ThreadPoolExecutor.submit):
+        submit = refused if root.rank or root.size == 1 else ThreadPoolExecutor.submit
+        with mock.patch.object(ThreadPoolExecutor, "submit", submit):
             raises_on_all(root, "can't start new thread", lambda: mpi.write(local, root, path, "again"))
         call_on_root(root.link, lambda: (folder / "text.nc").write_text("not a file of netCDF") and None)
         (root.rank or 0) or (folder / "place.nc").mkdir()

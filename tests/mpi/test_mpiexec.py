@@ -19,7 +19,7 @@ FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS)
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 12])
 def test_movements(ranks: int) -> None:
-    printed = run_mpi(ranks, "tests/mpi/program.py")
+    printed = run_mpi(ranks, "tests/mpi/program.py", seconds=200 + 20 * ranks)
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
         c.__name__ for c in (*CHECKS, *FILES, *SHARED_CHECKS, *MISTAKE_CHECKS, *RAGGED_CHECKS)
     ]
