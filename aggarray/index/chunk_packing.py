@@ -1,5 +1,6 @@
 """Chunk indexes of the files of an index that is being saved, as columns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -74,17 +75,17 @@ class ChunkPacker:
 
     def _of_single(self) -> tuple[np.ndarray, ...]:
         tables = [index.chunks for _, index in self._single.values()]
-        masks = [np.zeros(len(t.offsets), np.int64) if t.masks is None else t.masks for t in tables]
+        masks = [np.zeros(len(t.offsets), np.int8) if t.masks is None else t.masks for t in tables]
         chunks = [[t.offsets for t in tables], [t.sizes for t in tables], masks]
         files, names = np.array(list(self._single), np.int64).reshape(-1, 2).T
         layouts = np.array([number for number, _ in self._single.values()], np.int64)
-        joined = (np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in chunks)
+        joined = (_joined(parts) if parts else np.zeros(0, np.int64) for parts in chunks)
         return files, names, layouts, np.array([len(t.offsets) for t in tables], np.int64), *joined
 
     def packed(self, writer: Writer) -> dict[str, Any]:
         """Return the columns, each variable of a file once."""
         parts = [*self._parts, *([self._of_single()] if self._single or not self._parts else [])]
-        file, variable, layout, count, *chunks = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        file, variable, layout, count, *chunks = map(_joined, zip(*parts, strict=True))
         keys = file * (len(self._names) or 1) + variable
         if len(parts) > 1 and len(first := np.unique(keys, return_index=True)[1]) < len(keys):
             kept = np.zeros(len(keys), bool)
@@ -96,5 +97,10 @@ class ChunkPacker:
             "names": list(self._names),
             **{name: writer.column(c) for name, c in (("variable", variable), ("file", file), ("layout", layout))},
             "count": writer.column(count),
-            "columns": [writer.column(column.astype(np.int64)) for column in chunks],
+            "columns": [writer.column(column) for column in chunks],
         }
+
+
+def _joined(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return columns in a row; a single one without a copy."""
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)

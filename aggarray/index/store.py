@@ -78,7 +78,7 @@ class Writer:
         if self._implied + len(column) <= MOST_IMPLIED and (np.diff(column) == step).all():
             self._implied += len(column)
             return {"start": int(column[0]), "step": step, "count": len(column)}
-        return {"at": self._put("integers", column.astype(np.int64)), "count": len(column)}
+        return {"at": self._put("integers", column.astype(np.int64, copy=False)), "count": len(column)}
 
     def texts(self, texts: Sequence[str]) -> dict[str, Any]:
         """Store texts."""

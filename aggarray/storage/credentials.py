@@ -91,7 +91,8 @@ class StorageOptions:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return "StorageOptions(...)" if self._options else "StorageOptions()"
+        # Fingerprints of extracts contain the form without options.
+        return "StorageOptions(...)" if self._options else "Storage()"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StorageOptions, (self._options,)
