@@ -97,8 +97,8 @@ def serve(link: Link) -> None:
 
 
 def _outcome_of(content: bytes) -> tuple[Any, Exception | None]:
-    function, arguments = pickle.loads(content)
     try:
+        function, arguments = pickle.loads(content)
         return function(*arguments), None
     except Exception as error:  # rank 0 raises it
         return None, error
@@ -107,7 +107,10 @@ def _outcome_of(content: bytes) -> tuple[Any, Exception | None]:
 def _pickled_outcome(content: bytes) -> bytes:
     value, error = _outcome_of(content)
     try:
-        return pickle.dumps((value, error), protocol=5)
+        pickled = pickle.dumps((value, error), protocol=5)
+        if error is not None:
+            pickle.loads(pickled)  # fails for errors with more parameters than `args`
+        return pickled
     except Exception as unpickled:  # pickling runs foreign code
         return pickle.dumps((None, ExchangeError(f"{type(error or unpickled).__name__}: {error or unpickled}")), protocol=5)
 

@@ -72,6 +72,13 @@ def check_executors_of_ranks(root: ProcessGroup) -> None:
         assert counts[0] == FILES + 1 and not any(counts[1:]) and len(agg.skipped) == 1
 
 
+class _ForeignError(Exception):
+    """Error whose pickle cannot be loaded."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what} {code}")
+
+
 def check_failing_scans(root: ProcessGroup) -> None:
     """Errors during a scan are raised on all processes, which then go on."""
     with shared_folder(root) as folder:
@@ -90,6 +97,9 @@ def check_failing_scans(root: ProcessGroup) -> None:
         fail = mock.patch.object(batch, "scan_one", side_effect=MemoryError(f"process {os.getpid()}"))
         if root.size > 1:
             with fail, pytest.raises(AggarrayError, match="its scan fails in every worker"):
+                mpi.open(str(folder / "[0-9]*.nc"), root)
+            foreign = mock.patch.object(batch, "scan_one", side_effect=_ForeignError("damaged", 3))
+            with foreign, pytest.raises(AggarrayError, match="its scan fails in every worker"):
                 mpi.open(str(folder / "[0-9]*.nc"), root)
         mpi.open(str(folder), root)
 
