@@ -153,7 +153,7 @@ def _allocate(
 
 
 class _Send(NamedTuple):
-    """Message of a turn to another node; ``buffers``: its own, if it is packed."""
+    """Message of a turn to another node; ``buffers``: those it is packed in."""
 
     turn: int
     requests: list[Any]
@@ -223,7 +223,7 @@ class _CollectiveRead:
         self._windows[self._link.rank].set_counter(number, value)
 
     def _attempt(self, step: Callable[[], object]) -> None:
-        """Run a step unless one failed: the ranks go on, and all raise the error at the end."""
+        """Run a step unless one failed; all ranks raise the error at the end."""
         if not self._is_stopped:
             try:
                 step()
