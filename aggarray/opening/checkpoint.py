@@ -72,10 +72,10 @@ class Checkpoint:
         """Save the partial index atomically."""
         from aggarray.opening.persistence import save
 
-        # An index does not store all that a scan reads of these files.
+        # An index does not store all of some files; assumed ones would be scanned to be saved.
         models = [variant.model for variant in table.variants]
-        if any(m.has_external_coordinates or m.external_files for m in models):
-            plain = [n for n, m in enumerate(models) if not m.has_external_coordinates and not m.external_files]
+        plain = {n for n, m in enumerate(models) if not (m.has_external_coordinates or m.external_files or m.assumed)}
+        if len(plain) < len(models):
             table = table.take([row for row, number in enumerate(table.variant) if number in plain])
         saved = {} if self._provenance is None else self._provenance.saved
         self._provenance = Provenance(Rules(), structures=lambda: table, saved=saved)

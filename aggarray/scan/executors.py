@@ -31,6 +31,8 @@ SHARES = 16
 IN_FLIGHT = 64
 #: Number of submissions of a batch, after which its files are scanned one by one.
 TRIES = 3
+#: Cancelled futures are noticed within this time.
+POLL_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -155,12 +157,12 @@ class ExecutorPool:
             _check_installed(error)
             # dask has run it on four workers already; more deaths may end the cluster.
             batch.failures += TRIES if type(error).__name__ == "KilledWorker" else 1
-            if batch.alone:
+            if batch.alone and (batch.failures >= 2 * TRIES or not _is_transient(error)):
                 scan.put(batch.numbers[0], _failure(scan.tasks[batch.numbers[0]], _text(error)))
-            elif batch.failures < TRIES:
+            elif batch.alone or batch.failures < TRIES:
                 scan.batches.append(batch)
             else:
-                scan.suspects += [_Batch([n], batch.failures, True) for n in batch.numbers]
+                scan.suspects += [_Batch([n], TRIES, True) for n in batch.numbers]
             return
         for number, result in zip(batch.numbers, results, strict=True):
             scan.put(number, self._checked(scan.tasks[number], result))
@@ -186,7 +188,7 @@ class ExecutorPool:
             if is_done():
                 self._receive(scan, batch, future)
             else:
-                scan.suspects += [_Batch([n], batch.failures, True) for n in batch.numbers]
+                scan.suspects += [_Batch([n], TRIES, True) for n in batch.numbers]
 
     def _scan_here(self, scan: _Scan) -> None:
         """Scan the remaining files here, those of failed batches isolated."""
@@ -225,9 +227,12 @@ def completed(futures: Iterable[Any]) -> list[Any]:
     from concurrent.futures import FIRST_COMPLETED, Future, wait
 
     futures = list(futures)
-    if all(isinstance(future, Future) for future in futures):
-        return list(wait(futures, return_when=FIRST_COMPLETED).done)
-    return futures[:1]
+    if not all(isinstance(future, Future) for future in futures):
+        return futures[:1]
+    while not (done := [future for future in futures if future.done()]):
+        # It does not return for futures that `shutdown` of a thread pool cancels.
+        wait(futures, POLL_SECONDS, FIRST_COMPLETED)
+    return done
 
 
 def _check_installed(error: BaseException) -> None:
@@ -242,6 +247,13 @@ def _check_installed(error: BaseException) -> None:
 def _not_installed(reason: str) -> AggregationError:
     what = f"a worker of the executor cannot scan ({reason})"
     return AggregationError(what, hint=f"install aggarray {installed_version()} where it runs")
+
+
+def _is_transient(error: BaseException) -> bool:
+    """Return whether an error says nothing of the file that was scanned."""
+    from concurrent.futures import CancelledError
+
+    return isinstance(error, CancelledError | TimeoutError)
 
 
 def _failure(task: Task, reason: str) -> FormatError:

@@ -16,7 +16,7 @@ from aggarray.errors import AggregationError
 #: Option that names a function.
 PROVIDER = "provider"
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_SECRET = re.compile(r"(?i)secret|token|password|passwd|key|credential|authorization|signature|account")
+_SECRET = re.compile(r"(?i)secret|token|passw|passphrase|key|credential|auth|signature|account|connection_string|cookie|sas")
 #: Shorter values are not looked for in messages: they occur in other words.
 _SHORTEST = 4
 
@@ -24,12 +24,12 @@ _SHORTEST = 4
 class _Results:
     """What providers have returned in this process."""
 
-    lock = threading.Lock()
+    lock = threading.RLock()  # the module of a provider may itself open files when it is imported
     by_provider: ClassVar[dict[Any, dict[str, Any]]] = {}
 
 
 def _unlock() -> None:
-    _Results.lock = threading.Lock()  # a thread of the parent may hold the other one
+    _Results.lock = threading.RLock()  # a thread of the parent may hold the other one
 
 
 os.register_at_fork(after_in_child=_unlock)

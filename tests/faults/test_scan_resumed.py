@@ -129,3 +129,13 @@ def test_python_resumes_by_append(archive: Path) -> None:
     kill_half_way(archive, signal.SIGKILL)
     resumed = aa.open(partial_of(archive)).append(archive / "data")
     assert resumed.arrays[0].shape == aa.open(archive / "data").arrays[0].shape
+
+
+def test_assumed_files_are_not_scanned_to_be_kept(archive: Path) -> None:
+    from aggarray.opening.checkpoint import Checkpoint
+
+    table = aa.open(archive / "data", rules=aa.Rules(trust="assume"))._provenance.structures()
+    Checkpoint(str(partial_of(archive)), resume=False).save(table)  # type: ignore[arg-type]
+    kept = [s.uri for s in aa.open(partial_of(archive))._provenance.structures()]
+    assert 0 < len(kept) < 12
+    assert kept == [s.uri for s in table if s.assumed is None]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import aggarray as aa
 from aggarray.errors import AggarrayError, AggregationError, MissingFileError
 from aggarray.formats import Result, Task
 from aggarray.formats.base import Structure
@@ -297,3 +298,39 @@ def test_workers_of_dask_without_the_package(paths: list[str]) -> None:
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_futures_cancelled_by_a_shutdown_are_noticed() -> None:
+    from concurrent.futures import Future
+
+    from aggarray.scan.executors import completed
+
+    future: Future[None] = Future()
+    future.cancel()  # as the shutdown of a thread pool does, which tells no one who waits
+    assert completed([Future(), future]) == [future]
+
+
+def test_cancelled_scans_of_single_files_are_repeated(tmp_path: Path) -> None:
+    from concurrent.futures import CancelledError
+
+    for number in range(3):
+        write(tmp_path / f"{number}.nc", cube([float(number)]))
+
+    class Executor:
+        calls = 0
+
+        def submit(self, function: Any, *arguments: Any) -> Any:
+            self.calls += 1
+            return Cancelled() if 1 < self.calls <= 6 else Made(function(*arguments))
+
+    class Made:
+        def __init__(self, value: Any) -> None:
+            self.result = lambda: value
+
+    class Cancelled:
+        def result(self) -> Any:
+            raise CancelledError
+
+    agg = aa.open(tmp_path, executor=Executor())
+    assert not agg.skipped
+    assert agg.arrays[0].shape[0] == 3

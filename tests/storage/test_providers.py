@@ -245,3 +245,25 @@ def test_job_files_run_no_code(tmp_path: Path) -> None:
         (tmp_path / "job.toml").write_text(f"[input]\nsource = 'a.nc'\n[input.storage]\n{table}\n[check]\n", encoding="utf-8")
         done = CliRunner().invoke(commands, ["run", str(tmp_path / "job.toml")])
         assert done.exit_code == 2 and "a job file runs no code" in done.output
+
+
+@pytest.mark.parametrize("name", ["auth", "connection_string", "cookies", "passphrase"])
+def test_other_names_of_secrets_are_masked(name: str) -> None:
+    from aggarray.storage.credentials import StorageOptions
+
+    assert StorageOptions({name: ["user", "swordfish"]}).masked("wrong: swordfish") == "wrong: ..."
+
+
+def test_a_provider_may_ask_for_options_itself() -> None:
+    import subprocess
+    import sys
+
+    code = """
+import sys
+from aggarray.storage.credentials import StorageOptions
+inner = lambda: {"b": 2}
+def outer():
+    return StorageOptions({"provider": "__main__:inner"}).of("s3")
+assert StorageOptions({"provider": outer}).of("s3") == {"b": 2}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
