@@ -188,19 +188,6 @@ def _heads(table: StructureTable, row: int) -> list[Variable]:
     return [table.heads[head][0] for head in table.variants[table.variant[row]].heads]
 
 
-def _own_key(table: StructureTable, row: int, identifying: Collection[str]) -> object:
-    """Return a key of a file's own attributes that matter for joins."""
-    own = table.own.get(row)
-    if own is None:
-        return ()
-    return tuple(
-        (position, name, as_text(value))
-        for position, pairs in own.items()
-        for name, value in zip(pairs[::2], pairs[1::2], strict=True)
-        if name in identifying or (position >= 0 and name not in _FREE)
-    )
-
-
 def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
     """Yield the families among files of equal form."""
     heads, variants = _heads(table, rows[0]), [table.variants[n] for n in {table.variant[row] for row in rows}]

@@ -1,6 +1,5 @@
 """Command ``aggarray aggregate``: join files and save an index."""
 
-import os
 from typing import Any
 
 import click
@@ -34,7 +33,7 @@ def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, 
         try:
             agg = common.open_arguments(arguments)
         except KeyboardInterrupt:
-            if os.path.exists(checkpoint.path):
+            if checkpoint.exists:
                 click.echo(
                     f"aggarray: {printable(checkpoint.path)} contains the scanned files; pass --resume to continue", err=True
                 )

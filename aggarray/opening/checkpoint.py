@@ -24,16 +24,24 @@ SHARE = 0.02
 
 
 class Checkpoint:
-    """The partial index of a scan; ``note``: why there is none to resume from."""
+    """The partial index of a scan; ``note``: why there is none to resume from.
+
+    A file of that name that is no index is kept, and the scan saves none.
+    """
 
     def __init__(self, path: str, resume: bool) -> None:
+        from aggarray.index.saving import may_be_replaced
+
         self.path, self.note = path, ""
+        self._is_saved = not os.path.lexists(path) or may_be_replaced(path)
         self.reused = 0
         self._known: dict[str, int] = {}
         self._table = StructureTable()
         self._provenance: Provenance | None = None
         self._saved, self._wait = time.monotonic(), INTERVAL
-        if resume:
+        if not self._is_saved:
+            self.note = f"{path} is not an index: it is kept, all files are scanned, and the scan cannot be resumed"
+        elif resume:
             self._load()
         if not self._known:
             self.remove()
@@ -63,7 +71,7 @@ class Checkpoint:
     def update(self, table: StructureTable) -> None:
         """Save the partial index if it is time to."""
         now = time.monotonic()
-        if now - self._saved >= self._wait:
+        if self._is_saved and now - self._saved >= self._wait:
             self.save(table)
             self._saved = time.monotonic()
             self._wait = max(INTERVAL, (self._saved - now) / SHARE)
@@ -84,8 +92,14 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Remove the partial index."""
-        with contextlib.suppress(OSError):
-            os.unlink(self.path)
+        if self._is_saved:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a partial index of this scan has been saved."""
+        return self._is_saved and os.path.exists(self.path)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from aggarray.storage.urls import RELOCATE, WEB, canonical, is_remote, scheme_of
 
 #: Ends of pairs: line ends, and colons before the old prefix of another pair. Other colons belong to addresses.
 _ENDS = re.compile(r"\n|:(?=(?:[A-Za-z][A-Za-z0-9+.-]+://|/(?!/))[^=\n]*=)")
+_USER = re.compile(r"//[^/@]*@")
 _SAFE = "/!$&'()*+,;=:@~-._"
 _HINT = 'set it to OLD=NEW pairs separated by \':\', or to a JSON object {"OLD": "NEW"}, with absolute paths or URLs'
 
@@ -39,16 +40,16 @@ def parse(text: str) -> tuple[tuple[str, str], ...]:
     if text.lstrip().startswith("{"):
         pairs = _json_pairs(text)
     else:
-        items = [item for item in _ENDS.split(text) if item.strip()]
+        items = [item for item in _ENDS.split(text.strip().rstrip(":")) if item.strip()]
         for item in items:
             if "=" not in item:
-                raise AggregationError(f"{RELOCATE} is malformed: {item!r} is not OLD=NEW ({text!r:.200})", hint=_HINT)
+                raise AggregationError(f"{RELOCATE} is malformed: {_shown(item)} is not OLD=NEW", hint=_HINT)
         pairs = [(old, new) for old, _, new in (item.partition("=") for item in items)]
     distinct = dict[str, str]()
     for old, new in pairs:
-        old, new = _prefix(old, text), _prefix(new, text)
+        old, new = _prefix(old), _prefix(new)
         if distinct.setdefault(old, new) != new:
-            raise AggregationError(f"{RELOCATE} is malformed: {old!r} has two replacements ({text!r:.200})", hint=_HINT)
+            raise AggregationError(f"{RELOCATE} is malformed: {_shown(old)} has two replacements", hint=_HINT)
     return tuple(sorted(distinct.items(), key=lambda pair: -len(pair[0])))
 
 
@@ -56,11 +57,16 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
     try:
         pairs = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
-        raise AggregationError(f"{RELOCATE} is malformed: invalid JSON ({text!r:.200})", hint=_HINT) from error
+        raise AggregationError(f"{RELOCATE} is malformed: invalid JSON ({_shown(text)})", hint=_HINT) from error
     return [(old, new if isinstance(new, str) else "") for old, new in pairs]
 
 
-def _prefix(text: str, value: str) -> str:
+def _shown(text: str) -> str:
+    """Return a part of the value for an error, without user names and passwords."""
+    return f"{_USER.sub('//...@', text)!r:.200}"
+
+
+def _prefix(text: str) -> str:
     try:
         address = canonical(text)
     except AggarrayError as error:
@@ -70,7 +76,7 @@ def _prefix(text: str, value: str) -> str:
         return address if address.endswith("://") else address.rstrip("/")
     path = unquote(text[7:], errors="surrogateescape") if text.lower().startswith("file:///") else os.path.expanduser(text)
     if not os.path.isabs(path) or "\0" in path:
-        what = f"{RELOCATE} is malformed: {text!r} is not an absolute path or URL ({value!r:.200})"
+        what = f"{RELOCATE} is malformed: {_shown(text)} is not an absolute path or URL"
         raise AggregationError(what, hint=_HINT)
     return os.path.normpath(path)
 

@@ -113,6 +113,15 @@ def test_a_damaged_partial_index_is_reported(archive: Path, damage: str) -> None
     assert len(scanned(output)) == 12 or damage == "flipped"  # the directory behind the columns is not needed to read them
     assert damage == "flipped" or "all files are scanned" in errors
     assert aa.open(archive / "index.nca").arrays[0].shape[0] == 12
+    assert partial_of(archive).exists() == (damage in ("garbage", "truncated"))  # it may be a file of another program
+
+
+def test_a_file_that_is_no_index_is_kept(archive: Path) -> None:
+    partial_of(archive).write_bytes(b"mine")
+    process = start(archive)
+    output, errors = process.communicate()
+    assert process.returncode == 0 and len(scanned(output)) == 12
+    assert partial_of(archive).read_bytes() == b"mine" and "is not an index: it is kept" in errors
 
 
 def test_only_files_of_the_source_are_taken(archive: Path) -> None:

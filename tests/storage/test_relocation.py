@@ -71,6 +71,8 @@ def test_syntax(text: str, pairs: dict[str, str] | None) -> None:
         '{"/a": 3}',
         '["/a"]',
         "s3://me:pw@b=/mnt",
+        "s3://me:pw@b",
+        '{"s3://me:pw@b"',
     ],
 )
 def test_malformed_values_name_the_variable(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +88,7 @@ def test_malformed_values_name_the_variable(text: str, tmp_path: Path, monkeypat
     [
         ("/data=/mnt", "/data/a.nc", "/mnt/a.nc"),
         ("/data=/mnt", "/data", "/mnt"),
+        ("/data=/mnt:", "/data/a.nc", "/mnt/a.nc"),
         ("/data=/mnt", "/data2/a.nc", "/data2/a.nc"),
         ("/data=/mnt:/data/new=/local", "/data/new/a.nc", "/local/a.nc"),
         ("/data=/mnt:/mnt=/x", "/data/a.nc", "/mnt/a.nc"),
