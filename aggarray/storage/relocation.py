@@ -62,7 +62,7 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _shown(text: str) -> str:
-    """Return a part of the value for an error, without user names and passwords."""
+    """Return a part of the value for an error, without credentials."""
     return f"{_USER.sub('//...@', text)!r:.200}"
 
 
