@@ -208,8 +208,8 @@ class Files(Sequence[str]):
         """The files that these are a part of, or these."""
         return self if self._part_of is None else self._part_of
 
-    def numbers_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the numbers of some of the files in `base`."""
+    def numbers_of(self, rows: Any) -> Any:
+        """Return the numbers in `base` of one of the files, or of several."""
         if isinstance(self.numbers, range):
             return rows + self.numbers.start
         return rows if self.numbers is None else self.numbers[rows]

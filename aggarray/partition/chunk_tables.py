@@ -52,7 +52,7 @@ class ChunkTables:
 
     def find(self, references: References, row: int) -> ChunkIndex | None:
         """Return the chunk index of a sub-array, None if its file has changed."""
-        row = int(self.rows_of(references, np.array([row]))[0])
+        row = self._row(references, row)
         if row < 0:
             return None
         chunks = slice(int(self.starts[row]), int(self.starts[row + 1]))
@@ -77,6 +77,21 @@ class ChunkTables:
         numbers[own >= 0] = self.layout[own[own >= 0]]
         return numbers, self.layouts
 
+    def _row(self, references: References, row: int) -> int:
+        """Return the row of one sub-array, as `rows_of` those of many."""
+        code, (keys, order) = int(references.uri[row]), self._ordered()
+        name = references.variables[int(references.variable[row])]
+        if code < 0 or references.stamps is None or name not in self.names:
+            return -1
+        file = self._number(references.uris, code)
+        key = file * len(self.names) + self.names.index(name)
+        at = int(keys.searchsorted(key))
+        if file < 0 or at == len(keys) or keys[at] != key:
+            return -1
+        if self.stamps[file, :2].tolist() != references.stamps[code, :2].tolist():
+            return -1
+        return at if order is None else int(order[at])
+
     def rows_of(self, references: References, rows: np.ndarray) -> np.ndarray:
         """Return the rows of sub-arrays, -1 for changed and unknown files."""
         codes, keys, order = references.uri[rows], *self._ordered()
@@ -93,14 +108,24 @@ class ChunkTables:
         result[present] = at[present] if order is None else order[at[present]]
         return result
 
+    def _number(self, uris: Any, code: int) -> int:
+        """Return the number of a URI among the files, -1 for other files."""
+        return (
+            int(uris.numbers_of(code)) if getattr(uris, "base", None) is self.files else self._files().get(str(uris[code]), -1)
+        )
+
+    def _files(self) -> dict[str, int]:
+        """Return the numbers of the files by URI."""
+        if self._by_uri is None:
+            self._by_uri = dict(zip(self.files, range(len(self.files)), strict=True))
+        return self._by_uri
+
     def _numbers(self, uris: Any, codes: np.ndarray) -> np.ndarray:
         """Return the numbers of some URIs among the files, -1 for other files."""
         if getattr(uris, "base", None) is self.files:
             return np.asarray(uris.numbers_of(codes))
-        if self._by_uri is None:
-            self._by_uri = dict(zip(self.files, range(len(self.files)), strict=True))
         used, number = np.unique(codes, return_inverse=True)
-        found = [-1 if code < 0 else self._by_uri.get(str(uris[code]), -1) for code in used.tolist()]
+        found = [-1 if code < 0 else self._files().get(str(uris[code]), -1) for code in used.tolist()]
         return np.array(found, np.int64)[number]
 
     def _ordered(self) -> tuple[np.ndarray, np.ndarray | None]:
