@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.bench.worker import memory_status
+
 #: Files that `append` adds, and partitions of the slice that is planned.
 MORE, SLICE = 100, 50
 #: Ranks among which partitions are distributed.
@@ -258,7 +260,7 @@ def measured(name: str, place: Place) -> dict[str, float]:
     gc.collect()
     started_with = _peak()
     _reset_peak()
-    before, processor, clock = _status("VmRSS"), _processor_seconds(), time.perf_counter()
+    before, processor, clock = memory_status("VmRSS"), _processor_seconds(), time.perf_counter()
     result = step.work(given)
     seconds, processor = time.perf_counter() - clock, _processor_seconds() - processor
     peak = _peak()
@@ -281,16 +283,7 @@ def _reset_peak() -> None:
 
 
 def _peak() -> int:
-    return _status("VmHWM")
-
-
-def _status(key: str) -> int:
-    """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in bytes."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), 0)
+    return memory_status("VmHWM")
 
 
 if __name__ == "__main__":

@@ -26,17 +26,17 @@ def main(arguments: list[str]) -> None:
     contestant = next(c for c in benchmark.contestants if c.name == arguments[1])
     given = contestant.prepare(Path(arguments[3]), benchmark.sizes[arguments[2]])
     gc.collect()
-    before = _status("VmRSS")
+    before = memory_status("VmRSS")
     started = time.perf_counter()
     result = contestant.work(given)
     seconds = time.perf_counter() - started
-    print(json.dumps({"seconds": seconds, "bytes": max(0, _status("VmHWM") - before)}), flush=True)
+    print(json.dumps({"seconds": seconds, "bytes": max(0, memory_status("VmHWM") - before)}), flush=True)
     if len(arguments) > 4:
         found = contestant.values(given, result)
         np.savez(arguments[4], **{name: _short(np.asarray(values)) for name, values in found.items()})
 
 
-def _status(key: str) -> int:
+def memory_status(key: str) -> int:
     """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in bytes."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
