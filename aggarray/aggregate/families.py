@@ -7,12 +7,13 @@ meaning for joins. They are found by comparing what a `StructureTable` stores of
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.aggregate.join import same_attribute
 from aggarray.cf.frozen import FrozenDict
+from aggarray.dataclass import NamedTuple
 from aggarray.formats.base import Structure, Variable
 from aggarray.memory.selection import distinct
 from aggarray.scan.attribute_table import Own

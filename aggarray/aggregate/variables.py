@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from aggarray.cf.attributes import text_attribute, words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.flattened import flat_name

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.subarray import SubArray
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ProtocolError
 from aggarray.maps import validate_all
 from aggarray.maps.fields import OLD, concatenate_labels

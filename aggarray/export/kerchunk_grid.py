@@ -7,7 +7,7 @@ array, or raises an error with the reason. Chunks without codecs may be cut into
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import Encoding
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.codecs import Filter
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.partition.matrix import Template

@@ -10,12 +10,13 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.codecs import Filter, check_size, decode
 from aggarray.codecs.base import MOST_INFLATED
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.ranges import Range

@@ -7,11 +7,11 @@ parses each one into a `Part`, yields the conflicts between the parts of all pro
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import ProtocolError, SelectionError, counted
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integer, short_repr
 from aggarray.memory.selection import Range

@@ -6,10 +6,11 @@ Every fault names its process, dimension, key, value and rule.
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.dim_data import FaultList, Parsed, parse_dim_data, read_export

@@ -4,9 +4,11 @@ Comparisons take eight bytes of each text at a time, without a Python object per
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from aggarray.dataclass import NamedTuple
 
 #: Number of texts that are compared at a time, whose columns fit into the cache of a processor.
 _BLOCK = 1 << 14

@@ -10,11 +10,12 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import NamedTuple
 from aggarray.maps import Distribution
 from aggarray.memory.selection import Range
 from aggarray.mpi.schedule.overlap import Box, Indices

@@ -6,10 +6,11 @@ at a time and places the chunks while the others encode the next ones.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.mpi.ordered_tasks import OrderedTasks
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.buffers import BufferPool

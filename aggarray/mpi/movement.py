@@ -1,11 +1,12 @@
 """Base of all movements: planning and agreement before any message."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.maps.fields import short_repr
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup, convert_errors

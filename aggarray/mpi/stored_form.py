@@ -1,11 +1,12 @@
 """Form in which the values of a distributed array are stored."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.mpi.metadata import ArrayMetadata
 from aggarray.output.layout import fill_of, stored_chunk

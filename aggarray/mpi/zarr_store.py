@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.mpi.metadata import ArrayMetadata, metadata_of_array
 from aggarray.mpi.ordered_tasks import OrderedTasks

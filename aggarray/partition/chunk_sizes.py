@@ -7,11 +7,10 @@ where a dimension may be cut, `chunk_sizes` merges what lies between them into c
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import Matrix
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.memory.selection import Range, Selector, as_range
 from aggarray.partition.matrix import Matrix, Template
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import (
     AggarrayError,
     AggregationError,

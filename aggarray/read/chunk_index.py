@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from aggarray.codecs import known
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import References

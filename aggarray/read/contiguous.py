@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import MissingFileError
 from aggarray.partition.chunk_selection import ChunkBlock, Rows, rows_of
 from aggarray.read.stored_piece import StoredPiece, convert_in_place, place_in_view, put_conformed

@@ -4,8 +4,9 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import SelectionError
 
 if TYPE_CHECKING:

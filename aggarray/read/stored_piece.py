@@ -6,12 +6,12 @@ conformed, and placed or scattered.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.chunk_selection import outer

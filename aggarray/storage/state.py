@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from typing import NamedTuple
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import ChangedFileError
 
 #: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.

@@ -1,4 +1,4 @@
-"""Dataclasses of `aggarray.dataclass` behave as those of the standard library and compile one function, for many values."""
+"""Dataclasses and named tuples of `aggarray.dataclass` behave as those of the standard library, with less compiled."""
 
 import builtins
 import copy
@@ -6,13 +6,14 @@ import dataclasses
 import inspect
 import pickle
 import re
+import typing
 from dataclasses import field
 from itertools import product
 from typing import Any
 
 import pytest
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from tests.support.paths import ROOT
 
 OPTIONS = [dict(zip(("frozen", "slots", "eq", "repr"), given, strict=True)) for given in product((False, True), repeat=4)]
@@ -182,7 +183,79 @@ def test_subclasses_share_or_replace_the_constructor() -> None:
     assert signatures() == expected
 
 
-def test_all_modules_use_this_decorator() -> None:
+class Pair(NamedTuple):
+    """Two items."""
+
+    first: int
+    second: str = "b"
+
+    @property
+    def doubled(self) -> int:
+        return 2 * self.first
+
+
+def make_tuple(base: Any) -> Any:
+    """Return a class of named tuples with defaults."""
+
+    class Sample(base):
+        first: int
+        second: str = "b"
+        third: tuple[int, ...] = ()
+
+        def length(self) -> int:
+            return len(self.third)
+
+    return Sample
+
+
+@pytest.mark.parametrize("values", [0, 100])
+def test_named_tuples_match_the_standard_library(values: int) -> None:
+    own, standard = make_tuple(NamedTuple), make_tuple(typing.NamedTuple)
+    for number in range(values):
+        assert own(number) == (number, "b", ())
+    for cls, results in ((own, ours := []), (standard, theirs := [])):
+        one = cls(1, third=(2, 3))
+        results += [one, repr(one), one.length(), one.second, one == (1, "b", (2, 3)), hash(one), one._asdict(), [*one]]
+        results += [cls._fields, cls._field_defaults, cls.__match_args__, cls.__doc__, str(inspect.signature(cls))]
+        results += [cls.first.__doc__, cls.__name__, cls.__qualname__, cls.__module__, cls.__annotations__, cls.__slots__]
+        results += [one._replace(first=4), cls._make([1, 2, 3]), cls(second=1, first=2), copy.copy(one), isinstance(one, tuple)]
+        for arguments, named in (((), {}), ((1, 2, 3, 4), {}), ((1,), {"first": 1}), ((1,), {"other": 1}), ((), {"third": ()})):
+            with pytest.raises(TypeError) as caught:
+                cls(*arguments, **named)
+            results.append(str(caught.value).rpartition(".")[2])
+        for wrong in (lambda one: one._replace(other=1), lambda one: one._make([1]), lambda one: setattr(one, "first", 1)):
+            with pytest.raises((ValueError, TypeError, AttributeError)) as caught:
+                wrong(one)
+            results.append((type(caught.value), str(caught.value)))
+    assert ours == theirs
+
+
+def test_named_tuples_pickle_and_have_subclasses() -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(Pair(1), protocol)) == Pair(1, "b")
+        assert type(pickle.loads(pickle.dumps(Pair(1), protocol))) is Pair
+
+    class Longer(Pair):
+        def __new__(cls, first: int) -> "Longer":
+            return super().__new__(cls, first, "c")
+
+    assert (Longer(2), Longer(2).doubled, Pair(3).doubled) == ((2, "c"), 4, 6)
+    assert str(inspect.signature(Longer)) == "(first: int) -> 'Longer'"
+    assert [Longer(number).first for number in range(100)] == list(range(100))
+
+
+def test_named_tuples_compile_for_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    evaluate = builtins.eval
+    monkeypatch.setattr(builtins, "eval", lambda text, *names: (compiled.append(text), evaluate(text, *names))[1])
+    cls = make_tuple(NamedTuple)
+    assert cls(1) == cls(first=1)
+    assert not compiled
+    assert [cls(number).first for number in range(100)] == list(range(100))
+    assert len(compiled) == 1
+
+
+def test_all_modules_use_this_module() -> None:
     modules = [path for path in (ROOT / "aggarray").rglob("*.py") if path != ROOT / "aggarray" / "dataclass.py"]
-    others = [path for path in modules if re.search(r"^from dataclasses import .*\bdataclass\b", path.read_text("utf-8"), re.M)]
-    assert not others
+    standard = re.compile(r"^from (dataclasses import .*\bdataclass\b|typing import .*\bNamedTuple\b)", re.M)
+    assert not [path for path in modules if standard.search(path.read_text("utf-8"))]

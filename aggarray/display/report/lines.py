@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from keyword import iskeyword
-from typing import Any, NamedTuple
+from typing import Any
 
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
+from aggarray.dataclass import NamedTuple
 from aggarray.display.facets import facet_columns
 from aggarray.display.overview import arrays_by_file
 from aggarray.opening.aggregation import Aggregation

@@ -1,10 +1,10 @@
 """Problems of a page: what a check reports, with the arrays concerned."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import NamedTuple
 from aggarray.display.overview import arrays_by_file, refused_arrays
 from aggarray.errors import AggarrayError
 from aggarray.opening.aggregation import Aggregation

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import AggregationError
 from aggarray.export.extract import zarr_store
 from aggarray.export.extract.lineage import add_lineage

@@ -8,8 +8,9 @@ caller can stop at a file that must not be read.
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import LIBRARY_ERRORS, FormatError
 from aggarray.formats.base import LIBRARY_LOCK
 from aggarray.formats.hdf5.h5py_files import leads_outside, open_file

@@ -9,12 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import normal_calendar
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.conventions.foreign import (

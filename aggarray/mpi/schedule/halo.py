@@ -5,8 +5,8 @@ of the following dimensions, so that corners arrive with two messages per dimens
 """
 
 from operator import index
-from typing import NamedTuple
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution
 from aggarray.mpi.schedule.groups import rank_at

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, product
 from math import gcd
-from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution, Map
 from aggarray.memory.selection import Range

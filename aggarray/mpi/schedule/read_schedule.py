@@ -8,10 +8,10 @@ computes which elements of a box each node and each process requires.
 import functools
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.maps import Distribution
 from aggarray.maps.balance import assign_contiguous
 from aggarray.memory.selection import Range, as_range

@@ -7,10 +7,11 @@ of arrival. Messages of a process to itself are copied. A contiguous box is sent
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.mpi.schedule.overlap import Index, PlannedMessage
 from aggarray.mpi.transport.base import MOVE, Link
 

@@ -11,10 +11,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.mpi.transport.agreement import agree
 from aggarray.mpi.transport.base import Link
 

@@ -4,8 +4,9 @@ S3 gets ``If-Match``, answers of web servers are checked. A version is an entity
 """
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from aggarray.dataclass import NamedTuple
 from aggarray.storage.state import changed
 
 #: Prefix of a version that is the time of the last change.

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.credentials import access_in_force

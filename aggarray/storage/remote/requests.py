@@ -5,8 +5,9 @@ Asynchronous file systems run many requests at a time; others run one after the 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.storage.remote import web
 from aggarray.storage.remote.conditional import ANY, ExpectedVersion, get_s3

@@ -7,9 +7,10 @@ be truncated. Temporary failures are retried.
 import re
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urljoin
 
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import FormatError
 from aggarray.storage.remote.conditional import ANY, ExpectedVersion, if_match, version_of
 from aggarray.storage.state import changed

@@ -2,8 +2,9 @@
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from aggarray.dataclass import NamedTuple
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, little_endian, require, verify
 
 #: Number of the first chunk, and the stored slots of it and the following chunks.

@@ -4,10 +4,10 @@ import math
 import struct
 from collections.abc import Iterator
 from operator import mod
-from typing import NamedTuple
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
 from aggarray.formats.hdf5.metadata.chunk_arrays import extensible_array, fixed_array
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported, require_valid

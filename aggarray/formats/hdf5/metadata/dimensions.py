@@ -7,11 +7,11 @@ identified by its dimension scale, not by its name: a group may have a dimension
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require

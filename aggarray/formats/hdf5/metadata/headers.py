@@ -8,10 +8,10 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from aggarray.codecs import Filter
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.hdf5.metadata import messages
 from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.data import (

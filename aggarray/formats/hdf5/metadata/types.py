@@ -5,11 +5,11 @@ import re
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
