@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggarray.arrays.master import MasterArray
-from aggarray.errors import IndexFileError
+from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.index import Opening
 from aggarray.storage import relocated
+from aggarray.storage.urls import RELOCATE
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Structure
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 def _loaded(path: str, generation: int, how: Opening) -> "LoadedIndex":
     from aggarray.index.loading import load
 
-    loaded = load(path, how)
+    try:
+        loaded = load(path, how)
+    except MissingFileError as error:
+        error.hint = f"restore it; set {RELOCATE} if it lies elsewhere in this process"
+        raise
     if loaded.generation != generation:
         what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"
         raise IndexFileError(what, path=path, hint="open it again")

@@ -2,7 +2,7 @@
 
 All columns of integers are one variable, all texts another, all values a third. A JSON document records the position of each.
 A file of a hundred arrays thus opens as fast as a file of one, and values are read lazily. `Writer` lays items out and `Reader`
-reads them; neither knows their meaning. Each save increments the generation of an index, which keeps a process from overwriting
+reads them; neither knows their meaning. Each save increases the generation of an index, which keeps a process from overwriting
 what another process has saved.
 """
 
@@ -381,8 +381,9 @@ def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
         current = stored_generation(path)
         if expected is not None:
             _check_generation(path, expected)
-        # Never the generation of an earlier index at this path: pickled and lazy arrays identify the index by it.
-        yield temporary, time.time_ns() // 1_000_000 if current is None else current + 1
+        # Never the generation of another index, also of a copy that is saved elsewhere: pickled and lazy arrays identify the
+        # index by it.
+        yield temporary, max(time.time_ns() // 1000, (current or 0) + 1)
 
 
 def _check_generation(path: str, expected: int | None) -> None:

@@ -21,8 +21,9 @@ from aggarray.scan import workers
 checkpoint.INTERVAL, checkpoint.SHARE, pause = 0.0, 1.0, float(sys.argv[1])
 scan_one = workers.scan_one
 def slow(task):
-    time.sleep(pause)
-    print("scans", task[0], flush=True)
+    if task[1] is None:  # not the positions of its chunks
+        time.sleep(pause)
+        print("scans", task[0], flush=True)
     return scan_one(task)
 workers.scan_one = slow
 main(sys.argv[2:])
@@ -61,10 +62,18 @@ def partial_of(folder: Path) -> Path:
     return folder / "index.nca.partial"
 
 
+def count_kept(folder: Path) -> int:
+    """Return the number of files in the partial index."""
+    try:
+        return len(list(aa.open(partial_of(folder))._provenance.structures()))
+    except aa.AggarrayError:  # not there yet, or replaced while it is read
+        return 0
+
+
 def kill_half_way(folder: Path, number: int) -> "tuple[str, int]":
     process = start(folder, pause=0.3)
     deadline = time.monotonic() + 60
-    while not partial_of(folder).exists() and time.monotonic() < deadline:
+    while count_kept(folder) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
     _, errors = process.communicate()
@@ -78,7 +87,7 @@ def test_a_killed_scan_resumes(archive: Path, number: int) -> None:
     assert status == (130 if number == signal.SIGINT else -number)
     assert number != signal.SIGINT or "--resume" in errors
     known = {s.uri for s in aa.open(partial_of(archive))._provenance.structures()}
-    assert 0 < len(known) < 12
+    assert 2 < len(known) < 12
     changed = sorted(known)[0]
     os.utime(changed, (1, 1))  # a changed file is scanned again
     output, errors = start(archive, "--resume").communicate()

@@ -432,6 +432,29 @@ def test_another_index_of_the_same_generation(tmp_path: Path) -> None:
         mine.save(index)
 
 
+def test_copies_that_are_saved_apart_have_different_generations(tmp_path: Path) -> None:
+    """A pickled array never reads a copy of its index that was saved with other files in the meantime."""
+    import pickle
+    import shutil
+
+    from aggarray.index.pickling import _loaded
+
+    for t in range(3):
+        write(tmp_path / FILES[t], cube([t]))
+    index, copy = tmp_path / "index.idx", tmp_path / "copy.idx"
+    aa.open(tmp_path / FILES[0]).save(index)
+    shutil.copy(index, copy)
+    aa.open(copy).append(tmp_path / FILES[1]).save(copy)
+    array = save_and_open(aa.open(index).append(tmp_path / FILES[2]), index)["tas"]
+    pickled, expected = pickle.dumps(array), array[...]
+    assert np.array_equal(pickle.loads(pickled)[...], expected)
+    copy.replace(index)
+    _loaded.cache_clear()  # as in another process
+    with pytest.raises(aa.IndexFileError, match="saved again since the array was pickled"):
+        pickle.loads(pickled)
+    assert np.array_equal(array[...], expected)
+
+
 def test_an_index_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]))
     agg = aa.open(tmp_path / "a.nc")

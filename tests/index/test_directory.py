@@ -269,7 +269,7 @@ def test_saving_states_the_new_generation(index: Path) -> None:
     assert directory_in(index) is None and stored_generation(str(index)) == before is not None
     aa.open(index).save(index)
     found = directory_in(index)
-    assert found is not None and found.generation == before + 1 == stored_generation(str(index))
+    assert found is not None and found.generation == stored_generation(str(index)) and found.generation > before
 
 
 def test_an_index_without_files_or_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
