@@ -326,8 +326,10 @@ def _init(cls: type, fields: list[_Field], frozen: bool) -> Callable[..., None]:
 
 @recursive_repr("...")
 def _represent(self: Any) -> str:
+    from aggarray.errors import without_credentials
+
     values = (f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
-    return f"{type(self).__qualname__}({', '.join(values)})"
+    return without_credentials(f"{type(self).__qualname__}({', '.join(values)})")
 
 
 def _comparison(fields: list[_Field], frozen: bool) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Each derives from `AggarrayError` and from the builtin that a caller would expec
 and ``except ValueError`` work. A message is one line: what is wrong, where, what to do.
 """
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,13 @@ LIBRARY_ERRORS = (
     *(struct.error, zlib.error, SystemError),
 )
 
+#: Names of query parameters that are, or sign, credentials.
+_CREDENTIAL = (
+    r"(?i:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|sas|awsaccesskeyid|googleaccessid|policy"
+    r"|key-pair-id|password|secret|jwt|(?:[a-z]+[_-]?)?token|api[_-]?key|auth|authorization)"
+)
+_PASSWORD = r"(?<=://)[^/\s\"'@:]*:[^/\s\"']*@"
+
 
 def install_command(extra: str) -> str:
     """Return the command that installs an extra.
@@ -26,15 +34,36 @@ def install_command(extra: str) -> str:
     return f"pip install '.[{extra}]'"
 
 
+def is_credential(parameter: str) -> bool:
+    """Return whether a query parameter of this name signs an address.
+
+    >>> is_credential("X-Amz-Signature"), is_credential("sig"), is_credential("format")
+    (True, True, False)
+    """
+    return re.fullmatch(_CREDENTIAL, parameter) is not None
+
+
+def without_credentials(text: str) -> str:
+    """Return text without the passwords and signatures of addresses in it.
+
+    >>> without_credentials("no such file: https://h/a.nc?v=1&sig=x%2Fy; check https://me:word@h")
+    'no such file: https://h/a.nc?v=1&sig=...; check https://...@h'
+    """
+    if "=" in text:
+        text = re.sub(rf"([?&]{_CREDENTIAL}=)[^&\s\"'<>(),;#]+", r"\1...", text)
+    return re.sub(_PASSWORD, "...@", text) if "@" in text and "://" in text else text
+
+
 def printable(text: Any) -> str:
-    """Return text with unprintable characters escaped.
+    """Return text with unprintable characters escaped, without credentials.
 
     Control characters, changes of direction and lone surrogates are escaped.
 
     >>> printable("a\\x1b[31mb")
     'a\\\\x1b[31mb'
     """
-    found = str(text)
+    # promise: secrets-in-addresses
+    found = without_credentials(str(text))
     if found.isprintable():
         return found
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in found)
@@ -107,6 +136,9 @@ class AggarrayError(Exception):
         for name, value in (("path", path), ("variable", variable), ("hint", hint)):
             if value is not None:
                 setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return printable(super().__repr__())
 
     @property
     def what(self) -> str:

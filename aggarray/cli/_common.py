@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggarray.errors import AggarrayError, AggregationError
+from aggarray.errors import AggarrayError, AggregationError, without_credentials
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Problem
@@ -277,7 +277,7 @@ def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Pr
 
 def echo_json(data: Any) -> None:
     """Print data as JSON."""
-    click.echo(json.dumps(data, indent=2))
+    click.echo(without_credentials(json.dumps(data, indent=2)))
 
 
 def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:

@@ -17,7 +17,7 @@ from aggarray.display.cells import (
     spans_of,
     times_of,
 )
-from aggarray.display.markup import counted, printable, shortened
+from aggarray.display.markup import counted, printable, shortened, without_credentials
 from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import AggarrayError, AggregationError, install_command
@@ -59,7 +59,12 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
     ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
     ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
     uris = [str(array._matrix.references.uris[row]) for row in rows]
-    _label(ax, array, (across, up), [shortened(printable(os.path.basename(uri.rstrip("/"))), _LONGEST) for uri in uris])
+    _label(
+        ax,
+        array,
+        (across, up),
+        [shortened(printable(os.path.basename(without_credentials(uri).rstrip("/"))), _LONGEST) for uri in uris],
+    )
     return ax
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from aggarray.errors import counted as counted
 from aggarray.errors import printable as printable
+from aggarray.errors import without_credentials as without_credentials
 
 #: Longer words may continue on the next line.
 _LONG_WORD = 24

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aggarray.aggregate.differences import common_folder, distinguishing_facets, facets_of
 from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Skipped
-from aggarray.display.markup import counted, printable
+from aggarray.display.markup import counted, printable, without_credentials
 from aggarray.display.table import table
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def duplicate_table(duplicates: Sequence[Duplicate], width: int | None) -> str:
 
 def _relative(files: Sequence[str]) -> tuple[str, list[str]]:
     """Return a line with the common folder of files, and their names in it."""
+    files = list(map(without_credentials, files))
     folder = common_folder(files)
     if not folder:
         return "", list(files)

@@ -27,6 +27,7 @@ from aggarray.formats.base import Attributes
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.store import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors
+from aggarray.storage.urls import unsigned
 
 #: Codecs that numcodecs decodes as HDF5 and Zarr do, by filter name; shuffle also needs its element size.
 _CODECS: Mapping[str, Mapping[str, Any]] = {
@@ -131,6 +132,7 @@ def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
             if uri is not name and "://" not in uri and not os.path.exists(uri):
                 check_missing_pieces(array, layout, piece)
                 continue
+        uri = unsigned(uri)
         refs[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
     return refs
 

@@ -18,7 +18,7 @@ from aggarray.memory.texts import Texts
 from aggarray.storage import relocated, relocated_roots
 from aggarray.storage.access import is_below
 from aggarray.storage.files import local_path
-from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, resolve
+from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, resolve, unsigned
 
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
@@ -34,7 +34,7 @@ _URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     """Return the URI references of files, relative to a folder or absolute.
 
-    URLs of remote files are returned unchanged.
+    URLs of remote files are returned unchanged, but without signatures.
 
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
@@ -49,7 +49,8 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
         # Text before a colon would be read as a scheme.
         return ("./" if not lead_of(head) and ":" in tail else lead_of(head)) + _quoted(tail)
 
-    return [path if "://" in path else reference(path) for path in paths]
+    # promise: indexes-without-signatures
+    return [unsigned(path) if "://" in path else reference(path) for path in paths]
 
 
 def _lead(head: str, folder: str, relative: bool) -> str:

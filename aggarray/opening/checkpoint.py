@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggarrayError, MissingFileError
@@ -16,6 +17,7 @@ from aggarray.index import Opening
 from aggarray.opening.joining import CHECKPOINT
 from aggarray.opening.provenance import Outcome, Provenance
 from aggarray.scan.structure_table import StructureTable
+from aggarray.storage.urls import unsigned
 
 #: Seconds from the start of a scan, and at least between two saves.
 INTERVAL = 5.0
@@ -62,11 +64,12 @@ class Checkpoint:
         """Return the structure of a file that is unchanged since it was scanned."""
         from aggarray.opening.appending import has_changed
 
-        row = self._known.get(path)
+        row = self._known.get(unsigned(path))
         if row is None or has_changed(path, self._table.stamp(row)):
             return None
         self.reused += 1
-        return self._table[row]
+        structure = self._table[row]
+        return structure if structure.uri == path else replace(structure, uri=path)
 
     def update(self, table: StructureTable) -> None:
         """Save the partial index if it is time to."""

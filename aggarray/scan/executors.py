@@ -15,12 +15,13 @@ from dataclasses import asdict, field
 from typing import Any
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggregationError, FormatError, MissingFileError
+from aggarray.errors import AggregationError, FormatError, MissingFileError, printable
 from aggarray.formats import Result, Task, scan_one
 from aggarray.options import get_options
 from aggarray.scan.batch import installed_version, pack_request, scan_batch, unpack_results
 from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
 from aggarray.scan.workers import Receive, WorkerPool, keep_result, start_process
+from aggarray.storage.credentials import access_in_force
 from aggarray.storage.urls import is_remote
 
 #: Number of files per batch; smaller towards the end, down to the least.
@@ -170,7 +171,7 @@ class ExecutorPool:
     def _checked(self, task: Task, result: Result | None) -> Result:
         """Scan a file here whose result did not pickle or that a worker lacks."""
         if isinstance(result, MissingFileError) and not is_remote(task[0]) and os.path.exists(task[0]):
-            self._warn(f"a worker of the executor lacks files of this machine, which scans them: {task[0]}")
+            self._warn(f"a worker of the executor lacks files of this machine, which scans them: {printable(task[0])}")
             result = None
         return scan_one(task) if result is None else result
 
@@ -264,7 +265,8 @@ def _failure(task: Task, reason: str) -> FormatError:
 def _text(error: BaseException | None) -> str:
     if error is None:
         return "no reason given"
-    return f"{type(error).__name__}: {str(error).strip()}"[:300]
+    text = access_in_force.get().storage.masked(str(error).strip())
+    return printable(f"{type(error).__name__}: {text}".removesuffix(": "))[:300]
 
 
 class _IsolatedWorker:

@@ -50,7 +50,7 @@ class StorageOptions:
         from aggarray.storage.blake2 import blake2b
 
         try:
-            return blake2b(pickle.dumps(self._options), digest_size=16).digest()
+            return blake2b(pickle.dumps(self._pickled()), digest_size=16).digest()
         except (pickle.PickleError, TypeError, AttributeError):
             # Options that do not pickle are compared by identity.
             return str(id(self._options)).encode()
@@ -70,7 +70,7 @@ class StorageOptions:
         """Return a message without the secrets among the options."""
         if not self._options:
             return text
-        from aggarray.storage.providers import masked
+        from aggarray.storage.masking import masked
 
         return masked(text, self._options)
 
@@ -95,7 +95,14 @@ class StorageOptions:
         return "StorageOptions(...)" if self._options else "Storage()"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StorageOptions, (self._options,)
+        return StorageOptions, (self._pickled(),)
+
+    def _pickled(self) -> dict[str, Any]:
+        if not any("provider" in own for own in (self._options, *self._options.values()) if isinstance(own, Mapping)):
+            return self._options
+        from aggarray.storage.providers import named
+
+        return named(self._options)  # cloudpickle pickles functions of a program with their code
 
 
 _ALIKE = {"http": "https", "https": "http", "s3": "s3a", "s3a": "s3", "gs": "gcs", "gcs": "gs", "az": "abfs", "abfs": "az"}

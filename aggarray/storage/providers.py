@@ -8,7 +8,8 @@ import importlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from aggarray.errors import AggregationError
@@ -16,9 +17,6 @@ from aggarray.errors import AggregationError
 #: Option that names a function.
 PROVIDER = "provider"
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_SECRET = re.compile(r"(?i)secret|token|passw|passphrase|key|credential|auth|signature|account|connection_string|cookie|sas")
-#: Shorter values are not looked for in messages: they occur in other words.
-_SHORTEST = 4
 
 
 class _Results:
@@ -41,8 +39,21 @@ def check_provider(provider: Any) -> None:
     if callable(provider):
         if "<" in getattr(provider, "__qualname__", "<"):
             raise AggregationError("storage_options: provider is a local function, which other processes lack", hint=hint)
-    elif not isinstance(provider, str) or not _NAME.fullmatch(provider):
+    elif not isinstance(provider, str):  # it may be the options themselves
+        raise AggregationError(f"storage_options: provider is invalid (a {type(provider).__name__})", hint=hint)
+    elif not _NAME.fullmatch(provider):
         raise AggregationError(f"storage_options: provider={provider!r:.80} is invalid", hint=hint)
+
+
+def provider_name(provider: str | Callable[[], Any]) -> str:
+    """Return the name of a provider, by which other processes find it."""
+    return provider if isinstance(provider, str) else f"{provider.__module__}:{provider.__qualname__}"
+
+
+def named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with names of functions, whose pickles contain no code."""
+    items = {n: named(value) if isinstance(value, Mapping) else value for n, value in options.items()}
+    return items | {PROVIDER: provider_name(options[PROVIDER])} if callable(options.get(PROVIDER)) else items
 
 
 def resolved(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,13 +85,19 @@ def _provided(provider: str | Callable[[], Any]) -> dict[str, Any]:
         return _Results.by_provider[provider]
 
 
+def provided_before(provider: Any) -> dict[str, Any]:
+    """Return what a provider has returned in this process, or nothing."""
+    return _Results.by_provider.get(provider, {})
+
+
 def _called(provider: str | Callable[[], Any]) -> dict[str, Any]:
-    name = provider if isinstance(provider, str) else f"{provider.__module__}:{provider.__qualname__}"
+    name = provider_name(provider)
     try:
         options = _function(provider)() if isinstance(provider, str) else provider()
     except Exception as error:
-        what = f"storage_options: the provider {name} fails ({type(error).__name__})"
-        raise AggregationError(what, hint="correct it in every process that reads the files") from error
+        what = f"storage_options: the provider {name} fails ({_failure(error)})"
+        # The error itself is not shown: its text may contain secrets.
+        raise AggregationError(what, hint="correct it in every process that reads the files") from None
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         what = f"storage_options: the provider {name} returns a {type(options).__name__}"
         raise AggregationError(what, hint="return a dictionary of options for fsspec")
@@ -95,29 +112,9 @@ def _function(name: str) -> Callable[[], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def masked(text: str, options: Mapping[str, Any]) -> str:
-    """Return a message without the secrets among options.
-
-    >>> masked("wrong key: abcdef", {"key": "abcdef"})
-    'wrong key: ...'
-    """
-    for secret in sorted(set(_secrets(options, False)), key=len, reverse=True):
-        text = text.replace(secret, "...")
-    return text
-
-
-def _secrets(value: Any, is_secret: bool) -> Iterator[str]:
-    """Yield the texts that messages must not contain."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            if name == PROVIDER:
-                yield from _secrets(_Results.by_provider.get(item, {}), True)
-            elif name == "env" and len(value) == 1:
-                yield from _secrets(os.environ.get(str(item), ""), True)
-            else:
-                yield from _secrets(item, is_secret or _SECRET.search(str(name)) is not None)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _secrets(item, is_secret)
-    elif isinstance(value, str) and is_secret:
-        yield from (part for part in (value, *value.split()) if len(part) >= _SHORTEST)
+def _failure(error: Exception) -> str:
+    """Return the type of an error and the line that raises it."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in (__file__, importlib.__file__)]
+    frames = [f for f in frames if not f.filename.startswith("<frozen")]
+    where = f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + where

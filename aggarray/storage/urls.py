@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from aggarray.errors import FormatError
+from aggarray.errors import FormatError, is_credential
 
 #: Schemes of archives.
 ARCHIVES = ("zip", "tar")
@@ -19,6 +19,8 @@ _URL = r"(?s)([A-Za-z][A-Za-z0-9+.-]+)://(.*)"
 WEB = ("http", "https")
 #: Environment variable with prefixes of addresses to replace.
 RELOCATE = "AGGARRAY_RELOCATE"
+#: Other parameters of signatures, of S3 and Google.
+_SIGNING = re.compile(r"(?i)x-(amz|goog)-")
 #: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
 
@@ -88,6 +90,20 @@ def canonical(text: str) -> str | None:
         what = "the address contains a user's name or password, which indexes and messages would repeat"
         raise FormatError(what, path=place, hint="give it in storage_options=")
     return f"{scheme}://{rest}"
+
+
+def unsigned(address: str) -> str:
+    """Return an address without the query parameters that sign it.
+
+    >>> unsigned("https://h/a.nc?v=1&sv=2024&sp=r&sig=x"), unsigned("https://h/a.nc?X-Amz-Date=1&X-Amz-Signature=x")
+    ('https://h/a.nc?v=1&sv=2024&sp=r', 'https://h/a.nc')
+    """
+    head, mark, query = address.partition("?")
+    if not mark or "://" not in head or scheme_of(split(address)[1] or address) not in WEB:
+        return address
+    parts = query.split("&")
+    kept = [part for part in parts if not (is_credential(name := part.partition("=")[0]) or _SIGNING.match(name))]
+    return address if len(kept) == len(parts) else f"{head}?{'&'.join(kept)}" if kept else head
 
 
 def join(folder: str, *names: str) -> str:

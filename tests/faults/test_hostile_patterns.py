@@ -54,6 +54,11 @@ interpretation._DATE.fullmatch("2000-01-01T" + "0" * n)
 references.FileNames("/a")["%" * n]
 references.FileNames("/a")["../" * n]
 urls.canonical("zip://" + "::" * n)
+without_credentials("&sig=" * n)
+without_credentials("?" + "token" * n)
+without_credentials("?" + "a_" * n + "=@://")
+without_credentials("://a:" * n + "@")
+masked("a" * n, {"x": "://:" * n, "y": "a=" * n, "z": "; " * n})
 """
 
 HEAD = """
@@ -69,7 +74,8 @@ from aggarray.index.conventions import cfa04
 from aggarray.memory import types
 from aggarray.storage import urls
 from aggarray.storage.remote import filesystems, web
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, without_credentials
+from aggarray.storage.masking import masked
 n = 200_000
 for line in sys.stdin.read().splitlines():
     try:

@@ -43,7 +43,13 @@ DEFERRED = {
     ("opening", "export"),
 }
 #: Imports within a row of modules.
-SIDEWAYS = {("options", "dataclass"), ("options", "errors"), ("plugins", "errors"), ("__main__", "cli")}
+SIDEWAYS = {
+    ("dataclass", "errors"),
+    ("options", "dataclass"),
+    ("options", "errors"),
+    ("plugins", "errors"),
+    ("__main__", "cli"),
+}
 
 #: Folders that may import a heavy or optional library; any folder may under ``TYPE_CHECKING``.
 HOMES = {

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Web:
     folders; ``heads``: answers HEAD; ``status``: {path: status to return instead}; ``fail``: number of requests that fail
     before one is answered; ``delay``: seconds before each answer; ``cut``: bytes missing from each body; ``moved``: {path:
     redirect address}; ``tags``: sends entity tags, ``weak`` or strong ones; ``conditions``: supports ``If-Match``; ``secret``:
-    required authorization; ``tells``: sends ``Content-Range``.
+    required authorization; ``signature``: required parameter ``sig`` of the query; ``tells``: sends ``Content-Range``.
     """
 
     root: Path
@@ -37,6 +37,7 @@ class Web:
     delay: float = 0.0
     cut: int = 0
     secret: str = ""
+    signature: str = ""
     status: dict[str, int] = field(default_factory=dict)
     moved: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -72,6 +73,8 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
             time.sleep(web.delay)
             if web.secret and self.headers.get("Authorization") != web.secret:
                 return self._refuse(401)
+            if web.signature and web.signature not in parse_qs(urlsplit(self.path).query).get("sig", ()):
+                return self._refuse(403)
             if web.fail:
                 web.fail -= 1
                 return self._refuse(503)

@@ -15,7 +15,7 @@ from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import MATTERS, conformed, differences
-from aggarray.display.markup import printable, shortened
+from aggarray.display.markup import printable, shortened, without_credentials
 from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
@@ -36,9 +36,10 @@ def page_data(arrays: Sequence[MasterArray], lines: Sequence[Timeline | None]) -
     files: dict[str, int] = {}
     most = min(MOST_CELLS, max(ALL_CELLS // max(len(arrays), 1), 200))
     drawn = [_array(array, line, files, most) for array, line in zip(arrays, lines, strict=False)]
-    folder = common_folder(list(files))
+    names = list(map(without_credentials, files))
+    folder = common_folder(names)
     cut = len(folder) + 1 if folder and len(folder) > 1 else 0
-    names = [printable(uri[cut:]) for uri in files]
+    names = [printable(name[cut:]) for name in names]
     return {"folder": printable(folder) if cut else "", "files": names, "colours": COLOURS, "arrays": drawn}
 
 

@@ -14,6 +14,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
 from aggarray.dataclass import NamedTuple
 from aggarray.display.facets import facet_columns
+from aggarray.display.markup import printable
 from aggarray.display.overview import arrays_by_file
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
@@ -40,7 +41,7 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     ``source``: the paths that `open` took, None = the index that the aggregation was opened from.
     """
     paths = [p if "://" in p else os.path.abspath(p) for p in source or list(agg._provenance.saved)[:1]]
-    if not paths or not all(p.isprintable() for p in paths):
+    if not paths or not all(printable(p) == p for p in paths):
         return [Lines()] * len(agg)
     changed = {} if agg._provenance.saved else _changed(agg._provenance.rules)
     rules = f", rules=aa.Rules({', '.join(f'{name}={value!r}' for name, value in changed.items())})" if changed else ""
@@ -75,7 +76,7 @@ def _own_files(agg: Aggregation) -> list[list[str]]:
     by_file = arrays_by_file(agg.arrays, {file for _, own in files for file in own})
     serving = Counter((agg.arrays[n].name, file) for file, numbers in by_file.items() for n in numbers)
     # References name files that are no source of their own.
-    sources = set() if agg._provenance.saved else {s.uri for s in agg._provenance.structures() if s.uri.isprintable()}
+    sources = set() if agg._provenance.saved else {s.uri for s in agg._provenance.structures() if printable(s.uri) == s.uri}
     return [own if sources.issuperset(own) and all(serving[name, f] == 1 for f in own) else [] for name, own in files]
 
 
@@ -118,7 +119,7 @@ def _python(array: MasterArray, conditions: Mapping[str, Any], opened: str) -> s
     select = f".select({name!r}, {chosen})" if conditions else ""
     variable = name if name.isidentifier() and name.isascii() and not iskeyword(name) and name != "aa" else "array"
     line = f"import aggarray as aa; {variable} = {opened}{select}[{name!r}]"
-    return line if line.isprintable() else ""
+    return line if printable(line) == line else ""
 
 
 def _shell(array: MasterArray, conditions: Mapping[str, Any], source: str, files: Sequence[str]) -> str:
@@ -137,4 +138,4 @@ def _shell(array: MasterArray, conditions: Mapping[str, Any], source: str, files
     ).strip("-._")
     words = ["-v", array.name or "", *(word for key, text in texts.items() for word in ("--where", f"{key}={text}"))]
     line = f"aggarray extract {source} {shlex.join(words)} -o {stem[:_LONGEST_NAME] or 'array'}.nc"
-    return line if line.isprintable() and not (array.name or "").startswith("-") else ""
+    return line if printable(line) == line and not (array.name or "").startswith("-") else ""

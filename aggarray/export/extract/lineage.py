@@ -20,6 +20,7 @@ from aggarray.output.history import history_line, named
 from aggarray.output.layout import ExtractLayout, Variable
 from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
+from aggarray.storage.urls import unsigned
 
 _HISTORY, _TRACKING_ID = "history", "tracking_id"
 #: Most characters of an attribute of identifiers; more are a variable.
@@ -42,7 +43,7 @@ def add_lineage(
     histories = [_text(a.get(_HISTORY)) for a in attrs]
     line = history_line(command or f"aggarray extract of {named(arrays)}")
     if len(set(histories)) > 1:
-        line += f" ({len(files)} files; the history of {os.path.basename(next(iter(files)).rstrip('/'))} follows)"
+        line += f" ({len(files)} files; the history of {os.path.basename(unsigned(next(iter(files))).rstrip('/'))} follows)"
     identifiers = list(dict.fromkeys(i for a in attrs for i in _text(a.get(_TRACKING_ID)).split("\n") if i))
     is_short = sum(map(len, identifiers)) <= MOST
     added = {

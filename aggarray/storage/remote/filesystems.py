@@ -13,7 +13,14 @@ from typing import Any
 from urllib.parse import urljoin
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError, ForbiddenPathError, FormatError, MissingFileError, install_command
+from aggarray.errors import (
+    AggarrayError,
+    ForbiddenPathError,
+    FormatError,
+    MissingFileError,
+    install_command,
+    without_credentials,
+)
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.state import FileState, changed
@@ -98,7 +105,8 @@ def _made(uri: str, scheme: str, archive: str, file: Any) -> FileSystem:
     except AggarrayError:
         raise
     except library_errors() as error:
-        raise explain_error(uri, error, "cannot be opened") from error
+        # The text of the library may contain credentials.
+        raise explain_error(uri, error, "cannot be opened") from (error if _masked(error) == _text(error) else None)
     web = scheme in WEB
     return FileSystem(made, web, bool(getattr(made, "async_impl", False)), scheme in _S3 and hasattr(made, "_call_s3"))
 
@@ -195,7 +203,14 @@ def explain_error(uri: str, error: BaseException, what: str = "cannot be read") 
         return FormatError(f"cannot be reached ({kind})", path=uri, hint="check the address and the network")
     if status:
         return FormatError(f"{what}: the server answers {status}", path=uri, hint="try again later")
+    return FormatError(f"{what}: {_masked(error) or kind:.200}", path=uri, hint="check the address and storage_options=")
+
+
+def _text(error: BaseException) -> str:
+    return " ".join(str(error).split())[:_LONGEST]
+
+
+def _masked(error: BaseException) -> str:
     text = access_in_force.get().storage.masked(" ".join(str(error).split()))
     # promise: secrets-masked-bounded
-    text = _SECRET.sub("...", text[:_LONGEST] or kind)
-    return FormatError(f"{what}: {text:.200}", path=uri, hint="check the address and storage_options=")
+    return _SECRET.sub("...", without_credentials(text[:_LONGEST]))
