@@ -11,7 +11,9 @@ from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
 from aggarray.mpi.movement import Movement
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups
 from aggarray.mpi.text import broadcast_text
-from aggarray.mpi.transport.trees import allreduce_tree, broadcast_tree, reduce_tree
+from aggarray.mpi.transport.node import node_of
+from aggarray.mpi.transport.sums import allreduce
+from aggarray.mpi.transport.trees import broadcast_tree, reduce_tree
 
 
 def shape_of(group: ProcessGroup) -> tuple[int, ...]:
@@ -142,6 +144,7 @@ class AllSumReduce(Movement):
         self._own_group = next((g for g in groups if self._link.rank in g), None)
         # Processes of other sub-grids have other groups: gather all of them.
         self._all_groups = [g for g in self._link.allgather(self._own_group) if g is not None]
+        node_of(self._link)
 
     def __call__(self, x: Any) -> np.ndarray:
         """Return the sum over this process's group, of size 0 outside the grid."""
@@ -151,7 +154,7 @@ class AllSumReduce(Movement):
         if self._own_group is None:
             return np.empty(0, dtype)
         result = np.array(values, dtype, order="C", copy=True)
-        allreduce_tree(self._link, self._own_group, result)
+        allreduce(self._link, self._own_group, result)
         return result
 
     adjoint = __call__

@@ -11,10 +11,11 @@ from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.mpi.groups import ProcessGrid, ProcessGroup
 from aggarray.mpi.movement import Movement
-from aggarray.mpi.schedule.halo import halo_steps
+from aggarray.mpi.schedule.halo import HaloStep, halo_steps
 from aggarray.mpi.schedule.overlap import PlannedMessage, plan_receives, plan_sends, require_same_shape
 from aggarray.mpi.text import move_texts
-from aggarray.mpi.transport.moving import bind_messages, move
+from aggarray.mpi.transport.moving import Message, bind_messages, move
+from aggarray.mpi.transport.shared_slabs import SharedSlabs, Slab
 
 
 def check_distribution(group: ProcessGroup, distribution: Distribution, what: str) -> None:
@@ -132,29 +133,32 @@ class HaloExchange(Movement):
             check_distribution(P, distribution, "halo exchange")
             return [] if P.rank is None else halo_steps(distribution, P.rank)
 
-        self._steps = self._plan_on_all(plan, describe_distribution(distribution))
+        self._steps: list[HaloStep] = self._plan_on_all(plan, describe_distribution(distribution))
+        steps = [(number, step) for number, step in enumerate(self._steps) if not step.is_contiguous]
+        sent = [Slab(n, m.direction, P.ranks[m.rank], m.size) for n, step in steps for m in step.sent]
+        returned = [Slab(n, m.direction, P.ranks[m.rank], m.size) for n, step in reversed(steps) for m in step.filled]
+        self._slabs = SharedSlabs(self._link, sent, returned)
 
     def __call__(self, x: Any) -> np.ndarray:
         """Fill padding in place; return the array, of size 0 outside ``P``."""
         values, dtype = self._prepare("fills", x)
-        link, ranks = self._link, self._group.ranks
-        for step in self._steps:
-            sent = bind_messages(step.sent, values, "source", ranks)
-            filled = bind_messages(step.filled, values, "target", ranks)
-            move(link, sent, filled, dtype)
+        for number, step in enumerate(self._steps):
+            self._slabs.move(number, *self._bind(step, values), dtype, returned=False)
         return values
 
     def adjoint(self, y: Any) -> np.ndarray:
         """Add padding to its owners and set it to zero in place."""
         values, dtype = self._prepare("adds", y)
-        link, ranks = self._link, self._group.ranks
-        for step in reversed(self._steps):
-            sent = bind_messages(step.sent, values, "source", ranks)
-            filled = bind_messages(step.filled, values, "target", ranks)
-            move(link, filled, sent, dtype, add=True)
+        for number, step in reversed(list(enumerate(self._steps))):
+            sent, filled = self._bind(step, values)
+            self._slabs.move(number, filled, sent, dtype, returned=True)
             for message in step.filled:
                 values[message.boxes[0].source] = 0
         return values
+
+    def _bind(self, step: HaloStep, values: np.ndarray) -> tuple[list[Message], list[Message]]:
+        ranks = self._group.ranks
+        return bind_messages(step.sent, values, "source", ranks), bind_messages(step.filled, values, "target", ranks)
 
     def _prepare(self, operation: str, x: Any) -> tuple[np.ndarray, np.dtype[Any]]:
         """Return the array to change, of size 0 outside the group, and the dtype."""
@@ -168,4 +172,5 @@ class HaloExchange(Movement):
             _shape_check(self.distribution, self._group.rank, self._name)(values)
 
         values, _, dtype = self._exchange_offers(operation, x, self._group.active, check)
+        self._slabs.begin(dtype)
         return (np.empty(0, dtype) if values is None else values), dtype

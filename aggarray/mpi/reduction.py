@@ -23,7 +23,9 @@ from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport.agreement import call_on_all
 from aggarray.mpi.transport.base import Link
-from aggarray.mpi.transport.trees import allreduce_tree, broadcast_tree
+from aggarray.mpi.transport.node import node_of
+from aggarray.mpi.transport.sums import allreduce
+from aggarray.mpi.transport.trees import broadcast_tree
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
 _METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
@@ -48,6 +50,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
     """
     with group_over(comm) as group:
         link = group.section
+        node_of(link)
         section, held = import_sections(link, local, "reduce")
         metadata, axes = _compare_arguments(link, section, operation, dimensions)
         distribution = section.distribution
@@ -157,7 +160,7 @@ class _Reduction:
 
     def _combine(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
         combined = np.array(values, order="C", copy=True)
-        allreduce_tree(self._link, self._ranks, combined, combine)
+        allreduce(self._link, self._ranks, combined, combine)
         return combined
 
 

@@ -17,13 +17,14 @@ import pytest
 
 import aggarray as aa
 from aggarray import mpi
-from aggarray.dap import Distribution
+from aggarray.dap import Distribution, LocalArray
 from aggarray.mpi import ProcessGroup, collective_read, reading
-from aggarray.mpi.transport import shared
+from aggarray.mpi.transport import shared, shared_slabs, sums, trees
 from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import Part
-from tests.mpi.checks import factors, random_map, section
+from aggarray.mpi.transport.shared import Window
+from tests.mpi.checks import check_halo, factors, raises_on_all, random_map, section
 from tests.mpi.checks_files import decoded, shared_folder
 
 #: The machine of a rank of some; None: no shared memory.
@@ -221,9 +222,128 @@ def _resources() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), maps.count("/memfd:aggarray-")
 
 
+@contextmanager
+def nodes(root: ProcessGroup, machine: Machine) -> Iterator[None]:
+    """Make nodes whose ranks share slabs and sums of any size, in several blocks."""
+
+    def forget() -> None:
+        root.link.allgather(None)
+        root.link.node = None
+        root.link.sums.clear()
+
+    with (
+        machines(machine),
+        mock.patch.object(shared_slabs, "SHARED_BYTES", 1),
+        mock.patch.object(sums, "SMALL", 0),
+        mock.patch.object(trees, "SMALL", 0),
+        mock.patch.object(sums, "_BLOCK_BYTES", 1 << 14),
+    ):
+        forget()
+        yield
+        forget()
+
+
+@contextmanager
+def count_writes() -> Iterator[list[int]]:
+    """Count what this rank writes into windows."""
+    written: list[int] = []
+    with _called(Window, "set_counter", lambda: written.append(1)):
+        yield written
+
+
+def check_halos_on_nodes(root: ProcessGroup) -> None:
+    """Halos and their adjoints are the same on any nodes, and those of a node go through windows."""
+    for name, machine in MACHINES.items():
+        with nodes(root, machine), count_writes() as written:
+            check_halo(root)
+        _check_written(root, name, written)
+
+
+def check_halos_of_many_dtypes(root: ProcessGroup) -> None:
+    """An exchange fills arrays of one dtype after another; an error leaves it usable."""
+    shape = (5, 4 * root.size, 3)
+    distribution = Distribution.regular(shape, "bbb", (1, root.size, 1), padding={1: (2, 1)}, periodic=(1,), outer="wrap")
+    with nodes(root, MACHINES["one"]):
+        move = mpi.HaloExchange(root, distribution)
+        inner = distribution.owned_slices(root.rank or 0)
+        for dtype in ("i1", "f8", "f4", "c16", ">i4", "M8[s]"):
+            for turn in range(3):
+                full = (np.arange(np.prod(shape)).reshape(shape) + turn).astype("i8").astype(dtype)
+                expected = section(full, distribution, root.rank or 0)
+                x = np.asarray(np.zeros_like(expected), order="F" if (root.rank or 0) % 2 else "C")
+                x[inner] = expected[inner]
+                frozen = x.copy()
+                frozen.flags.writeable = root.rank != root.size - 1
+                raises_on_all(root, "read-only", lambda m=move, f=frozen: m(f))  # type: ignore[misc]
+                assert np.array_equal(move(x), expected), (dtype, turn)
+
+
+def check_sums_on_nodes(root: ProcessGroup) -> None:
+    """Sums and reductions have the same bits on any nodes."""
+    size, rng = root.size, np.random.default_rng(root.rank)
+    values = [rng.standard_normal(n) * 10.0 ** rng.integers(-9, 9, n) for n in (1, 5, 2048, 5000, 20_001)]
+    distributions = [Distribution.regular((size, len(x)), "bb", (size, 1)) for x in values]
+    sections = [LocalArray.holding(x[None], d, root.rank or 0) for x, d in zip(values, distributions, strict=True)]
+    results: dict[str, list[bytes]] = {}
+    for name, machine in MACHINES.items():
+        with nodes(root, machine), count_writes() as written:
+            total = mpi.AllSumReduce(root.grid((size,)), axes_keep=())
+            pairs = mpi.AllSumReduce(
+                root.include(range(max(size // 2 * 2, 1))).grid((max(size // 2, 1), min(size, 2))), axes_keep=(0,)
+            )
+            arrays = [move(x) for move in (total, pairs, total) for x in values]
+            arrays += [mpi.reduce(one, operation, 0, root).buffer for one in sections for operation in ("std", "min", "count")]
+            results[name] = [array.tobytes() for array in arrays]
+        _check_written(root, name, written)
+    assert all(one == results["none"] for one in results.values())
+
+
+def _check_written(root: ProcessGroup, name: str, written: list[int]) -> None:
+    if name in ("one", "pairs", "none"):
+        assert bool(sum(root.link.allgather(len(written)))) == (root.size > 1 and name != "none"), name
+
+
+def check_refused_memory(root: ProcessGroup) -> None:
+    """Ranks exchange halos and sums by messages if one cannot open a window or a pipe."""
+    refuse = {
+        "pipe2": mock.Mock(side_effect=OSError("no descriptors")),
+        "memfd_create": mock.Mock(side_effect=OSError("refused")),
+        "readlink": mock.Mock(return_value="pipe:[0]"),
+    }
+    distribution = Distribution.regular((5, 4 * root.size), "bb", (1, root.size), padding={1: (1, 1)})
+    full = np.arange(5.0 * 4 * root.size).reshape(distribution.shape)
+    expected = section(full, distribution, root.rank or 0)
+    for name, refused in refuse.items():
+        last = root.rank == root.size - 1
+        with nodes(root, MACHINES["one"]), mock.patch.object(os, name, refused if last else getattr(os, name)):
+            with count_writes() as written:
+                x = np.zeros_like(expected)
+                inner = distribution.owned_slices(root.rank or 0)
+                x[inner] = expected[inner]
+                assert np.array_equal(mpi.HaloExchange(root, distribution)(x), expected)
+                assert mpi.AllSumReduce(root.grid((root.size,)), axes_keep=())(np.ones(9)).tolist() == [root.size] * 9
+            assert not any(root.link.allgather(len(written))) or name == "pipe2"
+
+
+def check_many_exchanges(root: ProcessGroup) -> None:
+    """Exchanges and sums leave no open files or mappings behind."""
+    distribution = Distribution.regular((5, 4 * root.size), "bb", (1, root.size), padding={1: (1, 1)})
+    before = _resources()
+    for _ in range(5):
+        with nodes(root, MACHINES["one"]):
+            mpi.HaloExchange(root, distribution)(np.ones(distribution.local_shape(root.rank or 0)))
+            mpi.AllSumReduce(root.grid((root.size,)), axes_keep=())(np.ones(100))
+    assert _resources() == before
+
+
 SHARED_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_nodes,
     check_refused_windows,
     check_errors_on_nodes,
     check_many_reads,
+    check_halos_on_nodes,
+    check_halos_of_many_dtypes,
+    check_sums_on_nodes,
+    check_refused_memory,
+    check_many_exchanges,
 )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -12,8 +13,8 @@ import pytest
 
 from aggarray import mpi
 from aggarray.dap import Block, Distribution, Unstructured
-from aggarray.mpi import ProcessGroup, reading
-from aggarray.mpi.transport import shared
+from aggarray.mpi import AllSumReduce, HaloExchange, ProcessGroup, reading
+from aggarray.mpi.transport import shared, shared_slabs
 from aggarray.mpi.transport.shared import Handle, Window
 from tests.mpi.checks import section
 from tests.mpi.checks_shared import MACHINES
@@ -103,12 +104,67 @@ def test_one_message_for_each_turn_and_node(tmp_path: Path, name: str, receivers
         assert set(Counter(s[:2] for s in sent).values()) == {2} and len({s[:2] for s in sent}) == 4
 
 
+@needs_memfd
+@pytest.mark.parametrize(("name", "halo", "total"), [("one", 0, 0), ("pairs", 2, 4), ("none", 6, 24)])
+def test_messages_of_halos_and_sums(name: str, halo: int, total: int) -> None:
+    # Between two nodes a slab is one message, and each half of a sum goes there and back. Without nodes, all ranks send to all.
+    distribution = Distribution.regular((3, 16, 100), "bbb", (1, 4, 1), padding={1: (2, 2)})
+    sent: list[int] = []
+
+    def work(root: ProcessGroup) -> None:
+        def count(move: Callable[[], object]) -> None:
+            root.link.allgather(None)
+            messages: list[tuple[int, int, int]] = root.link.hub.messages  # type: ignore[attr-defined]
+            before = len(messages)
+            root.link.allgather(None)
+            move()
+            root.link.allgather(None)
+            if root.rank == 0:
+                sent.append(len(messages) - before)
+
+        exchange, add = HaloExchange(root, distribution), AllSumReduce(root.grid((4,)), axes_keep=())
+        x, y = np.ones(distribution.local_shape(root.rank or 0)), np.full(10_000, root.rank)
+        # The first sum opens windows with messages.
+        assert (add(y) == 6).all()
+        count(lambda: exchange(x))
+        count(lambda: add(y))
+
+    machine = MACHINES[name]
+    with (
+        mock.patch.object(shared, "machine_of", lambda link: machine(link.rank, link.size)),
+        mock.patch.object(shared_slabs, "SHARED_BYTES", 1),
+    ):
+        run(4, work)
+    assert sent == [halo, total]
+
+
 @pytest.mark.parametrize("value", ["0", "1"])
 def test_readings_with_and_without_shared_memory(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(shared.VARIABLE, value)
     printed = run_mpi(4, "tests/mpi/program.py", "check_reading", "check_opening")
     assert printed.count("passed") == 2
 
+
+_KILLED_IN_HALO = """
+import os, signal
+import numpy as np
+from mpi4py import MPI
+from aggarray import mpi
+from aggarray.dap import Distribution
+from aggarray.mpi.transport.shared import Window
+
+comm = MPI.COMM_WORLD
+across = Distribution.regular((50, 4 * comm.size, 50), "bbb", (1, comm.size, 1), padding={1: (1, 1)})
+with mpi.ProcessGroup(comm) as root:
+    move = mpi.HaloExchange(root, across)
+    x = np.ones(across.local_shape(comm.rank))
+    move(x)
+    if comm.rank == 2:
+        Window.set_counter = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    move(x)
+    comm.Barrier()
+print("not reached", flush=True)
+"""
 
 _KILLED = """
 import os, signal, sys
@@ -128,7 +184,8 @@ print("not reached", flush=True)
 """
 
 
-def test_a_killed_rank_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [_KILLED, _KILLED_IN_HALO], ids=["read", "halo"])
+def test_a_killed_rank_leaves_nothing(tmp_path: Path, program: str) -> None:
     pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")
     start = launching(4)
     if start is None:
@@ -138,7 +195,7 @@ def test_a_killed_rank_leaves_nothing(tmp_path: Path) -> None:
             file.createDimension(dimension, length)
         tas = file.createVariable("tas", "f4", ("t", "y", "x"), zlib=True, chunksizes=(1, 40, 50))
         tas[:] = np.arange(16000).reshape(8, 40, 50)
-    (tmp_path / "program.py").write_text(_KILLED, encoding="utf-8")
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
     command = [*start, str(tmp_path / "program.py"), str(tmp_path / "a.nc")]
     done = subprocess.run(command, cwd=ROOT, env=rank_environment(), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0 and "not reached" not in done.stdout

@@ -14,10 +14,14 @@ from aggarray.mpi.schedule.overlap import Box, PlannedMessage
 
 
 class HaloStep(NamedTuple):
-    """The exchange along one dimension: slabs to send, halos to fill."""
+    """The exchange along one dimension: slabs to send, halos to fill.
+
+    ``is_contiguous``: whether the slabs of this process and of its neighbours are contiguous in arrays in C order.
+    """
 
     sent: tuple[PlannedMessage, ...]
     filled: tuple[PlannedMessage, ...]
+    is_contiguous: bool
 
 
 def halo_widths(
@@ -77,5 +81,7 @@ def halo_steps(distribution: Distribution, rank: int) -> list[HaloStep]:
         begin, end = owned[d].start, owned[d].stop
         sent = [slab(coordinate + 1, 0, end - right_needs, right_needs), slab(coordinate - 1, 1, begin, left_needs)]
         filled = [slab(coordinate - 1, 0, 0, left), slab(coordinate + 1, 1, end, right)]
-        steps.append(HaloStep(*(tuple(m for m in slabs if all(m.boxes[0].shape)) for slabs in (sent, filled))))
+        is_contiguous = all(n == 1 for n in extents[:d]) and owned[d + 1 :] == tuple(slice(0, n) for n in extents[d + 1 :])
+        sent_slabs, filled_slabs = (tuple(m for m in slabs if all(m.boxes[0].shape)) for slabs in (sent, filled))
+        steps.append(HaloStep(sent_slabs, filled_slabs, is_contiguous))
     return steps

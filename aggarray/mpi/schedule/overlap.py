@@ -8,7 +8,7 @@ message is the product of the overlaps along each dimension.
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, product
-from math import gcd
+from math import gcd, prod
 
 import numpy as np
 
@@ -44,6 +44,11 @@ class PlannedMessage(NamedTuple):
     rank: int
     boxes: tuple[Box, ...]
     direction: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return sum(prod(box.shape) for box in self.boxes)
 
 
 class Lookup:

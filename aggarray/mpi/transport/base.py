@@ -8,11 +8,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from aggarray.mpi.transport.buffers import BufferPool
+
+if TYPE_CHECKING:
+    from aggarray.mpi.transport.node import Node
+    from aggarray.mpi.transport.sums import SharedSum
 
 #: Tags of messages: of trees, of moves (plus the direction), of objects in sections, and of calls.
 TREE, MOVE, OBJECT, CALL = 1, 2, 8, 9
@@ -23,6 +27,13 @@ class Link(ABC):
 
     rank: int
     size: int
+    #: Set by `node.node_of`.
+    node: "Node | None" = None
+
+    @cached_property
+    def sums(self) -> "dict[tuple[int, ...], SharedSum | None]":
+        """Windows of groups for `sums.allreduce`, kept until the link is no longer used."""
+        return {}
 
     @cached_property
     def buffers(self) -> BufferPool:

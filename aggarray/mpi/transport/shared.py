@@ -48,8 +48,8 @@ def machine_of(link: Link) -> tuple[str, int] | None:
         return None
 
 
-class Place(NamedTuple):
-    """Where a rank runs: the machine, and the processors it may use.
+class Host(NamedTuple):
+    """Machine of a rank, and the processors that it may use.
 
     ``machine``: equal for processes that can share memory; None: it shares none.
     """
@@ -58,10 +58,10 @@ class Place(NamedTuple):
     processors: frozenset[int]
 
 
-def place_of(link: Link) -> Place:
-    """Return the place of this rank."""
+def host_of(link: Link) -> Host:
+    """Return the host of this rank."""
     processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return Place(machine_of(link), frozenset(processors))
+    return Host(machine_of(link), frozenset(processors))
 
 
 class Window:
@@ -128,32 +128,37 @@ class Window:
 
     def close(self) -> None:
         """Free the window; its memory is freed with the last array over it."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+        self.data = np.empty(0, np.uint8)
+
+    def __del__(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        self._file, self.data = -1, np.empty(0, np.uint8)
 
 
-def nodes_of(places: Sequence[Place]) -> list[list[int]]:
+def nodes_of(hosts: Sequence[Host]) -> list[list[int]]:
     """Return the ranks of each machine; a rank that shares none is alone.
 
-    >>> nodes_of([Place(machine, frozenset()) for machine in ("a", "b", "a", None, None)])
+    >>> nodes_of([Host(machine, frozenset()) for machine in ("a", "b", "a", None, None)])
     [[0, 2], [1], [3], [4]]
     """
     ranks_by_machine: dict[object, list[int]] = defaultdict(list)
-    for rank, place in enumerate(places):
-        ranks_by_machine[rank if place.machine is None else (place.machine,)].append(rank)
+    for rank, host in enumerate(hosts):
+        ranks_by_machine[rank if host.machine is None else (host.machine,)].append(rank)
     return list(ranks_by_machine.values())
 
 
-def processors_per_rank(nodes: Sequence[Sequence[int]], places: Sequence[Place]) -> list[int]:
+def processors_per_rank(nodes: Sequence[Sequence[int]], hosts: Sequence[Host]) -> list[int]:
     """Return the share of each rank in the processors of its node, at least 1.
 
-    >>> processors_per_rank([[0, 2], [1]], [Place("a", frozenset(range(5)))] * 3)
+    >>> processors_per_rank([[0, 2], [1]], [Host("a", frozenset(range(5)))] * 3)
     [2, 5, 2]
     """
-    shares = [1] * len(places)
+    shares = [1] * len(hosts)
     for node in nodes:
-        processors = frozenset().union(*(places[rank].processors for rank in node))
+        processors = frozenset().union(*(hosts[rank].processors for rank in node))
         for rank in node:
             shares[rank] = max(1, len(processors) // len(node))
     return shares

@@ -15,7 +15,7 @@ from aggarray.mpi.transport.base import TREE, Link
 from aggarray.mpi.transport.moving import bytes_of, pieces_of
 
 #: Bytes up to which the number of messages, not their size, determines the cost.
-_SMALL = 1 << 16
+SMALL = 1 << 16
 
 
 def _parent(position: int) -> int:
@@ -57,7 +57,7 @@ def allreduce_tree(link: Link, group: Sequence[int], values: np.ndarray, combine
 
     Each member combines a part of large arrays and sends it to the others. Collective over the group.
     """
-    if values.nbytes <= _SMALL or len(group) == 1:
+    if values.nbytes <= SMALL or len(group) == 1:
         reduce_tree(link, group, values, combine)
         broadcast_tree(link, group, values)
         return
