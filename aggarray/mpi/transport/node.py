@@ -9,8 +9,8 @@ import select
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
+from aggarray.dataclass import NamedTuple
 from aggarray.mpi.transport.agreement import agree
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.shared import Handle, Window, host_of, nodes_of

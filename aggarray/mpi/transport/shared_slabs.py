@@ -6,10 +6,11 @@ the exchange before have been copied out.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import NamedTuple
 from aggarray.mpi.transport.agreement import agree
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import Message, move
