@@ -254,7 +254,8 @@ class MasterArray(NamedArray, Convertible):
     def _values_and_mask(self) -> KnownValues:
         if self._known is not None:
             return self._known
-        values = self.read(masked=True)
+        in_memory = not len(self._matrix.references.uris)
+        values = self.read(masked=True, copy=None if in_memory else True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
 
     def local(self, distribution: "Distribution", rank: int, copy: bool | None = True) -> "LocalArray":

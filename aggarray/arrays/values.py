@@ -1,5 +1,6 @@
 """What all arrays have in common; values in memory; reference times."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
@@ -224,11 +225,20 @@ def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
         hint = hint if named is None else f"the times are .coords[{named!r}].datetimes()"
         raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)
     times = _with_nan(*array._values_and_mask())
-    valid = times[np.isfinite(times)]
-    ends = (float(valid.min()), float(valid.max())) if valid.size else (None, None)
-    time_type = datetime_kind(array.units, array.calendar, *ends)
-    values = array.read(key, masked=True)
-    return datetimes(_with_nan(np.ma.getdata(values), np.ma.getmaskarray(values)), array.units, array.calendar, time_type)
+    time_type = datetime_kind(array.units, array.calendar, *_finite_extent(times))
+    if key is not ...:
+        values = array.read(key, masked=True)
+        times = _with_nan(np.ma.getdata(values), np.ma.getmaskarray(values))
+    return datetimes(times, array.units, array.calendar, time_type)
+
+
+def _finite_extent(values: np.ndarray) -> tuple[float | None, float | None]:
+    """Return the least and the greatest finite value, None without any."""
+    ends = (float(np.fmin.reduce(values, axis=None)), float(np.fmax.reduce(values, axis=None))) if values.size else ()
+    if not all(map(math.isfinite, ends)):  # infinite, or NaN alone
+        values = values[np.isfinite(values)]
+        ends = (float(values.min()), float(values.max())) if values.size else ()
+    return ends or (None, None)
 
 
 def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

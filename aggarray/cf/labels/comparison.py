@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+#: Number of keys that are compared at a time.
+_BLOCK = 1 << 16
+
 
 def tick(dtype: np.dtype[Any]) -> Any:
     """Return the smallest step of a datetime64 or timedelta64 dtype."""
@@ -19,7 +22,8 @@ def is_coarser(start: np.datetime64, keys: np.ndarray) -> bool:
     if np.datetime_data(start.dtype)[0] in "YM":
         return True
     ratio = int(tick(start.dtype) // tick(keys.dtype))
-    return ratio > 1 and bool((keys[~np.isnat(keys)].astype(np.int64) % ratio != 0).any())
+    blocks = (keys[at : at + _BLOCK] for at in range(0, keys.size, _BLOCK))
+    return ratio > 1 and any(bool((block[~np.isnat(block)].astype(np.int64) % ratio != 0).any()) for block in blocks)
 
 
 def rescale(times: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

@@ -52,6 +52,8 @@ _LEAST = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0))
 _TOP = 2**63
 #: Limit of numerator and denominator of a unit in microseconds, for exact products in float64.
 _LONGEST = 2**53
+#: Number of values that are converted at a time, whose columns fit into the cache of a processor.
+_BLOCK = 1 << 15
 
 
 @cache
@@ -191,7 +193,8 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
     if kind == "cftime":
         return _cftimes(values, base, units)
     moments = _microseconds(values, base, _UNIX, units)
-    if base.calendar not in MIXABLE or (base.calendar == "standard" and (moments[moments > -_TOP] < CUTOVER - _UNIX).any()):
+    earliest = _microseconds(np.asarray(_extent(values)[:1]), base, _UNIX, units)
+    if base.calendar not in MIXABLE or (base.calendar == "standard" and (earliest < CUTOVER - _UNIX).any()):
         what = f"units {units!r}: datetime64 cannot hold these dates of the {base.calendar} calendar"
         raise UnitsError(what, hint="use cftime dates")
     return moments.view("datetime64[us]")
@@ -214,20 +217,39 @@ def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
 
 def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> np.ndarray:
     """Return int64 microseconds since an origin, rounded; NaN gives NaT."""
-    step = base.step
-    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    used = values[~missing]
-    for end in (used.min(), used.max()) if used.size else ():
-        if not math.isfinite(end) or max(abs(_exact(end)), abs(_exact(end) * step + base.microseconds - origin)) >= _TOP:
+    shift = base.microseconds - origin
+    for end in _extent(values):
+        if not math.isfinite(end) or max(abs(_exact(end)), abs(_exact(end) * base.step + shift)) >= _TOP:
             raise UnitsError(f"value {end} of units {units!r} is out of range for microseconds in 64 bits")
-    values = np.where(missing, values.dtype.type(0), values)
-    floor = np.floor(values) if values.dtype.kind == "f" else values
+    flat, moments = values.reshape(-1), np.empty(values.size, np.int64)
+    for at in range(0, values.size, _BLOCK):
+        moments[at : at + _BLOCK] = _moments(flat[at : at + _BLOCK], base.step, shift)
+    return moments.reshape(values.shape)
+
+
+def _extent(values: np.ndarray) -> tuple[Any, ...]:
+    """Return the least and the greatest value, none if there are none.
+
+    >>> [float(end) for end in _extent(np.array([2.0, np.nan, 1.0]))], _extent(np.array([np.nan]))
+    ([1.0, 2.0], ())
+    """
+    ends = (np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)) if values.size else ()
+    return tuple(end for end in ends if end == end)
+
+
+def _moments(values: np.ndarray, step: Fraction, shift: int) -> np.ndarray:
+    """Return a block of `_microseconds`; ``shift``: that of the value 0."""
+    missing = None
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+        values = np.where(missing, values.dtype.type(0), values)
+    floor = np.floor(values) if missing is not None else values
     integers, fraction = floor.astype(np.int64), (values - floor).astype(np.float64)
     # The fraction of a unit is exact, and its microseconds fit into float64.
     turns = integers // step.denominator
     fraction = np.rint((integers - turns * step.denominator + fraction) * float(step)).astype(np.int64)
-    moments = turns * step.numerator + fraction + (base.microseconds - origin)
-    return np.where(missing, np.int64(-_TOP), moments)
+    moments = turns * step.numerator + fraction + shift
+    return moments if missing is None else np.where(missing, np.int64(-_TOP), moments)
 
 
 def _exact(value: Any) -> Fraction:
