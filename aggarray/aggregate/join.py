@@ -22,7 +22,8 @@ from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.dataclass import dataclass
 from aggarray.partition.conform import convert, fill_for
-from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, Step
+from aggarray.partition.matrix import Matrix, Parts, Step
+from aggarray.partition.reference_builder import ReferenceBuilder
 from aggarray.partition.tiling import Cells, gather, tile
 
 

@@ -19,7 +19,8 @@ from aggarray.cf.units.temperature import MIXED, combined
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.conform import conform
-from aggarray.partition.matrix import Matrix, Parts, ReferenceBuilder, References, Step, Template
+from aggarray.partition.matrix import Matrix, Parts, References, Step, Template
+from aggarray.partition.reference_builder import ReferenceBuilder
 from aggarray.partition.tiling import Cells, tile
 
 Location = Sequence[tuple[int, int]]

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import SelectionError
-from aggarray.memory.selection import distinct
 from aggarray.partition.chunk_sizes import AxisCuts, ChunkSizes, chunk_sizes, stored_cuts
-from aggarray.partition.matrix import used_rows
+from aggarray.partition.matrix import used_numbers, used_rows
 from aggarray.read.stored_shapes import stored_shapes
 
 
@@ -25,15 +24,19 @@ def chunks_for(array: Any, nbytes: Any, regular: bool = False) -> ChunkSizes:
 def axis_cuts(array: Any) -> list[AxisCuts]:
     """Return where each dimension of an array may be cut."""
     matrix, references = array._matrix, array._matrix.references
-    used = matrix.refs[matrix.refs >= 0] if array._known is None else np.zeros(0, np.int64)
-    rows = used_rows(used, len(references))
+    rows = used_rows(matrix.refs, len(references)) if array._known is None else np.zeros(0, np.int64)
     numbers, shapes = stored_shapes(references, rows, array._access)
-    # Sides by number of the shape and of the template, whose dimensions they follow.
-    pairs = numbers * len(references.templates) + references.template if len(references) else numbers
-    sides = np.zeros((len(matrix.dimensions), len(references)), np.int64)
-    for pair in distinct(pairs[rows]).tolist():
-        shape, template = shapes[pair // len(references.templates)], references.templates[pair % len(references.templates)]
+    # A layout is the number of a shape and that of a template, whose dimensions it follows.
+    count = max(1, len(references.templates))
+    layouts = numbers * count + references.template
+    used = used_numbers(layouts, rows, len(shapes) * count)
+    renumbered = np.zeros(len(shapes) * count, np.int32)
+    renumbered[used] = np.arange(len(used))
+    layouts = renumbered[layouts] if len(used) > 1 else np.broadcast_to(renumbered[:1] * 0, len(layouts))
+    sides = np.zeros((len(matrix.dimensions), len(used)), np.int64)
+    for number, layout in enumerate(used.tolist()):
+        shape, template = shapes[layout // count], references.templates[layout % count]
         for name, side in zip(template.dimensions, shape or (), strict=False):
             if name in matrix.dimensions:
-                sides[matrix.dimensions.index(name), pairs == pair] = side
-    return [stored_cuts(matrix, axis, sides[axis]) for axis in range(len(matrix.dimensions))]
+                sides[matrix.dimensions.index(name), number] = side
+    return [stored_cuts(matrix, axis, layouts, sides[axis]) for axis in range(len(matrix.dimensions))]

@@ -13,7 +13,7 @@ from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
-from aggarray.partition.matrix import Matrix, used_rows
+from aggarray.partition.matrix import Matrix, are_used
 
 #: In `Cells.files`: values in memory, and no sub-array.
 IN_MEMORY, MISSING = -1, -2
@@ -58,7 +58,8 @@ class Cells:
     @property
     def file_count(self) -> int:
         """The number of files."""
-        return len(used_rows(self.files[self.files >= 0], 0))
+        files = self.files[self.files >= 0]
+        return int(np.count_nonzero(are_used(files, int(files.max(initial=-1)) + 1)))
 
     @property
     def _columns(self) -> list[np.ndarray]:

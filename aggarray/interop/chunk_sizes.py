@@ -8,7 +8,8 @@ from zlib import compress, decompress
 
 import numpy as np
 
-from aggarray.partition.chunk_sizes import ChunkSizes, merged_sizes
+from aggarray.arrays.chunk_sizes import axis_cuts
+from aggarray.partition.chunk_sizes import ChunkSizes, chunk_ends, merged_ends, sizes_of
 
 #: Bytes up to which stored chunks are merged.
 PREFERRED = 100_000_000
@@ -44,11 +45,12 @@ def preferred_sizes(array: Any) -> ChunkSizes:
     ones, up to the limit, because dask plans each task.
     """
     limit = max(1, min(PREFERRED, dask_size()))
-    sizes: ChunkSizes = array.chunks_for(limit)
-    if prod(map(len, sizes)) <= MOST_CHUNKS:
-        return sizes
+    itemsize = array.dtype.itemsize
+    ends = chunk_ends(axis_cuts(array), itemsize, limit)
+    if prod(len(own) - 1 for own in ends) <= MOST_CHUNKS:
+        return sizes_of(ends)
     partitioned = [axis for axis, edges in enumerate(array.partitions.edges) if len(edges) > 2]
-    return merged_sizes(sizes, partitioned, array.dtype.itemsize, min(limit, -(-2 * array.nbytes // MOST_CHUNKS)))
+    return sizes_of(merged_ends(ends, partitioned, itemsize, min(limit, -(-2 * array.nbytes // MOST_CHUNKS))))
 
 
 def dask_size() -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan
 from aggarray.partition.file_names import count_files, file_codes
+from aggarray.partition.matrix import BLOCK
 from aggarray.storage.urls import is_remote
 
 HISTORY = "history"
@@ -34,6 +35,9 @@ def first_history(arrays: Sequence[Any]) -> str | None:
 def _first_file(array: Any) -> str | None:
     """Return the file of the first partition that has one, or None."""
     references, refs = array._matrix.references, array._matrix.refs
-    codes = references.uri[refs[refs >= 0]]
-    first = codes[codes >= 0][:1].tolist()
-    return str(references.uris[first[0]]) if first else None
+    for at in range(0, len(refs), BLOCK):
+        block = refs[at : at + BLOCK]
+        codes = references.uri[block[block >= 0]]
+        for code in codes[codes >= 0][:1].tolist():
+            return str(references.uris[code])
+    return None

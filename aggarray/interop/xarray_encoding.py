@@ -15,7 +15,7 @@ from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
-from aggarray.partition.matrix import used_rows
+from aggarray.partition.file_names import file_codes
 from aggarray.storage.urls import is_remote
 
 
@@ -82,10 +82,8 @@ def as_stored(array: Any, common: Encoding) -> Any:
 
 
 def _templates(array: Any) -> list[Any]:
-    matrix = array._matrix
-    rows = matrix.refs[matrix.refs >= 0]
-    templates = matrix.references.templates
-    return [templates[i] for i in used_rows(matrix.references.template[rows], len(templates)).tolist()]
+    used: list[Any] = array._matrix.used_templates
+    return used
 
 
 def _common(array: Any) -> Encoding | None:
@@ -178,6 +176,5 @@ def _has_holes(array: Any) -> bool:
         return True
     if array._access.missing != "fill" or array._known is not None:
         return False
-    files = matrix.references.uri[matrix.refs.ravel()]
-    uris = [str(matrix.references.uris[i]) for i in used_rows(files[files >= 0], len(matrix.references.uris)).tolist()]
+    uris = (str(matrix.references.uris[code]) for code in file_codes(matrix).tolist())
     return any(is_remote(uri) or not os.path.exists(uri) for uri in uris)

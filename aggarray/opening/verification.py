@@ -39,7 +39,7 @@ def _verified_structures(structures: Sequence[Structure], arrays: Sequence[Maste
     used: dict[str, set[str]] = defaultdict(set)  # the variables that arrays and their coordinates read, by file
     for array in (one for a in arrays for one in (a, *a.coords.values())):
         references, rows = array._matrix.references, array._matrix.refs
-        rows = used_rows(rows[rows >= 0], len(references))
+        rows = used_rows(rows, len(references))
         rows = rows[references.uri[rows] >= 0]
         for code, name in zip(references.uri[rows].tolist(), references.variable[rows].tolist(), strict=True):
             used[str(references.uris[code])].add(references.variables[name])

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.memory.selection import distinct
-from aggarray.partition.matrix import Matrix
+from aggarray.partition.matrix import BLOCK, Matrix
 
 #: Chunk sizes along each dimension, as dask has them.
 ChunkSizes = tuple[tuple[int, ...], ...]
@@ -45,20 +45,21 @@ class _Progression(NamedTuple):
     flipped: np.ndarray
 
 
-def stored_cuts(matrix: Matrix, axis: int, sides: np.ndarray) -> AxisCuts:
+def stored_cuts(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray) -> AxisCuts:
     """Return where stored chunks let a dimension be cut.
 
-    ``sides``: int64, the side of the stored chunks of each sub-array along the dimension, 0 if it is not stored in chunks. A
-    position is a cut if every stored piece there has a chunk boundary.
+    ``layouts``: the number of the layout of each sub-array; ``sides``: int64, the side of the stored chunks of each layout along
+    the dimension, 0 if it is not stored in chunks. Sub-arrays of one layout follow one template. A position is a cut if every
+    stored piece there has a chunk boundary.
     """
     edges = matrix.edges[axis]
     extents = np.diff(edges)
-    cells = np.flatnonzero(matrix.refs >= 0) if extents.all() else np.zeros(0, np.int64)
-    cells = cells[sides[matrix.refs[cells]] > 0]
-    rows = _grids(matrix, axis, sides, cells)
-    free = np.ones(len(extents), bool)
-    free[rows[0]] = False
-    rows = rows[:, extents[rows[0]] > 1]
+    stored = _are_stored(matrix.refs, layouts, sides) if extents.all() else np.zeros(len(matrix.refs), bool)
+    others = tuple(d for d in range(len(matrix.cells)) if d != axis)
+    free = ~stored.reshape(matrix.cells).any(axis=others)
+    rows = _grids(matrix, axis, layouts, sides, _distinct_cells(matrix, axis, layouts, sides, stored))
+    if not rows.size:
+        return AxisCuts(edges, np.zeros(0, np.int64), free)
     regular = _Progression(*_distinct(rows[:, rows[3] > 0]))
     positions, intervals = [_boundaries(regular, edges)], [regular.interval]
     for i, side, start, step, flipped in _distinct(rows[:, rows[3] <= 0]).T.tolist():
@@ -68,12 +69,48 @@ def stored_cuts(matrix: Matrix, axis: int, sides: np.ndarray) -> AxisCuts:
     return AxisCuts(edges, _common(np.concatenate(positions), np.concatenate(intervals), edges), free)
 
 
-def _grids(matrix: Matrix, axis: int, sides: np.ndarray, cells: np.ndarray) -> np.ndarray:
+def _are_stored(refs: np.ndarray, layouts: np.ndarray, sides: np.ndarray) -> np.ndarray:
+    """Return whether the sub-array of each cell is stored in chunks."""
+    chunked = sides > 0
+    if chunked.all():
+        return refs >= 0
+    stored = np.empty(len(refs), bool)
+    for at in range(0, len(refs), BLOCK):
+        block = refs[at : at + BLOCK]
+        stored[at : at + BLOCK] = (block >= 0) & chunked[layouts[block]]
+    return stored
+
+
+def _distinct_cells(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Return stored cells with all grids along a dimension that may have cuts.
+
+    Partitions of one element have none.
+    """
+    name, cells = matrix.dimensions[axis], matrix.cells
+    long = np.diff(matrix.edges[axis]) > 1
+    if not long.any():
+        return np.zeros(0, np.int64)
+    if cells[axis] > 1 or name in matrix.parts.starts or name in matrix.parts.steps:
+        if not long.all():
+            shape = (1,) * axis + (-1,) + (1,) * (len(cells) - axis - 1)
+            stored = (stored.reshape(cells) & long.reshape(shape)).ravel()
+        return np.flatnonzero(stored)
+    # Cells of one partition along the dimension differ in their layout alone.
+    one = np.full(len(sides), -1, np.int64)
+    for at in range(0, len(stored), BLOCK):
+        some = at + np.flatnonzero(stored[at : at + BLOCK])
+        one[layouts[matrix.refs[some]]] = some
+        if (one[sides > 0] >= 0).all():
+            break
+    return one[one >= 0]
+
+
+def _grids(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Return the columns of `_Progression` of cells: int64 (5, cells)."""
     name, parts, references = matrix.dimensions[axis], matrix.parts, matrix.references
     rows = np.zeros((5, len(cells)), np.int64)
     rows[0] = cells // max(1, prod(matrix.cells[axis + 1 :])) % max(1, matrix.cells[axis])
-    rows[1] = sides[matrix.refs[cells]]
+    rows[1] = sides[layouts[matrix.refs[cells]]]
     rows[2] = parts.starts[name][cells] if name in parts.starts else 0
     rows[3] = parts.steps[name][cells] if name in parts.steps else 1
     flipped = np.array([not _is_forward(t.dimensions, t.directions, matrix, axis) for t in references.templates], bool)
@@ -131,14 +168,24 @@ def chunk_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> ChunkSi
     >>> chunk_sizes([time, lat], 1, 20), chunk_sizes([time, lat], 1, 1000)
     (((4, 4), (5, 5)), ((4, 4), (10,)))
     """
+    return sizes_of(chunk_ends(axes, itemsize, nbytes))
+
+
+def sizes_of(ends: Sequence[np.ndarray]) -> ChunkSizes:
+    """Return the sizes of chunks that end at some positions, from 0 on."""
+    return tuple(tuple(np.diff(p).tolist()) or (0,) for p in ends)
+
+
+def chunk_ends(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> list[np.ndarray]:
+    """Return where the chunks of `chunk_sizes` end, from 0 on."""
     most = max(1, nbytes // max(1, itemsize))
-    points = [distinct(np.concatenate([axis.edges, axis.cuts])) for axis in axes]
+    points = [_united(axis.edges, axis.cuts) for axis in axes]
     for d, axis in enumerate(axes):
         points[d] = _cut_free(axis, points[d], max(1, most // _others(points, d)))
     joined = [d for d, axis in enumerate(axes) if len(axis.edges) > 2] or [0]
     for d in [*joined, *(d for d in reversed(range(len(axes))) if d not in joined)] if axes else ():
         points[d] = _merge(axes[d].edges, points[d], max(1, most // _others(points, d)))
-    return tuple(tuple(np.diff(p).tolist()) or (0,) for p in points)
+    return points
 
 
 def merged_sizes(sizes: ChunkSizes, dimensions: Sequence[int], itemsize: int, nbytes: int) -> ChunkSizes:
@@ -148,12 +195,28 @@ def merged_sizes(sizes: ChunkSizes, dimensions: Sequence[int], itemsize: int, nb
     (((4, 3), (4, 4)), ((2, 2, 3), (8,)))
     """
     ends = [np.cumsum([0, *own]) for own in sizes]
+    return sizes_of(merged_ends(ends, dimensions, itemsize, nbytes))
+
+
+def merged_ends(ends: Sequence[np.ndarray], dimensions: Sequence[int], itemsize: int, nbytes: int) -> list[np.ndarray]:
+    """Return where merged chunks end; ``ends``: where the chunks end."""
     open_edges = (e[[0, -1]] if d in dimensions else e for d, e in enumerate(ends))
-    return chunk_sizes(
+    return chunk_ends(
         [AxisCuts(edges, own, np.zeros(len(edges) - 1, bool)) for edges, own in zip(open_edges, ends, strict=True)],
         itemsize,
         nbytes,
     )
+
+
+def _united(edges: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """Return the sorted distinct positions of two sorted columns.
+
+    >>> _united(np.array([0, 9]), np.array([0, 4, 9])).tolist(), _united(np.array([0, 3, 9]), np.array([4])).tolist()
+    ([0, 4, 9], [0, 3, 4, 9])
+    """
+    covered = len(edges) == 2 and len(cuts) > 1 and edges[0] == cuts[0] and edges[1] == cuts[-1]
+    positions = cuts if covered else np.concatenate([edges, cuts]) if len(cuts) else edges
+    return positions if (positions[1:] > positions[:-1]).all() else distinct(positions)
 
 
 def _others(points: Sequence[np.ndarray], axis: int) -> int:
@@ -164,20 +227,23 @@ def _others(points: Sequence[np.ndarray], axis: int) -> int:
 def _cut_free(axis: AxisCuts, points: np.ndarray, limit: int) -> np.ndarray:
     """Cut the pieces of free partitions into equal ones of at most ``limit``."""
     added = []
-    for i in np.flatnonzero(axis.free & (np.diff(axis.edges) > limit)).tolist():
+    for i in np.flatnonzero(axis.free & (np.diff(axis.edges) > limit)).tolist() if axis.free.any() else ():
         first, last = int(axis.edges[i]), int(axis.edges[i + 1])
         count = -(-(last - first) // limit)
         added.append(np.arange(first, last, -(-(last - first) // count)))
-    return distinct(np.concatenate([points, *added]))
+    return distinct(np.concatenate([points, *added])) if added else points
 
 
 def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
     """Merge pieces within partitions to at most ``limit``, where they can be."""
     seen: dict[bytes, np.ndarray] = {}
     merged = [edges]
-    bounds = np.searchsorted(points, edges)
-    for i in np.flatnonzero(np.diff(edges) > limit).tolist():
-        relative = points[bounds[i] : bounds[i + 1] + 1] - edges[i]
+    large = np.flatnonzero(np.diff(edges) > limit)
+    if not len(large):
+        return edges
+    bounds = zip(*(np.searchsorted(points, edges[ends]).tolist() for ends in (large, large + 1)), strict=True)
+    for i, (first, last) in zip(large.tolist(), bounds, strict=True):
+        relative = points[first : last + 1] - edges[i]
         key = relative.tobytes()
         if key not in seen:
             seen[key] = np.array(_balanced(relative, limit, len(edges) > 2))

@@ -12,7 +12,7 @@ import numpy as np
 from aggarray.codecs.base import Filter
 from aggarray.dataclass import dataclass
 from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.partition.matrix import References
+from aggarray.partition.matrix import BLOCK, References
 
 #: Shape, chunk shape, dtype, filters and fill value, as `ChunkIndex` has them.
 Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ...], Any]
@@ -73,8 +73,9 @@ class ChunkTables:
 
         The number is -1 for changed and unknown files.
         """
-        numbers, own = np.full(len(rows), -1, np.int64), self.rows_of(references, rows)
-        numbers[own >= 0] = self.layout[own[own >= 0]]
+        numbers, layout = np.full(len(rows), -1, np.int32), np.append(self.layout, -1)
+        for at in range(0, len(rows), BLOCK):
+            numbers[at : at + BLOCK] = layout[self._rows_of(references, rows[at : at + BLOCK])]
         return numbers, self.layouts
 
     def _row(self, references: References, row: int) -> int:
@@ -94,6 +95,13 @@ class ChunkTables:
 
     def rows_of(self, references: References, rows: np.ndarray) -> np.ndarray:
         """Return the rows of sub-arrays, -1 for changed and unknown files."""
+        result = np.empty(len(rows), np.int64)
+        for at in range(0, len(rows), BLOCK):
+            result[at : at + BLOCK] = self._rows_of(references, rows[at : at + BLOCK])
+        return result
+
+    def _rows_of(self, references: References, rows: np.ndarray) -> np.ndarray:
+        """Return a block of `rows_of`."""
         codes, keys, order = references.uri[rows], *self._ordered()
         result = np.full(len(rows), -1, np.int64)
         if references.stamps is None or not len(keys):
@@ -102,9 +110,13 @@ class ChunkTables:
         names = variables[references.variable[rows]]
         files = self._numbers(references.uris, codes)
         wanted = files * len(self.names) + names
-        at = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
+        # The keys of files of one variable are often all numbers, in order.
+        at = wanted if keys[-1] - keys[0] == len(keys) - 1 else keys.searchsorted(wanted)
+        at = np.clip(at, 0, len(keys) - 1)
         present = (codes >= 0) & (files >= 0) & (names >= 0) & (keys[at] == wanted)
-        present &= (self.stamps[files, :2] == references.stamps[codes, :2]).all(axis=1)
+        if references.stamps is not self.stamps or files is not codes:
+            for column in (0, 1):
+                present &= self.stamps[files, column] == references.stamps[codes, column]
         result[present] = at[present] if order is None else order[at[present]]
         return result
 
@@ -135,7 +147,7 @@ class ChunkTables:
         """
         if self._keys is None:
             keys = self.file.astype(np.int64) * len(self.names) + self.variable
-            order = None if (np.diff(keys) > 0).all() else np.argsort(keys, kind="stable")
+            order = None if (keys[1:] > keys[:-1]).all() else np.argsort(keys, kind="stable")
             self._keys = keys if order is None else keys[order], order
         return self._keys
 

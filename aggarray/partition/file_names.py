@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.partition.matrix import Matrix, References, used_rows
+from aggarray.partition.matrix import Matrix, References, are_used
 
 
 def paths_among(tables: Iterable[References], paths: Collection[str]) -> set[str]:
@@ -43,12 +43,20 @@ def count_files(tables: Iterable[tuple[References, np.ndarray]]) -> int:
     used = np.zeros(len(base), bool)
     for table, codes in tables:
         uris: Any = table.uris
-        used[uris.numbers_of(codes)] = True
-    return int(used.sum())
+        used |= are_used(uris.numbers_of(codes), len(base))
+    return int(np.count_nonzero(used))
 
 
 def file_codes(matrix: Matrix) -> np.ndarray:
     """Return the numbers of the URIs that the cells of a matrix use, sorted."""
+    return np.flatnonzero(_are_used(matrix))
+
+
+def file_count(matrix: Matrix) -> int:
+    """Return the number of files that the cells of a matrix use."""
+    return int(np.count_nonzero(_are_used(matrix)))
+
+
+def _are_used(matrix: Matrix) -> np.ndarray:
     references = matrix.references
-    codes = references.uri[used_rows(matrix.refs[matrix.refs >= 0], len(references))]
-    return used_rows(codes[codes >= 0], len(references.uris))
+    return are_used(references.uri, len(references.uris), matrix.refs)

@@ -13,8 +13,9 @@ import numpy as np
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, SelectionError
 from aggarray.partition.grid import GridCover, refine
-from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, ReferenceBuilder, References
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References
 from aggarray.partition.plan import DimensionPlan
+from aggarray.partition.reference_builder import ReferenceBuilder
 
 
 @dataclass(frozen=True, slots=True, eq=False)

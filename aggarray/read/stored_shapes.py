@@ -11,7 +11,7 @@ import numpy as np
 
 from aggarray.errors import AggarrayError
 from aggarray.partition.chunk_index import ChunkIndex
-from aggarray.partition.matrix import References, used_rows
+from aggarray.partition.matrix import BLOCK, References, used_numbers
 from aggarray.read.chunk_index import find_chunk_index
 from aggarray.read.open_files import opened
 from aggarray.storage.access import Access
@@ -29,7 +29,7 @@ def stored_shapes(references: References, rows: np.ndarray, access: Access) -> t
     ``rows``: the sub-arrays in question; the others have the number 0, as those that are not stored in chunks. Files that are
     missing, or must not be read, count as not stored in chunks.
     """
-    numbers = np.zeros(len(references), np.int64)
+    numbers = np.zeros(len(references), np.int32)
     shapes: dict[Shape, int] = {None: 0}
     rows = rows[references.uri[rows] >= 0]
     find = getattr(references.tables, "layouts_of", None)
@@ -37,13 +37,14 @@ def stored_shapes(references: References, rows: np.ndarray, access: Access) -> t
         found, layouts = find(references, rows)
         own_shapes = (_grid_shape(shape, chunk, bool(filters)) for shape, chunk, _, filters, _ in layouts)
         codes = np.array([shapes.setdefault(shape, len(shapes)) for shape in own_shapes] or [0])
-        numbers[rows[found >= 0]] = codes[found[found >= 0]]
+        for at in range(0, len(rows), BLOCK):
+            block = found[at : at + BLOCK]
+            numbers[rows[at : at + BLOCK]] = np.where(block >= 0, codes[block], 0)
         rows = rows[found < 0]
-    templates = references.template[rows]
     with access.reach():
-        for template in used_rows(templates, len(references.templates))[:_MOST].tolist():
+        for template in used_numbers(references.template, rows, len(references.templates))[:_MOST].tolist():
             if not references.templates[template].unresolved:
-                own = rows[templates == template]
+                own = rows[references.template[rows] == template]
                 ends = [shapes.setdefault(_read_shape(references, row, access), len(shapes)) for row in (own[0], own[-1])]
                 numbers[own] = ends[0]
                 if ends[0] != ends[1]:

@@ -134,7 +134,7 @@ def test_cuts_are_the_boundaries_that_all_pieces_share(data: st.DataObject) -> N
         sides = np.array(
             data.draw(st.lists(st.integers(0, 4), min_size=len(matrix.references), max_size=len(matrix.references)))
         )
-        made = stored_cuts(matrix, axis, sides.astype(np.int64))
+        made = stored_cuts(matrix, axis, np.arange(len(sides)), sides.astype(np.int64))
         positions, free = boundaries(matrix, axis, sides)
         assert made.edges.tolist() == matrix.edges[axis].tolist()
         assert set(made.cuts.tolist()) == positions and made.free.tolist() == free

@@ -12,13 +12,13 @@ from aggarray.partition.matrix import (
     NO_REFERENCES,
     Matrix,
     Parts,
-    ReferenceBuilder,
     References,
     Step,
     Template,
     check_matrix,
     single,
 )
+from aggarray.partition.reference_builder import ReferenceBuilder
 
 
 def template(*shape: int, directions: tuple[bool, ...] | None = None, dtype: str = "f4") -> Template:

@@ -49,7 +49,7 @@ def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], mos
     partitions = cells_of(array)
     cells = partitions.fewer(_limits(partitions.files.shape, most))
     uris = array._matrix.references.uris
-    used = used_rows(cells.files[cells.files >= 0], 0)
+    used = used_rows(cells.files[cells.files >= 0], len(uris))
     numbers = np.zeros(len(uris) + 2, np.int64)
     numbers[-2:] = -2, -1  # the codes of missing and in memory are unchanged
     for code in used.tolist():

@@ -14,7 +14,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.formats.flattened import is_flat
 from aggarray.index.container import Container
 from aggarray.memory.texts import Texts
-from aggarray.partition.matrix import Matrix, Template, used_rows
+from aggarray.partition.matrix import Matrix, Template, used_numbers
 
 #: Number of references that are texts at a time.
 _BLOCK = 1 << 16
@@ -38,7 +38,7 @@ def inexpressible(array: MasterArray) -> str | None:
         return "its rows are stored in arrays of two dimensions"
     if any(matrix.flips(axis).any() for axis in range(array.ndim)):
         return "it reverses sub-arrays"
-    used = used_rows(references.template[matrix.refs], len(references.templates))
+    used = used_numbers(references.template, matrix.refs, len(references.templates))
     return next((text for n in used.tolist() if (text := _deviation(matrix, n)) is not None), None)
 
 
@@ -110,7 +110,7 @@ class CF113(Container):
         paths = np.array([f"/{v}" if "/" in v else v for v in references.variables], object)
         dimensions = self._sizes("fragments", matrix.cells)
         terms = {"uris": self._uris(f"{name}_uris", dimensions, files, codes[references.uri[rows]])}
-        used = used_rows(references.variable[rows], len(references.variables))
+        used = used_numbers(references.variable, rows, len(references.variables))
         single = len(used) == 1
         identifiers = np.array(paths[used[0]] if single else paths[references.variable[rows]].reshape(matrix.cells), object)
         return {**terms, "identifiers": self._table(f"{name}_identifiers", [] if single else dimensions, identifiers)}

@@ -28,7 +28,8 @@ from aggarray.index.conventions.foreign import (
     unresolved_template,
 )
 from aggarray.index.uris import NOWHERE, PathMap, is_url
-from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, ReferenceBuilder, References, Template
+from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References, Template
+from aggarray.partition.reference_builder import ReferenceBuilder
 from aggarray.partition.tiling import Cells, tile
 from aggarray.scan.resolution import NUMBER_MARK
 
