@@ -243,3 +243,16 @@ def _finite_extent(values: np.ndarray) -> tuple[float | None, float | None]:
 
 def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
+
+
+def time_extent(array: "MasterArray") -> np.ndarray:
+    """Return the first and the last of reference times, as `read_datetimes`.
+
+    The result is empty if all are missing.
+    """
+    from aggarray.cf.units.calendars import datetime_kind, datetimes
+
+    times = _with_nan(*array._values_and_mask())
+    ends = [np.fmin.reduce(times, axis=None), np.fmax.reduce(times, axis=None)] if times.size else []
+    time_type = datetime_kind(str(array.units), array.calendar, *_finite_extent(times))
+    return datetimes(np.array([end for end in ends if end == end], times.dtype), str(array.units), array.calendar, time_type)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.arrays.values import time_extent
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
@@ -108,12 +109,15 @@ def files_of(array: "MasterArray") -> list[str]:
 
 def time_range(array: "MasterArray") -> tuple[str, str] | None:
     """Return the first and last time as ISO text, None without times."""
+    from aggarray.arrays.ragged import RaggedMasterArray
+
     for coordinate in array.coords.values():
         name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
         is_time = standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
         if is_time and coordinate.ndim <= 1 and is_reference_time(coordinate.units):
             try:
-                times = coordinate.datetimes()
+                ragged = isinstance(coordinate, RaggedMasterArray)
+                times = coordinate.datetimes() if ragged else time_extent(coordinate)
             except AggarrayError:
                 return None
             from aggarray.cf.units.calendars import date

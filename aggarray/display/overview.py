@@ -11,7 +11,8 @@ from aggarray.dataclass import dataclass
 from aggarray.display.facets import facet_columns
 from aggarray.display.timeline import Span, Timeline, common_parts, timeline, united_parts
 from aggarray.errors import counted
-from aggarray.partition.file_names import file_count, paths_among
+from aggarray.partition.file_names import file_count as files_in
+from aggarray.partition.file_names import paths_among
 
 #: Size of a bar in its own coordinates, which are stretched to the width that there is.
 WIDTH, HEIGHT = 1000, 10
@@ -121,7 +122,7 @@ def _fitted(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> tuple[list
 
 def file_count(array: MasterArray) -> int:
     """Return the number of files that serve an array."""
-    return file_count(flat_of(array)._matrix)
+    return files_in(flat_of(array)._matrix)
 
 
 def arrays_by_file(arrays: Sequence[MasterArray], files: Collection[str]) -> dict[str, list[int]]:

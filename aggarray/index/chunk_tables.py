@@ -84,7 +84,7 @@ class StoredChunkIndexes:
 
     def _load_layouts(self) -> ChunkTables:
         specs = self._specs
-        file, layout, variable = (self._reader.column(specs[name]) for name in ("file", "layout", "variable"))
+        file, layout, variable = (_narrow(self._reader.column(specs[name])) for name in ("file", "layout", "variable"))
         layouts, names = [_layout(layout) for layout in specs["layouts"]], [str(name) for name in specs["names"]]
         if not (len(file) == len(layout) == len(variable)):
             raise ValueError("columns of chunk tables differ in length")
@@ -98,9 +98,9 @@ class StoredChunkIndexes:
             stamps=stamps,
             names=names,
             layouts=layouts,
-            file=_narrow(file),
-            variable=_narrow(variable),
-            layout=_narrow(layout),
+            file=file,
+            variable=variable,
+            layout=layout,
             _keys=None,
             _by_uri=None,
         )

@@ -279,7 +279,8 @@ class Reader:
             self._implied += count
             if self._implied > MOST_IMPLIED or not all(type(n) is int and abs(n) < 1 << 62 for n in ends):
                 raise ValueError(f"progressions of {self._implied} numbers, or numbers out of range")
-            column = _narrowed(spec["start"] + spec["step"] * np.arange(count), dtype)
+            start, step = spec["start"], spec["step"]
+            column = _narrowed(np.arange(*ends, step)[:count] if step else np.full(count, start), dtype)
         else:
             column = _narrowed(self._slice("integers", spec["at"], _count(spec["count"])), dtype)
         column.flags.writeable = False

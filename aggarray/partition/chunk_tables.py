@@ -111,7 +111,7 @@ class ChunkTables:
         files = self._numbers(references.uris, codes)
         wanted = files * len(self.names) + names
         # The keys of files of one variable are often all numbers, in order.
-        at = wanted if keys[-1] - keys[0] == len(keys) - 1 else keys.searchsorted(wanted)
+        at = wanted - keys[0] if keys[-1] - keys[0] == len(keys) - 1 else keys.searchsorted(wanted)
         at = np.clip(at, 0, len(keys) - 1)
         present = (codes >= 0) & (files >= 0) & (names >= 0) & (keys[at] == wanted)
         if references.stamps is not self.stamps or files is not codes:
@@ -146,7 +146,8 @@ class ChunkTables:
         The rows are None if all are in order.
         """
         if self._keys is None:
-            keys = self.file.astype(np.int64) * len(self.names) + self.variable
+            single = len(self.names) == 1
+            keys = self.file if single else self.file.astype(np.int64) * len(self.names) + self.variable
             order = None if (keys[1:] > keys[:-1]).all() else np.argsort(keys, kind="stable")
             self._keys = keys if order is None else keys[order], order
         return self._keys

@@ -31,7 +31,8 @@ def stored_shapes(references: References, rows: np.ndarray, access: Access) -> t
     """
     numbers = np.zeros(len(references), np.int32)
     shapes: dict[Shape, int] = {None: 0}
-    rows = rows[references.uri[rows] >= 0]
+    in_files = references.uri[rows] >= 0
+    rows = rows if in_files.all() else rows[in_files]
     find = getattr(references.tables, "layouts_of", None)
     if find is not None:
         found, layouts = find(references, rows)
