@@ -172,7 +172,8 @@ class Candidate:
 def uri_of(array: MasterArray) -> str:
     """Return the lowest URI that an array refers to, "" in memory."""
     uris = array._matrix.references.uris
-    return str(min(uris)) if len(uris) else ""
+    least = getattr(uris, "least", None)  # of an index, in columns
+    return str(least() if least is not None else min(uris)) if len(uris) else ""
 
 
 @dataclass(frozen=True, slots=True)

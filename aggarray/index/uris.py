@@ -22,10 +22,6 @@ from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent
 
 #: Characters of a path that are not percent-encoded in a URI.
 _SAFE = "/!$&'()*+,;=:@~-._"
-#: Number of references that are compared at a time.
-_BLOCK = 1 << 14
-#: Words of eight equal bytes, to find percent signs.
-_PERCENTS, _ONES, _HIGH = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"%\x01\x80")
 #: Most references that are kept resolved.
 _MOST_KNOWN = 1 << 14
 _URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
@@ -277,6 +273,33 @@ class Files(Sequence[str]):
         paths = paths if isinstance(paths, set | frozenset | dict) else set(paths)
         return {path: int(row) for path, row in zip(files, rows, strict=True) if path in paths}
 
+    def least(self) -> str:
+        """Return the first of the files in the order of texts."""
+        texts = self.references
+        if isinstance(texts, Texts) and not is_remote(self._folder) and self._are_plain() and texts.is_printable():
+            absolute = texts.start_with("/")
+            # One folder, or none, leads all of them, and none is changed otherwise.
+            same = absolute.all() or not absolute.any()
+            if same and not texts.start_with(".").any() and not any(map(texts.buffer_has, ("//", "/."))):
+                return str(self[texts.least()])
+        return min(self)
+
+    def are_distinct(self) -> bool:
+        """Return whether no two references are equal, as far as columns show it."""
+        return isinstance(self.references, Texts) and len(self.references.distinct()[0]) == len(self)
+
+    def extended(self, paths: Sequence[str]) -> Sequence[str]:
+        """Return these files and others, as columns if the others are plain paths.
+
+        >>> list(Files(Texts.of(["a.nc"]), "/data", NOWHERE).extended(["/b.nc"]))
+        ['/data/a.nc', '/b.nc']
+        """
+        texts = self.references
+        plain = isinstance(texts, Texts) and not self._path_map.pairs and RELOCATE not in os.environ
+        if not plain or any("%" in path or ":" in path or resolve_uri(path, self._folder) != path for path in paths):
+            return (*self, *paths)
+        return Files(Texts.chained(texts, Texts.of(paths)), self._folder, NOWHERE)
+
     def _are_plain(self) -> bool:
         """Return whether the last component of each reference is kept as it is."""
         if self._is_plain is None:
@@ -291,58 +314,6 @@ class Files(Sequence[str]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return tuple, (list(self),)
-
-
-def rows_named(references: Texts, name: str) -> np.ndarray:
-    """Return the rows of references that may lead to a file of this name.
-
-    No reference is empty.
-
-    >>> rows_named(Texts.of(["a.nc", "b.nc", "%61.nc", "c/../a.nc", "a.nc/."]), "a.nc").tolist()
-    [0, 2, 3, 4]
-    """
-    candidates = _ending_like(references, os.fsencode(name))
-    references = references.take(candidates)
-    buffer, suffix = references.buffer, os.fsencode(name)[::-1]
-    possible = [np.zeros(0, np.int64)]
-    for first in range(0, len(references), _BLOCK):
-        starts, lengths = references.starts[first : first + _BLOCK], references.lengths[first : first + _BLOCK]
-        ends = starts + lengths
-        last, third = buffer[ends - 1], buffer[np.maximum(ends - 3, starts)]
-        is_folder = (last == ord("/")) | (last == ord("."))
-        rows = np.flatnonzero(is_folder | (last == suffix[0]) | (third == ord("%")))
-        possible.append(first + rows[is_folder[rows]])
-        rows = rows[~is_folder[rows]]
-        for back, byte in enumerate(suffix, 1):
-            rows = rows[lengths[rows] >= back]
-            at = ends[rows] - back
-            # This character may be the last of a percent-encoded one.
-            is_encoded = buffer[np.maximum(at - 2, starts[rows])] == ord("%")
-            possible.append(first + rows[is_encoded])
-            rows = rows[~is_encoded & (buffer[at] == byte)]
-        possible.append(first + rows)
-    return np.asarray(candidates[np.sort(np.concatenate(possible))])
-
-
-def _ending_like(references: Texts, name: bytes) -> np.ndarray:
-    """Return the rows of references whose last characters permit a name.
-
-    They are the name's, or one is percent-encoded, or the last is a slash or a dot.
-    """
-    tails = references.tails()
-    if tails is None:
-        return np.arange(len(references))
-    # A percent-encoded character among the last six has its percent sign among the last eight.
-    ending = name[-6:]
-    suffix, unused = np.uint64(int.from_bytes(ending, "little")), np.uint64(64 - 8 * len(ending))
-    rows = [np.zeros(0, np.int64)]
-    for first in range(0, len(references), _BLOCK):
-        word = tails[first : first + _BLOCK, 1]
-        last, others = word >> np.uint64(56), word ^ _PERCENTS
-        possible = (word >> unused == suffix) | (last == ord("/")) | (last == ord("."))
-        possible |= (others - _ONES) & ~others & _HIGH != 0
-        rows.append(first + np.flatnonzero(possible))
-    return np.concatenate(rows)
 
 
 def check_roots(files: Sequence[str], roots: Sequence[str], index: str | None = None) -> None:

@@ -96,6 +96,29 @@ class Texts(Sequence[str]):
             return cls.of(())
         return cls(np.concatenate([part.buffer for part in parts]), np.concatenate([part.lengths for part in parts]))
 
+    @classmethod
+    def chained(cls, first: "Texts", second: "Texts") -> "Texts":
+        """Return the texts of two columns, which may share parts of a buffer."""
+        columns = (first.buffer, second.buffer), (first.lengths, second.lengths)
+        starts = np.concatenate([first.starts, second.starts + len(first.buffer)])
+        return cls(*map(np.concatenate, columns), starts)
+
+    def least(self) -> int:
+        """Return the row of the first text in the order of their bytes.
+
+        >>> Texts.of(["b", "ab", "a", "b"]).least()
+        2
+        """
+        view, rows, at = _view(self), np.arange(len(self)), 0
+        while len(rows) > 1:
+            left = np.clip(self.lengths[rows] - at, 0, 8)
+            words = (view[np.minimum(self.starts[rows] + at, len(view) - 1)] & _KEPT[left]).byteswap()
+            rows = rows[words == words.min()]
+            if int(self.lengths[rows].min()) <= at + 8:  # a text that ends here is the least of those that are left
+                rows = rows[self.lengths[rows] == self.lengths[rows].min()][:1]
+            at += 8
+        return int(rows[0])
+
     def text(self) -> str:
         """Return all texts joined."""
         return self.buffer.tobytes().decode("utf-8", "surrogateescape") if self._is_joined else "".join(self)
@@ -192,8 +215,9 @@ class Texts(Sequence[str]):
         return self._is_printable
 
     def buffer_has(self, character: str) -> bool:
-        """Return whether an ASCII character is in the buffer."""
-        blocks = (self.buffer[at : at + _PART].tobytes() for at in range(0, len(self.buffer), _PART))
+        """Return whether ASCII characters are in the buffer."""
+        length = _PART + len(character) - 1
+        blocks = (self.buffer[at : at + length].tobytes() for at in range(0, len(self.buffer), _PART))
         return any(character.encode() in block for block in blocks)
 
     def tails(self) -> np.ndarray | None:

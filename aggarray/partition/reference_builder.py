@@ -1,22 +1,31 @@
 """Collection of the sub-arrays of several arrays."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.partition.matrix import References, Template
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aggarray.partition.stored_sizes import ChunkIndexes
 
 
 class ReferenceBuilder:
-    """Collects sub-arrays into `References` without duplicate templates."""
+    """Collects sub-arrays into `References` without duplicate templates.
+
+    The files of the first index stay columns, without a text for each. Until `build`, the code of a file is its row there; -1
+    means memory, and -2 - t is text t.
+    """
 
     def __init__(self) -> None:
-        self._uris: dict[str, int] = {}
+        self._files: Any = None
+        self._texts: dict[str, int] = {}
+        #: By code: the stamp of a file, and the number of what was read of it.
         self._stamps: dict[int, np.ndarray] = {}
         self._numbers: dict[int, int] = {}
+        self._known: list[tuple[np.ndarray, np.ndarray | None, np.ndarray | None]] = []
         self._tables: ChunkIndexes | None = None
         self._variables: dict[str, int] = {}
         self._templates: dict[Template, int] = {}
@@ -38,7 +47,7 @@ class ReferenceBuilder:
         """Add a sub-array, ``uri`` None and values in memory; return its row."""
         if isinstance(variable, str):
             name = self._variables.setdefault(variable, len(self._variables))
-            code = self._uris.setdefault(str(uri), len(self._uris))
+            code = -2 - self._texts.setdefault(str(uri), len(self._texts))
         else:
             self._memory.append(variable)
             code, name = -1, len(self._memory) - 1
@@ -63,11 +72,8 @@ class ReferenceBuilder:
                 self._numbers[self._single[-1][0]] = other.seen[code]
             return row
         self._flush()
-        uris = np.array([self._uris.setdefault(u, len(self._uris)) for u in other.uris], np.int32)
-        if other.stamps is not None:
-            self._stamps.update(zip(uris.tolist(), other.stamps, strict=True))
-        if other.seen is not None:
-            self._numbers.update((u, n) for u, n in zip(uris.tolist(), other.seen.tolist(), strict=True) if n >= 0)
+        uris = self._codes(other.uris)
+        self._known.append((uris, other.stamps, other.seen))
         names = np.array([self._variables.setdefault(v, len(self._variables)) for v in other.variables], np.int32)
         templates = np.array([self._template(t) for t in other.templates], np.int32)
         in_memory = other.uri < 0
@@ -80,22 +86,57 @@ class ReferenceBuilder:
         self._length += len(other)
         return self._length - len(other)
 
+    def _codes(self, uris: "Sequence[str]") -> np.ndarray:
+        """Return the codes of files."""
+        if self._files is None and hasattr(uris, "extended") and uris.are_distinct():
+            self._files = uris
+        if uris is self._files:
+            return np.arange(len(uris), dtype=np.int32)
+        return np.array([-2 - self._texts.setdefault(uri, len(self._texts)) for uri in map(str, uris)], np.int32)
+
     def _flush(self) -> None:
+        """Add what was collected singly to the columns."""
         if self._single:
             columns = np.array(self._single, np.int32).T
             self._rows.append((columns[0], columns[1], columns[2]))
             self._single = []
+        for known, is_stamp in ((self._stamps, True), (self._numbers, False)):
+            if known:
+                codes, values = np.fromiter(known, np.int32, len(known)), np.array(list(known.values()), np.int64)
+                self._known.append((codes, values, None) if is_stamp else (codes, None, values))
+                known.clear()
 
     def build(self) -> References:
         """Return the collected sub-arrays."""
         self._flush()
         columns = [np.concatenate(c) for c in zip(*self._rows, strict=True)] if self._rows else [np.zeros(0, np.int32)] * 3
-        shared = tuple(self._uris), tuple(self._variables), tuple(self._templates), tuple(self._memory)
+        uris, rows = self._numbered()
+
+        def numbered(codes: np.ndarray) -> np.ndarray:
+            texts = codes < -1
+            if not texts.any():
+                return codes
+            result = codes.copy()
+            result[texts] = rows[-2 - codes[texts]]
+            return result
+
         stamps = seen = None
-        if self._stamps:
-            stamps = np.full((len(self._uris), 3), -1, np.int64)
-            stamps[list(self._stamps)] = list(self._stamps.values())
-        if self._numbers:
-            seen = np.full(len(self._uris), -1, np.int64)
-            seen[list(self._numbers)] = list(self._numbers.values())
-        return References(*shared, columns[0], columns[1], columns[2], stamps, self._tables, seen)
+        for codes, own_stamps, numbers in self._known:
+            codes = numbered(codes)
+            if own_stamps is not None:
+                stamps = np.full((len(uris), 3), -1, np.int64) if stamps is None else stamps
+                stamps[codes] = own_stamps
+            if numbers is not None and (numbers >= 0).any():
+                seen = np.full(len(uris), -1, np.int64) if seen is None else seen
+                seen[codes[numbers >= 0]] = numbers[numbers >= 0]
+        shared = tuple(self._variables), tuple(self._templates), tuple(self._memory)
+        return References(uris, *shared, numbered(columns[0]), columns[1], columns[2], stamps, self._tables, seen)
+
+    def _numbered(self) -> "tuple[Sequence[str], np.ndarray]":
+        """Return all files, and the number of each text among them."""
+        if self._files is None:
+            return tuple(self._texts), np.arange(len(self._texts), dtype=np.int32)
+        files, there = self._files, self._files.rows_of(self._texts) if self._texts else {}
+        new = {text: len(files) + number for number, text in enumerate(text for text in self._texts if text not in there)}
+        rows = np.array([there.get(text, new.get(text, -1)) for text in self._texts], np.int32)
+        return (files.extended(list(new)) if new else files), rows

@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggarray.errors import AggarrayError
-from aggarray.index.uris import NOWHERE, Files, rows_named
+from aggarray.index.reference_search import rows_named
+from aggarray.index.uris import NOWHERE, Files
 from aggarray.memory.texts import Texts
 
 PARTS = (

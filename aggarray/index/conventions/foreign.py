@@ -23,7 +23,7 @@ from aggarray.cf.units.recognition import normal_calendar
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions
-from aggarray.index.uris import NOWHERE, Files, PathMap, rows_named
+from aggarray.index.uris import NOWHERE, Files, PathMap
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
 from aggarray.partition.tiling import relabel
@@ -152,6 +152,8 @@ class ForeignFile:
             resolved = iter(self.resolve_all(variable, [w for w in written if w]))
             paths = tuple(next(resolved) if length else own for length in written.lengths.tolist())
             return paths, np.array([p == own for p in paths], bool)
+        from aggarray.index.reference_search import rows_named
+
         # promise: foreign-index-names
         self.resolve_all(variable, _unsafe(written))
         files = Files(Texts(written.buffer, written.lengths, written.starts), self._folder, self._path_map)
