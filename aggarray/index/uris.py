@@ -24,6 +24,7 @@ from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent
 _SAFE = "/!$&'()*+,;=:@~-._"
 #: Most references that are kept resolved.
 _MOST_KNOWN = 1 << 14
+_UP = re.compile(r"^(?:\.\./)*")
 _URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
 
 
@@ -277,10 +278,11 @@ class Files(Sequence[str]):
         """Return the first of the files in the order of texts."""
         texts = self.references
         if isinstance(texts, Texts) and not is_remote(self._folder) and self._are_plain() and texts.is_printable():
-            absolute = texts.start_with("/")
-            # One folder, or none, leads all of them, and none is changed otherwise.
-            same = absolute.all() or not absolute.any()
-            if same and not texts.start_with(".").any() and not any(map(texts.buffer_has, ("//", "/."))):
+            # Resolving puts the same before all of them, and changes none otherwise.
+            lead, absolute = _UP.findall(texts[0])[0], texts.start_with("/")
+            led = texts.start_with(lead).all() if lead else not texts.start_with(".").any()
+            alike = led and (absolute.all() or not absolute.any())
+            if alike and texts.buffer_count("/.") == len(self) * max(0, len(lead) // 3 - 1) and not texts.buffer_count("//"):
                 return str(self[texts.least()])
         return min(self)
 

@@ -215,10 +215,18 @@ class Texts(Sequence[str]):
         return self._is_printable
 
     def buffer_has(self, character: str) -> bool:
-        """Return whether ASCII characters are in the buffer."""
-        length = _PART + len(character) - 1
-        blocks = (self.buffer[at : at + length].tobytes() for at in range(0, len(self.buffer), _PART))
+        """Return whether an ASCII character is in the buffer."""
+        blocks = (self.buffer[at : at + _PART].tobytes() for at in range(0, len(self.buffer), _PART))
         return any(character.encode() in block for block in blocks)
+
+    def buffer_count(self, text: str) -> int:
+        """Return how often a text is in the buffer, between the texts too.
+
+        >>> Texts.of(["a/.", "/."]).buffer_count("/.")
+        2
+        """
+        pattern, length = text.encode(), _PART + len(text) - 1
+        return sum(self.buffer[at : at + length].tobytes().count(pattern) for at in range(0, len(self.buffer), _PART))
 
     def tails(self) -> np.ndarray | None:
         """Return the last sixteen bytes of each text as two words.
