@@ -21,7 +21,7 @@ from aggarray.arrays.lazy import (
     transpose_dimensions,
     with_step,
 )
-from aggarray.arrays.values import Convertible, KnownValues, NamedArray, read_datetimes, read_known
+from aggarray.arrays.values import Convertible, KnownValues, NamedArray, read_datetimes, read_known, time_extent
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
@@ -250,6 +250,9 @@ class MasterArray(NamedArray, Convertible):
         NaT or None. Raises UnitsError for other units.
         """
         return read_datetimes(self, key)
+
+    def _time_extent(self) -> np.ndarray:
+        return time_extent(self)
 
     def _values_and_mask(self) -> KnownValues:
         if self._known is not None:

@@ -143,6 +143,9 @@ class RaggedMasterArray(MasterArray):
             yield from (row.copy() for row in self.read(slice(start, stop)))
             start = stop
 
+    def _time_extent(self) -> np.ndarray:
+        return np.asarray(self.datetimes().flat).ravel()
+
     def datetimes(self, key: Any = ...) -> Any:
         """Return reference times of rows, as `MasterArray.datetimes` does."""
         (chosen,) = normalise(key, self.shape, self.dimensions)

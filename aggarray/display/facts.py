@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.values import time_extent
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
@@ -109,21 +108,17 @@ def files_of(array: "MasterArray") -> list[str]:
 
 def time_range(array: "MasterArray") -> tuple[str, str] | None:
     """Return the first and last time as ISO text, None without times."""
-    from aggarray.arrays.ragged import RaggedMasterArray
-
     for coordinate in array.coords.values():
         name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
         is_time = standard_name == "time" or name in array.dimensions or name.rpartition("/")[2] == "time"
         if is_time and coordinate.ndim <= 1 and is_reference_time(coordinate.units):
             try:
-                ragged = isinstance(coordinate, RaggedMasterArray)
-                times = coordinate.datetimes() if ragged else time_extent(coordinate)
+                times = coordinate._time_extent()
             except AggarrayError:
                 return None
             from aggarray.cf.units.calendars import date
 
-            times = times.ravel() if isinstance(times, np.ndarray) else times.flat  # of rows of different lengths
-            if isinstance(times, np.ndarray) and times.dtype.kind == "M":
+            if times.dtype.kind == "M":
                 times = times[~np.isnat(times)]
                 return (date(times.min()), date(times.max())) if len(times) else None
             valid = [t for t in times if t is not None and not (isinstance(t, np.datetime64) and np.isnat(t))]

@@ -281,8 +281,8 @@ class Files(Sequence[str]):
             # Resolving puts the same before all of them, and changes none otherwise.
             lead, absolute = _UP.findall(texts[0])[0], texts.start_with("/")
             led = texts.start_with(lead).all() if lead else not texts.start_with(".").any()
-            alike = led and (absolute.all() or not absolute.any())
-            if alike and texts.buffer_count("/.") == len(self) * max(0, len(lead) // 3 - 1) and not texts.buffer_count("//"):
+            in_order = led and (absolute.all() or not absolute.any())
+            if in_order and texts.buffer_count("/.") == len(self) * max(0, len(lead) // 3 - 1) and not texts.buffer_count("//"):
                 return str(self[texts.least()])
         return min(self)
 
@@ -297,8 +297,9 @@ class Files(Sequence[str]):
         ['/data/a.nc', '/b.nc']
         """
         texts = self.references
-        plain = isinstance(texts, Texts) and not self._path_map.pairs and RELOCATE not in os.environ
-        if not plain or any("%" in path or ":" in path or resolve_uri(path, self._folder) != path for path in paths):
+        if not isinstance(texts, Texts) or self._path_map.pairs or RELOCATE in os.environ:
+            return (*self, *paths)
+        if any("%" in path or ":" in path or resolve_uri(path, self._folder) != path for path in paths):
             return (*self, *paths)
         return Files(Texts.chained(texts, Texts.of(paths)), self._folder, NOWHERE)
 

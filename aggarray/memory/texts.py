@@ -101,7 +101,7 @@ class Texts(Sequence[str]):
         """Return the texts of two columns, which may share parts of a buffer."""
         columns = (first.buffer, second.buffer), (first.lengths, second.lengths)
         starts = np.concatenate([first.starts, second.starts + len(first.buffer)])
-        return cls(*map(np.concatenate, columns), starts)
+        return cls(np.concatenate(columns[0]), np.concatenate(columns[1]), starts)
 
     def least(self) -> int:
         """Return the row of the first text in the order of their bytes.

@@ -48,15 +48,15 @@ class _Progression(NamedTuple):
 def stored_cuts(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray) -> AxisCuts:
     """Return where stored chunks let a dimension be cut.
 
-    ``layouts``: the number of the layout of each sub-array; ``sides``: int64, the side of the stored chunks of each layout along
-    the dimension, 0 if it is not stored in chunks. Sub-arrays of one layout follow one template. A position is a cut if every
+    ``layouts``: the number of the layout of each sub-array; those of one layout follow one template. ``sides``: int64, the side
+    of the stored chunks of each layout along the dimension, 0 if it is not stored in chunks. A position is a cut if every
     stored piece there has a chunk boundary.
     """
     edges = matrix.edges[axis]
     extents = np.diff(edges)
     stored = _are_stored(matrix.refs, layouts, sides) if extents.all() else np.zeros(len(matrix.refs), bool)
     others = tuple(d for d in range(len(matrix.cells)) if d != axis)
-    free = ~stored.reshape(matrix.cells).any(axis=others)
+    free = np.asarray(~stored.reshape(matrix.cells).any(axis=others))
     rows = _grids(matrix, axis, layouts, sides, _distinct_cells(matrix, axis, layouts, sides, stored))
     if not rows.size:
         return AxisCuts(edges, np.zeros(0, np.int64), free)

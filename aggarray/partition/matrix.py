@@ -323,7 +323,7 @@ def are_used(column: np.ndarray, count: int, rows: np.ndarray | None = None) -> 
 
 
 def used_numbers(column: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
-    """Return the sorted numbers, of ``count``, that some rows of a column have.
+    """Return the sorted numbers, of ``count``, in some rows of a column.
 
     >>> used_numbers(np.array([3, 0, 1]), np.array([0, 0, -1, 2]), 5).tolist()
     [1, 3]

@@ -88,7 +88,8 @@ class ReferenceBuilder:
 
     def _codes(self, uris: "Sequence[str]") -> np.ndarray:
         """Return the codes of files."""
-        if self._files is None and hasattr(uris, "extended") and uris.are_distinct():
+        are_distinct = getattr(uris, "are_distinct", None)  # of an index
+        if self._files is None and are_distinct is not None and are_distinct():
             self._files = uris
         if uris is self._files:
             return np.arange(len(uris), dtype=np.int32)
