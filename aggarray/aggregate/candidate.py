@@ -15,7 +15,7 @@ import numpy as np
 from aggarray.aggregate.rules import FACETS, IMPLIED_BY, facets_in
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
-from aggarray.cf.attributes import basename, naming, text_attribute
+from aggarray.cf.attributes import basename, normal_name, text_attribute
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
@@ -55,7 +55,7 @@ def identity_of(array: MasterArray) -> str:
 
 def _text(attribute: Any) -> str | None:
     """Return an attribute that names something, None for any other."""
-    return naming(attribute) if isinstance(attribute, str) else None
+    return normal_name(attribute) if isinstance(attribute, str) else None
 
 
 def coordinate_identity(coordinate: MasterArray) -> str:

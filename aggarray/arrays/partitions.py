@@ -126,8 +126,10 @@ class PartitionMatrix:
     def __getitem__(self, index: Any) -> Partition:
         indices = index if isinstance(index, tuple) else (index,)
         if len(indices) != len(self.shape):
-            what = f"{len(indices)} indices for a matrix of {self.shape} partitions along {self.dimensions}"
-            raise SelectionError(what, hint="give one per dimension")
+            if not self.shape:
+                raise SelectionError("an index for a single partition", hint="write partitions[()]")
+            what = f"not one index per dimension for {self.shape} partitions along {self.dimensions}"
+            raise SelectionError(what, hint=f"give {len(self.shape)}, not {len(indices)}")
         numbers = iter([_position(i, n, d) for i, n, d in zip(indices, self.shape, self.dimensions, strict=True)])
         return self._at(tuple(next(numbers) if n > 1 else 0 for n in self._matrix.cells))
 

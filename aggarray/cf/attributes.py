@@ -26,10 +26,10 @@ _NO_NAMES = ("", "unknown", "undefined", "none", "missing", "n/a", "-", "no stan
 
 
 @lru_cache(maxsize=4096)
-def naming(text: str) -> str | None:
+def normal_name(text: str) -> str | None:
     """Return a name with normalised blanks, None if it means no name.
 
-    >>> naming("air  temperature"), naming("unknown")
+    >>> normal_name("air  temperature"), normal_name("unknown")
     ('air temperature', None)
     """
     text = " ".join(text.split())

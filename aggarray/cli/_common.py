@@ -291,7 +291,7 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
         return
     click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
     for problem in report.problems:
-        click.echo(facts.printable(f"readable by aggarray only: {problem.message}"), err=True)
+        click.echo(facts.printable(problem.message), err=True)
     echo_notes(agg, f"run aggarray explain {path} for the reasons")
 
 

@@ -211,10 +211,10 @@ def _frame(filters: tuple[Filter, ...], out: np.ndarray) -> "Frame | None":
     """Return a frame that unshuffles the rows of ``out`` together, if it pays."""
     if not filters or filters[0].name != "shuffle" or not filters[0].parameters:
         return None
-    from aggarray.codecs.shuffle import worthwhile
+    from aggarray.codecs.shuffle import frames_are_faster
 
     (count, size), itemsize = out.shape, filters[0].parameters[0]
-    if not isinstance(itemsize, int) or not size or size % itemsize or not worthwhile(itemsize, out.size):
+    if not isinstance(itemsize, int) or not size or size % itemsize or not frames_are_faster(itemsize, out.size):
         return None
     from aggarray.codecs._blosc_frame import reused_frame
 

@@ -18,7 +18,7 @@ _LOAD = 1 << 22
 _unshuffled = 0
 
 
-def worthwhile(itemsize: int, size: int) -> bool:
+def frames_are_faster(itemsize: int, size: int) -> bool:
     """Return whether frames unshuffle ``size`` more bytes sooner than NumPy."""
     global _unshuffled
     if not 1 < itemsize <= MAX_ITEM:
@@ -42,7 +42,7 @@ def unshuffle_into(planes: np.ndarray, itemsize: int, out: np.ndarray) -> None:
         return
     out[end:] = planes[end:]
     source = planes[:end].reshape(itemsize, count)
-    if end < _SMALL or not worthwhile(itemsize, end):
+    if end < _SMALL or not frames_are_faster(itemsize, end):
         elements = out[:end].reshape(count, itemsize)
         for i in range(itemsize):
             elements[:, i] = source[i]

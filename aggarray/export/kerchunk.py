@@ -1,7 +1,7 @@
 """Kerchunk references to the stored chunks of an aggregation.
 
-Data arrays stay in their files. The references hold coordinates, and arrays in memory, by value. The metadata is that of
-Zarr version 2; the references are JSON of version 1 of kerchunk, or Parquet tables as fsspec reads them.
+Values of data arrays stay in their files; values of coordinates and of arrays in memory are copied into the references. The
+metadata is that of Zarr version 2. References are written as JSON (kerchunk, version 1) or as Parquet tables for fsspec.
 """
 
 import base64
@@ -29,7 +29,7 @@ from aggarray.index.store import replace_index
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.urls import unsigned
 
-#: Codecs that numcodecs decodes as HDF5 and Zarr do, by filter name; shuffle also needs its element size.
+#: Codecs of numcodecs with the encoding of HDF5 and Zarr, by filter name; shuffle also needs its element size.
 _CODECS: Mapping[str, Mapping[str, Any]] = {
     "deflate": {"id": "zlib", "level": 1},
     "gzip": {"id": "gzip", "level": 1},
@@ -83,7 +83,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
 
 
 def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
-    """Return references to an array; small coordinates are stored by value."""
+    """Return the references of an array, with small coordinates by value."""
     if in_memory(array._matrix) or (coordinate and array.nbytes <= _LARGE):
         return _inline_refs(array)
     try:
@@ -102,7 +102,7 @@ def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
 def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
     """Raise AggregationError for filters that numcodecs does not decode.
 
-    It shuffles complete elements only; HDF5 leaves the bytes of an incomplete last element in place.
+    numcodecs shuffles complete elements only; HDF5 leaves the bytes of an incomplete last element in place.
     """
     first = layout.pieces[0]
     size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
@@ -163,14 +163,17 @@ def _inline_refs(array: MasterArray) -> Refs:
 
 
 def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
-    """Return an unused value for missing elements, if possible the fill value."""
+    """Return a value for missing elements that no real element has.
+
+    This is the fill value, if possible.
+    """
     if array.dtype.kind not in "iu" or not (real == array.fill_value).any():
         return array.fill_value
     limits = np.iinfo(array.dtype)
     taken = set(np.unique(real).tolist())
     unused = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
     if unused is None:
-        what = f"every value of {array.dtype} occurs, so that none can mean missing"
+        what = f"every value of {array.dtype} occurs, so that none can stand for a missing value"
         raise refusal(array, what, "convert it with astype('float64')")
     return array.dtype.type(unused)
 
@@ -193,7 +196,7 @@ def _codec(step: Filter) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON; items of a mapping that are None are left out."""
+    """Return a value that JSON can hold, without the None of mappings."""
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
@@ -210,7 +213,7 @@ def _base64(data: bytes) -> str:
 
 
 def write(references: Mapping[str, Any], path: str) -> None:
-    """Write references as JSON or Parquet, by the suffix; atomically."""
+    """Write references atomically, as JSON or Parquet by the suffix."""
     if path.endswith(".json"):
         with replace_index(path, None) as (temporary, _), open(temporary, "w", encoding="utf-8") as file:
             json.dump(references, file)

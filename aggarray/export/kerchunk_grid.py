@@ -21,7 +21,7 @@ from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.partition.matrix import Template
 from aggarray.partition.plan import Indices, part_of
 from aggarray.read.chunk_index import find_chunk_index, gather_chunk_indexes
-from aggarray.read.stored_piece import raise_named
+from aggarray.read.stored_piece import raise_with_location
 
 #: Most references of an array whose chunks are cut.
 _MAX_REFERENCES = 10_000_000
@@ -127,7 +127,7 @@ def _pieces(array: MasterArray) -> Iterator[GridPiece]:
             try:
                 index = find_chunk_index(references, row, access)
             except AggarrayError as error:
-                raise_named(error, uri, variable)
+                raise_with_location(error, uri, variable)
             if index is None:
                 refuse(array, bare, "a codec or storage layout that only its library reads")
             table = index[0]

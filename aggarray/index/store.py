@@ -224,7 +224,7 @@ class Reader:
         except IndexFileError:
             raise
         except FileNotFoundError as error:
-            hint = "restore it, or make it again from the data files"
+            hint = "restore it, make it again, or set AGGARRAY_RELOCATE if this process sees it under another path"
             raise MissingFileError("no such index", path=self.path, hint=hint) from error
         except (*LIBRARY_ERRORS, MemoryError) as error:
             text = " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Chunk sizes that dask and xarray are offered."""
+"""Default chunk sizes of dask and xarray arrays."""
 
 import sys
 from collections.abc import Iterable
@@ -38,11 +38,11 @@ def _unpacked(dtype: str, column: bytes) -> PackedSizes:
 
 
 def preferred_sizes(array: Any) -> ChunkSizes:
-    """Return stored chunks, merged up to `PREFERRED` bytes.
+    """Return the sizes of stored chunks, merged up to a limit.
 
-    The size of dask, if smaller, is the limit: dask cuts larger ones for "auto", without regard to
-    stored chunks. If there are more than `MOST_CHUNKS`, they are merged across files to twice the bytes of so many equal
-    ones, up to the limit, because dask plans each task.
+    The limit is `PREFERRED` bytes, or dask's chunk size if that is smaller: for "auto", dask would cut larger chunks, also
+    within stored chunks. More than `MOST_CHUNKS` chunks are merged across files, because dask takes time for each task: up to
+    twice the mean size of `MOST_CHUNKS` chunks, and at most the limit.
     """
     limit = max(1, min(PREFERRED, dask_size()))
     itemsize = array.dtype.itemsize
@@ -64,10 +64,10 @@ def dask_size() -> int:
 
 
 def preferred_chunks(arrays: Iterable[Any], regular: int | None = None) -> list[dict[str, Any]]:
-    """Return the chunks that xarray is offered, by dimension, for each array.
+    """Return the ``preferred_chunks`` of each array, by dimension.
 
-    Values in memory, such as bounds of coordinates, may be cut anywhere: along each dimension they are cut as the largest
-    array is, so that the variables of a dataset agree. ``regular``: equal sizes, up to so many bytes.
+    Values in memory, such as bounds of coordinates, get the chunks of the largest array along each dimension, so that the
+    variables of a dataset agree. ``regular``: the maximum bytes of chunks of equal size; None: sizes may differ.
     """
     arrays = list(arrays)
 
@@ -90,5 +90,5 @@ def preferred_chunks(arrays: Iterable[Any], regular: int | None = None) -> list[
 
 
 def _compact(sizes: tuple[int, ...]) -> int | tuple[int, ...]:
-    """Return one number for equal sizes, of which the last may be smaller."""
+    """Return one number for equal sizes; the last may be smaller."""
     return sizes[0] if len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0] else sizes

@@ -1,6 +1,6 @@
-"""Validation of the exports of all processes, together.
+"""Validation of the exports of one or all processes.
 
-Every fault names its process, dimension, key, value and rule.
+Each fault states its process, dimension, key, value and rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from aggarray.maps.partial import MAX_PROCESSES
 
 
 class _Axis(NamedTuple):
-    """Parts of a dimension by rank, and the first process to export each."""
+    """Parts of a dimension by rank, and the first process that exports each."""
 
     map_type: type[MapType]
     parts: list[Part | None]
@@ -27,7 +27,7 @@ class _Axis(NamedTuple):
 
 
 def validate(export: Any) -> None:
-    """Check the export of one process by itself (DAP, sections 1.5 and 1.6).
+    """Check the export of one process (DAP, sections 1.5 and 1.6).
 
     ``export``: an object with ``__distarray__``, or its dictionary. Raises ProtocolError, which lists every fault (one line
     each in ``faults``).
@@ -43,9 +43,9 @@ def validate(export: Any) -> None:
 
 
 def validate_all(exports: Sequence[Any]) -> None:
-    """Check the exports of all processes, by rank, separately and together.
+    """Check the export of each process, and that they are consistent.
 
-    Raises ProtocolError, which lists every fault.
+    ``exports``: one per process, by rank. Raises ProtocolError, which lists every fault.
     """
     faults = FaultList()
     items = as_list(exports, "exports")
@@ -61,7 +61,10 @@ def validate_all(exports: Sequence[Any]) -> None:
 
 
 def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence[int]] | None) -> tuple[Map, ...]:
-    """Return one map per dimension from all dim_data; errors list every fault."""
+    """Return one map per dimension from the dim_data of all processes.
+
+    Raises ProtocolError, which lists every fault.
+    """
     faults = FaultList()
     items = as_list(dim_data, "dim_data of every rank")
     sizes = None if shapes is None else [as_sizes(one, "shape") for one in as_list(shapes, "shapes")]
@@ -89,7 +92,7 @@ def maps_of_all(dim_data: Sequence[Any], version: str, shapes: Sequence[Sequence
 
 
 def as_list(items: Any, what: str) -> list[Any]:
-    """Return the items of all processes; ProtocolError if there are none."""
+    """Return a list of items, one per process; raise ProtocolError if empty."""
     try:
         if isinstance(items, Mapping | str | bytes):
             raise TypeError
@@ -105,7 +108,7 @@ def as_list(items: Any, what: str) -> list[Any]:
 
 
 def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults: FaultList) -> list[_Axis]:
-    """Note conflicts between processes; return the axes of a valid grid."""
+    """Record conflicts between processes; return the axes of a valid grid."""
     counts = {len(parts) for parts in exports if parts is not None}
     if len(counts) > 1:
         ranks = {len(parts): process for process, parts in reversed(list(enumerate(exports))) if parts is not None}
@@ -133,7 +136,7 @@ def _combine(exports: Sequence[tuple[Parsed, ...] | None], version: str, faults:
 
 
 def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
-    """Note values that differ; return whether all have one type."""
+    """Record constants that differ; return whether all have one map type."""
     comparable = True
     first: tuple[int, type[MapType], Part] | None = None
     for process, parsed in enumerate(column):
@@ -153,7 +156,7 @@ def _constants(column: Sequence[Parsed], faults: FaultList, d: int) -> bool:
 
 
 def _axis(column: Sequence[Parsed], grid: Sequence[int], d: int, faults: FaultList) -> _Axis | None:
-    """Return a dimension by ranks; note wrong ranks and conflicts."""
+    """Return the parts of a dimension; record wrong ranks and conflicts."""
     parts: list[Part | None] = [None] * grid[d]
     processes = [0] * grid[d]
     map_type: type[MapType] | None = None

@@ -34,7 +34,7 @@ from aggarray.mpi.write_errors import convert_write_errors
 from aggarray.options import get_options
 from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
 from aggarray.output.compression import NONE, Compression
-from aggarray.output.history import history_line, named
+from aggarray.output.history import history_line, names_with_shapes
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.output.netcdf_file import KINDS, check_compression, chunk_placer, create_file, encode
 from aggarray.storage.atomic import replace_atomically
@@ -111,7 +111,7 @@ class NetCDFFile:
             what = f"the name {self._name!r} is invalid in netCDF, or that of a dimension"
             raise ExchangeError(what, path=self._path, hint=f"give another, such as {variable.name!r}")
         variable.chunks, variable.fill = chunks or None, form.fill
-        line = history_line(f"aggarray.mpi.write of {named([array])}")
+        line = history_line(f"aggarray.mpi.write of {names_with_shapes([array])}")
         history = "\n".join(filter(None, [line, str(layout.attributes.pop("history", ""))]))
         layout.attributes = {n: v for n, v in layout.attributes.items() if n != "tracking_id"} | {"history": history}
         return layout

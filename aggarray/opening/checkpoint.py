@@ -55,7 +55,7 @@ class Checkpoint:
         try:
             self._table = load(self.path, Opening(ANYWHERE)).structures()
         except MissingFileError:
-            self.note = "there is no partial index; all files are scanned"
+            self.note = f"no partial index {self.path}; all files are scanned"
         except AggarrayError as error:
             self.note = f"the partial index cannot be read, so all files are scanned: {error}"
         self._known = {uri: row for row, uri in enumerate(self._table.uris)}

@@ -55,5 +55,5 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
     expected = provenance.saved.get(target)
     left_out, generation = save_index(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation
-    problems = [Problem("convention", target, f"{name}: {reason}; aggarray reads it all the same") for name, reason in left_out]
+    problems = [Problem("convention", target, f"{name}: only aggarray can read it: {reason}") for name, reason in left_out]
     return Report(not problems, Listing(problems))

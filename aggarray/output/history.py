@@ -9,7 +9,7 @@ from aggarray.errors import printable
 
 
 def history_line(command: str) -> str:
-    """Return a line with the present time.
+    """Return a line that begins with the present time.
 
     The environment variable SOURCE_DATE_EPOCH (seconds since 1970) replaces it.
     """
@@ -19,7 +19,7 @@ def history_line(command: str) -> str:
     return f"{now:%Y-%m-%dT%H:%M:%SZ}: {command}"
 
 
-def named(arrays: Iterable[MasterArray]) -> str:
-    """Return the names and shapes of arrays, printable."""
+def names_with_shapes(arrays: Iterable[MasterArray]) -> str:
+    """Return the names and shapes of arrays as printable text."""
     described = (f"{a.name}({', '.join(f'{d}={n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays)
     return printable(", ".join(described))

@@ -1,7 +1,7 @@
 """Chunk sizes for reading an array in pieces.
 
 A chunk never spans two partitions along a dimension, and never ends inside a stored chunk. `stored_cuts` finds the positions
-where a dimension may be cut, `chunk_sizes` merges what lies between them into chunks of a number of bytes.
+where a dimension may be cut; `chunk_sizes` merges the intervals between them into chunks of at most a number of bytes.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ ChunkSizes = tuple[tuple[int, ...], ...]
 class AxisCuts:
     """Positions where a dimension may be cut.
 
-    ``edges``: of the partitions, where it must be cut, from 0 to the size; ``cuts``: sorted positions between stored chunks;
-    ``free``: whether each partition may be cut anywhere, because no piece in it is stored in chunks.
+    ``edges``: edges of the partitions, from 0 to the size, where it must be cut; ``cuts``: sorted positions between stored
+    chunks; ``free``: whether each partition may be cut anywhere, because none of its pieces is stored in chunks.
     """
 
     edges: np.ndarray
@@ -46,7 +46,7 @@ class _Progression(NamedTuple):
 
 
 def stored_cuts(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray) -> AxisCuts:
-    """Return where stored chunks let a dimension be cut.
+    """Return where a dimension can be cut between stored chunks.
 
     ``layouts``: the number of the layout of each sub-array; those of one layout follow one template. ``sides``: int64, the side
     of the stored chunks of each layout along the dimension, 0 if it is not stored in chunks. A position is a cut if every
@@ -119,7 +119,7 @@ def _grids(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarray, ce
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:
-    """Return the distinct columns, quickly where all or none are equal."""
+    """Return the distinct columns; fast if all or none are equal."""
     if (rows == rows[:, :1]).all():
         return rows[:, :1]
     return rows if (np.bincount(rows[0]) <= 1).all() else np.unique(rows, axis=1)
@@ -149,7 +149,7 @@ def _boundaries(rows: _Progression, edges: np.ndarray) -> np.ndarray:
 def _common(positions: np.ndarray, intervals: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the positions that every grid of a partition shares.
 
-    ``positions``: of the boundaries of all grids, each once per grid; ``intervals``: the partition of each grid.
+    ``positions``: the boundaries of all grids, each once per grid; ``intervals``: the partition of each grid.
     """
     grids = np.bincount(intervals, minlength=len(edges))
     distinct, count = np.unique(positions, return_counts=True)

@@ -1,6 +1,6 @@
 """Positions of the stored chunks of many files, as columns.
 
-They are plain data, which processes send to each other; `aggarray.index` stores them.
+Processes send these columns to each other; `aggarray.index` stores them.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], tuple[Filter, ..
 
 @dataclass(slots=True, eq=False)
 class ChunkTables:
-    """Chunk indexes of numbered files, as columns.
+    """Chunk indexes of many files and variables, as columns.
 
-    Row i is variable ``names[variable[i]]`` of file ``files[file[i]]``, in the state ``stamps[file[i]]``: size, time, checksum.
-    Its chunks have the layout ``layouts[layout[i]]``: positions ``starts[i]`` to ``starts[i + 1]`` of ``offsets`` (-1: not
-    stored), ``sizes`` and ``masks`` (None: all zero).
+    Row i describes variable ``names[variable[i]]`` of file ``files[file[i]]``, whose state at the scan was ``stamps[file[i]]``:
+    size, time, checksum. Its layout is ``layouts[layout[i]]``. Its chunks are elements ``starts[i]`` to ``starts[i + 1]`` of
+    ``offsets`` (-1: not stored), ``sizes`` and ``masks`` (None: all zero).
     """
 
     files: Sequence[str]
@@ -46,7 +46,7 @@ class ChunkTables:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns, without names and states of files."""
+        """Bytes of the columns, except names and states of files."""
         columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
         return sum(column.nbytes for column in columns if column is not None)
 
@@ -69,9 +69,9 @@ class ChunkTables:
         return sizes
 
     def layouts_of(self, references: References, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:
-        """Return the number of the layout of some sub-arrays, and all layouts.
+        """Return the layouts of some sub-arrays, as numbers, and all layouts.
 
-        The number is -1 for changed and unknown files.
+        Changed and unknown files have the number -1.
         """
         numbers, layout = np.full(len(rows), -1, np.int32), np.append(self.layout, -1)
         for at in range(0, len(rows), BLOCK):
@@ -79,7 +79,7 @@ class ChunkTables:
         return numbers, self.layouts
 
     def _row(self, references: References, row: int) -> int:
-        """Return the row of one sub-array, as `rows_of` those of many."""
+        """Return the row of one sub-array, -1 for a changed or unknown file."""
         code, (keys, order) = int(references.uri[row]), self._ordered()
         name = references.variables[int(references.variable[row])]
         if code < 0 or references.stamps is None or name not in self.names:
@@ -141,9 +141,9 @@ class ChunkTables:
         return np.array(found, np.int64)[number]
 
     def _ordered(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return a sorted number of each file and variable, and their rows.
+        """Return the sorted keys of the rows, and their order.
 
-        The rows are None if all are in order.
+        A key combines the numbers of file and variable. The order is None if the rows are sorted.
         """
         if self._keys is None:
             single = len(self.names) == 1

@@ -34,7 +34,7 @@ from aggarray.read.chunk_index import LocatedIndex, chunk_tables, find_chunk_ind
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
 from aggarray.read.open_files import OpenFiles, close_files, open_paths
 from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
-from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_named, stored_piece
+from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_with_location, stored_piece
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
 
@@ -227,7 +227,9 @@ class _MatrixReader(NamedTuple):
         try:
             return find_chunk_index(references, piece.ref, self.target.access)
         except IndexFileError as error:
-            raise_named(error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])])
+            raise_with_location(
+                error, str(references.uri_of(piece.ref)), references.variables[int(references.variable[piece.ref])]
+            )
         except AggarrayError:
             return None
 
@@ -293,21 +295,21 @@ def read_stored(
         fetch(stored, items)
     except MissingFileError as error:
         if stored.target.access.missing != "fill":
-            raise_named(error, stored.path, stored.variable)
+            raise_with_location(error, stored.path, stored.variable)
         for item in items:
             for part, _ in parts_of(item.out, (1,) * len(item.out), PART):
                 put_missing(stored, tuple(s for s in part if isinstance(s, slice)))
     except AggarrayError as error:
         if isinstance(error, ChangedFileError):
             chunk_tables.discard((stored.path, stored.variable))
-        raise_named(error, stored.path, stored.variable)
+        raise_with_location(error, stored.path, stored.variable)
     # promise: chunk-memory-error
     except MemoryError as error:
         table = stored.table
         sides, size = " x ".join(map(str, table.chunk)), prod(table.chunk) * table.dtype.itemsize
         what = f"no memory for a chunk of {sides} values of {table.dtype} ({size} bytes)"
         hint = "read it where there is more memory, or rewrite the file with smaller chunks"
-        raise_named(FormatError(what, hint=hint), stored.path, stored.variable, error)
+        raise_with_location(FormatError(what, hint=hint), stored.path, stored.variable, error)
     except OSError as error:
         what = str(error.strerror or error)
-        raise_named(FormatError(what, hint="read it again"), stored.path, stored.variable, error)
+        raise_with_location(FormatError(what, hint="read it again"), stored.path, stored.variable, error)

@@ -17,7 +17,7 @@ from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece
 from aggarray.read.open_files import opened
-from aggarray.read.stored_piece import Outputs, Target, putter, raise_named
+from aggarray.read.stored_piece import Outputs, Target, putter, raise_with_location
 from aggarray.storage.access import Access
 from aggarray.storage.state import one_version
 
@@ -97,11 +97,11 @@ def read_through_library(matrix: Matrix, group: Sequence[Piece], outputs: Output
             with suppress(AggarrayError):
                 stack.enter_context(opened(references, first, target.access))
         for piece in group:
-            named(matrix, piece, lambda p: read_block(matrix, p, outputs, target))
+            call_with_location(matrix, piece, lambda p: read_block(matrix, p, outputs, target))
 
 
-def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
-    """Run ``work``; name file and variable in errors that do not."""
+def call_with_location(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
+    """Run ``work``; add file and variable to its errors."""
     try:
         return work(piece)
     except AggarrayError as error:
@@ -109,4 +109,4 @@ def named(matrix: Matrix, piece: Piece, work: Callable[[Piece], Any]) -> Any:
         uri = references.uri_of(piece.ref)
         if uri is None:
             raise
-        raise_named(error, uri, references.variables[references.variable[piece.ref]])
+        raise_with_location(error, uri, references.variables[references.variable[piece.ref]])

@@ -194,7 +194,7 @@ def native(values: np.ndarray) -> np.ndarray:
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
-def raise_named(error: AggarrayError, uri: str, variable: str, cause: BaseException | None = None) -> NoReturn:
+def raise_with_location(error: AggarrayError, uri: str, variable: str, cause: BaseException | None = None) -> NoReturn:
     """Raise an error with file and variable."""
     from aggarray.formats.flattened import stored_name
 

@@ -11,7 +11,7 @@ from aggarray.memory.selection import Selector, result_shape
 from aggarray.partition.conform import arrange
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import Piece, pieces_by_file, plan_dimension
-from aggarray.read.library import named
+from aggarray.read.library import call_with_location
 from aggarray.read.open_files import opened
 from aggarray.read.stored_piece import Target
 from aggarray.scan.resolution import resolve_references, touched
@@ -49,7 +49,7 @@ def _view(matrix: Matrix, target: Target, selectors: Sequence[Selector], masked:
     if not plain or not conversion_between(template, target.step).identity:
         return "its values must be converted"
     try:
-        values = named(matrix, piece, lambda p: _read_only(matrix, p, target.access))
+        values = call_with_location(matrix, piece, lambda p: _read_only(matrix, p, target.access))
     except MemoryAccessError as error:
         return str(error)
     if values is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.attributes import naming
+from aggarray.cf.attributes import normal_name
 from aggarray.cf.encoding import items_of
 from aggarray.dataclass import NamedTuple
 from aggarray.formats.base import Attributes, Structure, Variable
@@ -73,7 +73,7 @@ def signature_of(variable: Variable, identifying: Sequence[str] = ()) -> Variabl
     else:
         # Without a usable standard_name, long_name identifies the variable.
         standard = attrs.get("standard_name")
-        is_named = isinstance(standard, str) and naming(standard) is not None
+        is_named = isinstance(standard, str) and normal_name(standard) is not None
         names = [n for n in dict.fromkeys((*_MEANING, *(() if is_named else ("long_name",)), *identifying)) if n in attrs]
     stated = tuple((name, as_text(attrs[name])) for name in names)
     values = variable.values

@@ -93,6 +93,7 @@ def test_a_killed_scan_resumes(archive: Path, number: int) -> None:
     output, errors = start(archive, "--resume").communicate()
     files = {str(path) for path in (archive / "data").iterdir()}
     assert scanned(output) == files - known | {changed}, errors
+    assert f"resumed: {len(known) - 1} of the files" in errors
     assert not partial_of(archive).exists()
     result = content(archive / "index.nca")
     (archive / "index.nca").unlink()

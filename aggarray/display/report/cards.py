@@ -11,7 +11,7 @@ from aggarray.display.markup import breakable, escaped, shortened
 from aggarray.display.matrix import partition_words
 from aggarray.display.notebook.array import facts_of
 from aggarray.display.report.lines import Lines
-from aggarray.display.report.tables import LONGEST, folded
+from aggarray.display.report.tables import LONGEST, details_table
 from aggarray.display.timeline import Timeline
 
 
@@ -48,8 +48,8 @@ def _details(array: MasterArray, shared: Collection[str]) -> str:
     files: list[Any] = [item for item in array.file_attrs.items() if item[0] not in shared]
     files.sort(key=lambda item: item[0] not in facets)
     return (
-        folded(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
-        + folded(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
-        + folded(f"Attributes ({len(own)})", ("name", "value"), own)
-        + folded(f"Attributes of the files ({len(files)})", ("name", "value"), files)
+        details_table(f"Conformed on reading ({len(rows)})", head, rows, "conformed")
+        + details_table(f"Coordinates ({len(coords)})", ("name", "what", "standard name"), coords)
+        + details_table(f"Attributes ({len(own)})", ("name", "value"), own)
+        + details_table(f"Attributes of the files ({len(files)})", ("name", "value"), files)
     )

@@ -13,7 +13,7 @@ from aggarray.display.report.cards import card
 from aggarray.display.report.lines import lines_of
 from aggarray.display.report.problems import Entry, entries
 from aggarray.display.report.rows import overview_section
-from aggarray.display.report.tables import LONGEST, MOST_ROWS, listed
+from aggarray.display.report.tables import LONGEST, MOST_ROWS, table_section
 from aggarray.opening.aggregation import Aggregation
 from aggarray.scan.progress import amount
 
@@ -43,9 +43,9 @@ def body(
         _SEARCH,
         overview_section(overview, made.card, found, len(agg) - len(overview.rows)) if len(agg) else "",
         '<p id="none" hidden>Nothing on this page matches.</p>',
-        listed("refusals", "Separate datasets, and why", ("arrays", "rule", "why"), refusals),
-        listed("skipped", "Skipped", ("file", "variable", "why"), skipped),
-        listed("shared", "Attributes of all files", ("name", "value"), sorted(shared.items())),
+        table_section("refusals", "Separate datasets, and why", ("arrays", "rule", "why"), refusals),
+        table_section("skipped", "Skipped", ("file", "variable", "why"), skipped),
+        table_section("shared", "Attributes of all files", ("name", "value"), sorted(shared.items())),
         "</main>",
     ]
     return "\n".join(part for part in parts if part)

@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> s
     )
 
 
-def folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "", is_open: bool = False) -> str:
+def details_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "", is_open: bool = False) -> str:
     """Return a table that opens on a click, "" without rows."""
     if not rows:
         return ""
@@ -29,7 +29,7 @@ def folded(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], kind:
     return f"<details{mark}><summary>{escaped(title)}</summary>\n{table(head, rows, title)}</details>\n"
 
 
-def listed(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def table_section(anchor: str, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a section with a table that opens on a click, "" without rows."""
-    text = folded(f"{title} ({len(rows):,})", head, rows)
+    text = details_table(f"{title} ({len(rows):,})", head, rows)
     return f'<section id="{anchor}">{text}</section>' if rows else ""

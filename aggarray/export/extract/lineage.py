@@ -16,7 +16,7 @@ from aggarray.errors import AggarrayError
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
-from aggarray.output.history import history_line, named
+from aggarray.output.history import history_line, names_with_shapes
 from aggarray.output.layout import ExtractLayout, Variable
 from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
@@ -41,7 +41,7 @@ def add_lineage(
     if files and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
         attrs = _attributes(files, structures)
     histories = [_text(a.get(_HISTORY)) for a in attrs]
-    line = history_line(command or f"aggarray extract of {named(arrays)}")
+    line = history_line(command or f"aggarray extract of {names_with_shapes(arrays)}")
     if len(set(histories)) > 1:
         line += f" ({len(files)} files; the history of {os.path.basename(unsigned(next(iter(files))).rstrip('/'))} follows)"
     identifiers = list(dict.fromkeys(i for a in attrs for i in _text(a.get(_TRACKING_ID)).split("\n") if i))

@@ -33,11 +33,11 @@ def inexpressible(array: MasterArray) -> str | None:
     if (references.uri[matrix.refs] < 0).any():
         return "some of its partitions are in memory, others are files"
     if matrix.parts.starts or matrix.parts.steps:
-        return "it uses parts of sub-arrays"
+        return "it uses parts of its sub-arrays"
     if any(map(is_flat, references.variables)):
         return "its rows are stored in arrays of two dimensions"
     if any(matrix.flips(axis).any() for axis in range(array.ndim)):
-        return "it reverses sub-arrays"
+        return "some of its sub-arrays are reversed"
     used = used_numbers(references.template, matrix.refs, len(references.templates))
     return next((text for n in used.tolist() if (text := _deviation(matrix, n)) is not None), None)
 

@@ -1,6 +1,6 @@
-"""Files that a file system lists in a folder or matching a pattern.
+"""Files in remote folders, and files that match a pattern.
 
-Web servers list folders as pages of links. Hidden names are left out; a Zarr store counts as one file.
+Web servers list a folder as a page of links. Hidden files are left out; a Zarr store is one item.
 """
 
 import re
@@ -22,16 +22,16 @@ _DEEPEST = 64
 
 
 def has_magic(uri: str) -> bool:
-    """Return whether an address is a pattern; ``?`` in URLs begins a query."""
+    """Return whether an address is a pattern; ``?`` begins the query of a URL."""
     member, archive = split(uri)
     return _MAGIC.search(member if archive else uri.partition("://")[2]) is not None
 
 
 def expand(uri: str) -> list[str]:
-    """Return the files and Zarr stores of an address.
+    """Return the files and Zarr stores that an address stands for.
 
-    They are itself, all in a folder, or the matches of a pattern and what matching folders hold. Raises MissingFileError if
-    there are none.
+    A folder stands for everything in it, a pattern for its matches and everything in matching folders, any other address for
+    itself. Raises MissingFileError for an empty folder and a pattern without matches.
     """
     if has_magic(uri):
         member, archive = split(uri)
@@ -69,12 +69,12 @@ def expand(uri: str) -> list[str]:
 
 
 def folders_in(uri: str) -> list[str]:
-    """Return the folders in a folder; raise FormatError if it is not listable."""
+    """Return the folders in a folder; FormatError if it cannot be listed."""
     try:
         return sorted(name for name, folder in _entries(uri) if folder)
     except MissingFileError as error:
         hint = "consolidate its metadata, or name the arrays"
-        raise FormatError("the server does not list what is in the store", path=uri, hint=hint) from error
+        raise FormatError("the server does not list the contents of the store", path=uri, hint=hint) from error
 
 
 def _expression(pattern: str) -> str:
@@ -104,9 +104,9 @@ def _expression(pattern: str) -> str:
 def _walk(
     folders: list[str], level: int, deepest: int = _DEEPEST, matches: Callable[[str], bool] | None = None
 ) -> Iterator[str]:
-    """Yield files and stores down to a level, and those in folders that match.
+    """Yield the files and stores below folders, level by level.
 
-    Lists each level concurrently.
+    ``deepest``: the last level, except in folders that match. The folders of a level are listed concurrently.
     """
     below: list[str] = []
     for folder, listed in zip(folders, in_threads(_listed, folders), strict=True):
@@ -138,7 +138,7 @@ def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return names and whether they are folders; record the listed states."""
+    """Return names, and whether they are folders; cache the listed states."""
     place = folder if split(folder)[1] or folder.endswith("/") else f"{folder}/"
 
     async def later(system: FileSystem) -> Any:
