@@ -47,7 +47,11 @@ class FolderGroup(click.Group):
             raise
 
 
-@click.command(cls=FolderGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=FolderGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Run 'aggarray COMMAND --help' for the options of a command.",
+)
 @click.version_option(package_name="aggarray")
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors (anywhere on the line).")
 def commands(debug: bool) -> None:

@@ -66,7 +66,7 @@ def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
     return decorate
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print data instead of text.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 source_argument = click.argument("source", nargs=-1, required=True, type=click.Path())
 _KEEP, _CHOOSE = "Keep only this variable (repeatable).", "The variable; optional if there is only one."
 variables_option = click.option(
@@ -77,9 +77,19 @@ _WHERE = "Keep only arrays with this attribute, such as source_id=MIROC6,CanESM5
 #: Options of reading.
 access_options = _all(
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read only files in this folder (repeatable)."),
-    click.option("--relocate", multiple=True, metavar="OLD=NEW", help="Look for files of an index below NEW instead of OLD."),
+    click.option(
+        "--relocate",
+        multiple=True,
+        metavar="OLD=NEW",
+        help="Look below NEW for the files that an index names below OLD (repeatable).",
+    ),
     click.option("--fill-missing", is_flag=True, help="Read missing files as missing values."),
-    click.option("--storage", multiple=True, metavar="NAME=VALUE", help="An option for remote files, such as anon=true."),
+    click.option(
+        "--storage",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Pass an option for remote files, such as anon=true (repeatable).",
+    ),
 )
 #: Options of opening and reading.
 opening_options = _all(click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE), access_options)
@@ -91,17 +101,46 @@ group_option = click.option(
 rules_options_of_labels = _all(
     click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Start from the rules for such an archive."),
     click.option("--along", multiple=True, metavar="DIM", help="Join along this dimension only (repeatable)."),
-    click.option("--order", multiple=True, metavar="DIM=given|name", help="Join along a dimension without coordinate."),
-    click.option("--new-dimension", metavar="NAME[=REGEX]", help="Make a dimension of an attribute, or of part of the path."),
-    click.option("--separate-by", multiple=True, metavar="ATTRIBUTE", help="Do not join across this attribute (repeatable)."),
-    click.option("--overlap", type=click.Choice(["refuse", "first", "last"]), help="Which file provides overlapping regions."),
-    click.option("--holes", type=click.Choice(["fill", "refuse"]), help="Whether to fill regions that no file covers."),
+    click.option(
+        "--order",
+        multiple=True,
+        metavar="DIM=given|name",
+        help="Join along a dimension without a coordinate, in the given order or by file name (repeatable).",
+    ),
+    click.option(
+        "--new-dimension",
+        metavar="NAME[=REGEX]",
+        help="Make a dimension of an attribute, or of the part of the path that REGEX matches.",
+    ),
+    click.option(
+        "--separate-by",
+        multiple=True,
+        metavar="ATTRIBUTE",
+        help="Keep arrays separate that differ in this attribute (repeatable; default: the facets of CMIP).",
+    ),
+    click.option(
+        "--overlap", type=click.Choice(["refuse", "first", "last"]), help="Which file provides regions that several files have."
+    ),
+    click.option(
+        "--holes",
+        type=click.Choice(["fill", "refuse"]),
+        help="Whether to join arrays if no file covers some regions, which then read as missing values.",
+    ),
     click.option("--units", multiple=True, metavar="NAME=UNITS", help="Convert a variable to these units (repeatable)."),
-    click.option("--trust", type=click.Choice(["verify", "assume"]), help="Read the structure of every file, or of a few."),
+    click.option(
+        "--trust",
+        type=click.Choice(["verify", "assume"]),
+        help="Scan every file, or only a few of each group of similar files.",
+    ),
 )
 rules_options = _all(
     rules_options_of_labels,
-    click.option("--tolerance", type=float, metavar="FRACTION", help="Compare coordinates within this fraction of a step."),
+    click.option(
+        "--tolerance",
+        type=float,
+        metavar="FRACTION",
+        help="Greatest difference between equal coordinates, as a fraction of a step.",
+    ),
 )
 RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
 

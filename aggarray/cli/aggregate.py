@@ -10,19 +10,25 @@ from aggarray.errors import printable
 
 @click.command("aggregate")
 @common.source_argument
-@common.variables_option
-@common.json_option
 @click.option("-o", "--output", required=True, metavar="INDEX", type=click.Path(), help="The index file to write.")
-@click.option("--convention", type=click.Choice(["CF-1.13", "CFA-0.4"]), default="CF-1.13", show_default=True, help="The convention for other software.")
+@click.option(
+    "--convention",
+    type=click.Choice(["CF-1.13", "CFA-0.4"]),
+    default="CF-1.13",
+    show_default=True,
+    help="The convention for other software.",
+)
 @click.option("--absolute", is_flag=True, help="Store absolute URIs of files, not relative ones.")
 @click.option("--no-chunk-table", is_flag=True, help="Do not store the positions of chunks in the files.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted scan: skip the files in INDEX.partial.")
+@common.variables_option
 @common.rules_options
 @common.opening_options
+@common.json_option
 def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, resume: bool, **arguments: Any) -> None:
     """Join the files of SOURCE and save an index of them.
 
-    The index opens in milliseconds, in aggarray and in other software. During the scan, INDEX.partial lists the files
+    The index opens in milliseconds, in aggarray and in other software. During the scan, INDEX.partial contains the files
     scanned so far; it is removed when the index is saved.
     """
     from aggarray.opening.checkpoint import checkpointing

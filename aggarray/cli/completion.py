@@ -10,8 +10,10 @@ from click.shell_completion import get_completion_class
 def command(ctx: click.Context, shell: str) -> None:
     """Print a script that completes commands in a shell.
 
-    For bash: eval "$(aggarray completion bash)" in ~/.bashrc; for zsh the same with zsh in ~/.zshrc; for fish:
-    aggarray completion fish > ~/.config/fish/completions/aggarray.fish
+    \b
+    bash: add to ~/.bashrc:  eval "$(aggarray completion bash)"
+    zsh:  add to ~/.zshrc:   eval "$(aggarray completion zsh)"
+    fish: run  aggarray completion fish > ~/.config/fish/completions/aggarray.fish
     """
     completion = get_completion_class(shell)
     if completion is not None:

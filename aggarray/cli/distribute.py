@@ -16,10 +16,14 @@ MOST_PROCESSES = 100_000
 @common.source_argument
 @common.variable_option
 @click.option("-n", "--processes", type=click.IntRange(min=1), metavar="N", help="The number of processes.")
-@click.option("--grid", metavar="NxM...", help="Processes along each dimension (default: all along the first).")
-@click.option("--dist", metavar="b,c...", help="Block or cyclic, for each dimension (default: block).")
+@click.option("--grid", metavar="NxM...", help="Processes along each dimension, such as 2x2 (default: all along the first).")
+@click.option("--dist", metavar="b,c...", help="Block (b) or cyclic (c), for each dimension (default: block).")
 @click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Elements per block of cyclic dimensions.")
-@click.option("--partitions", type=click.Choice(["contiguous", "cost"]), help="Distribute whole partitions instead.")
+@click.option(
+    "--partitions",
+    type=click.Choice(["contiguous", "cost"]),
+    help="Distribute whole partitions, in order or by the cost of reading them.",
+)
 @click.option("--protocol", default="0.10.0", show_default=True, metavar="VERSION", help="The version of the protocol.")
 @common.opening_options
 @common.json_option

@@ -1,6 +1,7 @@
 """The command line, as a shell runs it."""
 
 import errno
+import importlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import netCDF4
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from aggarray import cli
 from aggarray.cli import main
 from aggarray.dap import validate_all
 from aggarray.errors import MissingFileError
+from tests.support.paths import ROOT
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -149,6 +152,18 @@ def test_errors_are_one_clear_line(capsys: pytest.CaptureFixture[str], tmp_path:
     status, out, err = run(capsys, "info", tmp_path / name)
     assert status == 1 and out == ""
     assert err.startswith("aggarray: ") and str(tmp_path / name) in err and err.count("\n") == 1
+
+
+def test_the_page_of_the_commands_has_every_option_and_no_other() -> None:
+    commands = [
+        cli.commands,
+        *(importlib.import_module(f"aggarray.cli.{name}").command for name in cli.commands.list_commands(None)),
+    ]
+    context = click.Context(cli.commands, help_option_names=["-h", "--help"])
+    shown = [p for c in commands for p in c.get_params(context) if isinstance(p, click.Option) and not p.hidden]
+    options = {name for option in shown for name in option.opts} - {"-h"}
+    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", page)) == options
 
 
 def test_help_lists_the_commands_of_the_folder_and_loads_nothing_heavy() -> None:
