@@ -24,7 +24,9 @@ from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent
 _SAFE = "/!$&'()*+,;=:@~-._"
 #: Most references that are kept resolved.
 _MOST_KNOWN = 1 << 14
-_UP = re.compile(r"^(?:\.\./)*")
+#: References that are resolved one by one before all are.
+_FEW_KNOWN = 16
+_UP = r"^(?:\.\./)*"
 _URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
 
 
@@ -239,9 +241,12 @@ class Files(Sequence[str]):
             return [self[i] for i in range(len(self))[item]]
         if (known := self._known.get(item)) is not None:
             return known
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) == _FEW_KNOWN and len(self) <= _MOST_KNOWN and self._are_plain():
+            # A read of many files: together they are resolved sooner.
+            self._known = dict(enumerate(self._all_resolved()))
+        elif len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        known = self._known[item] = self._resolved(self.references[item])
+        known = self._known[item] = self._known.get(item) or self._resolved(self.references[item])
         return known
 
     def _resolved(self, reference: str) -> str:
@@ -279,7 +284,7 @@ class Files(Sequence[str]):
         texts = self.references
         if isinstance(texts, Texts) and not is_remote(self._folder) and self._are_plain() and texts.is_printable():
             # Resolving puts the same before all of them, and changes none otherwise.
-            lead, absolute = _UP.findall(texts[0])[0], texts.start_with("/")
+            lead, absolute = re.findall(_UP, texts[0])[0], texts.start_with("/")
             led = texts.start_with(lead).all() if lead else not texts.start_with(".").any()
             in_order = led and (absolute.all() or not absolute.any())
             if in_order and texts.buffer_count("/.") == len(self) * max(0, len(lead) // 3 - 1) and not texts.buffer_count("//"):

@@ -86,7 +86,8 @@ class ChunkTables:
             return -1
         file = self._number(references.uris, code)
         key = file * len(self.names) + self.names.index(name)
-        at = int(keys.searchsorted(key))
+        # Where each file has one variable, the keys are the numbers of the files.
+        at = key if 0 <= key < len(keys) and keys[key] == key else int(keys.searchsorted(key))
         if file < 0 or at == len(keys) or keys[at] != key:
             return -1
         if self.stamps[file, :2].tolist() != references.stamps[code, :2].tolist():

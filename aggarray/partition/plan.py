@@ -182,6 +182,7 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
     axes: dict[int, list[tuple[int | None, str, bool]]] = {}
     # Many pieces share indices. Entries live as long as the columns, so that their ids are valid keys.
     composed: dict[tuple[int, int, int, bool], Indices] = {}
+    parts = matrix.parts if matrix.parts.starts or matrix.parts.steps else None
     for entries in product(*columns):
         # Transposed at once: there may be millions of pieces.
         offsets, _, _, shape, _, _, out, take = zip(*entries, strict=True) if entries else ((),) * len(_Entry._fields)
@@ -196,17 +197,18 @@ def pieces(matrix: Matrix, rows: Sequence[DimensionPlan]) -> Iterator[Piece]:
         selection: list[Indices] = []
         flip: tuple[int, ...] = ()
         for position, (d, name, against) in enumerate(axes[code]):
-            start, step = matrix.parts.at(name, cell)
+            start, step = (0, 1) if parts is None else parts.at(name, cell)
             if d is None:
                 start += int(matrix.parts.picks[-step][0]) if step <= 0 else 0
                 selection.append(slice(start, start + 1, 1))
                 continue
-            key = (id(entries[d]), start, step, against)
-            if key not in composed:
+            entry = entries[d]
+            key = (id(entry), start, step, against)
+            if (indices := composed.get(key)) is None:
                 if len(composed) >= _MAX_CACHED:
                     composed.clear()
-                composed[key] = _compose(matrix, d, entries[d], (start, step), against)
-            selection.append(composed[key])
+                indices = composed[key] = _compose(matrix, d, entry, (start, step), against)
+            selection.append(indices)
             if against and shape[d] > 1:
                 flip += (position,)
         yield Piece(ref, tuple(selection), flip, out, take, shape)
@@ -221,6 +223,9 @@ def _axes(matrix: Matrix, template: Template) -> list[tuple[int | None, str, boo
 def _compose(matrix: Matrix, d: int, entry: _Entry, part: tuple[int, int], against: bool) -> Indices:
     """Return the sub-array indices of a row in a cell; ``part``: start, step."""
     start, step = part
+    if entry.pick is None and step > 0 and not against:
+        begin, stride = start + step * entry.first, step * entry.step
+        return slice(begin, begin + stride * (entry.extent - 1) + 1, stride)
     extent = int(matrix.edges[d][entry.number + 1] - matrix.edges[d][entry.number])
     if entry.pick is None:
         last = entry.first + (entry.extent - 1) * entry.step

@@ -15,7 +15,7 @@ from aggarray.read.open_files import file_state, opened
 from aggarray.storage.access import Access
 from aggarray.storage.files import is_folder, prefetch_states
 from aggarray.storage.lru_cache import LRUCache
-from aggarray.storage.state import FileState
+from aggarray.storage.state import FileState, Stamp
 from aggarray.storage.urls import is_remote
 
 #: Bytes of cached chunk indexes.
@@ -51,7 +51,7 @@ def find_chunk_index(references: References, row: int, access: Access) -> Locate
     access.check(uri)
     variable, stamp = references.variables[int(references.variable[row])], references.stamp_of(row)
     state = file_state(uri, stamp)
-    is_known, table = _cached(references, row, uri, variable, state)
+    is_known, table = _cached(references, row, uri, variable, state, stamp)
     if not is_known:
         with opened(references, row, access) as handle:
             # Handles of other packages may lack the method.
@@ -69,13 +69,15 @@ def find_chunk_index(references: References, row: int, access: Access) -> Locate
     return table, uri, state if table.names is None else None
 
 
-def _cached(references: References, row: int, uri: str, variable: str, state: FileState) -> tuple[bool, ChunkIndex | None]:
+def _cached(
+    references: References, row: int, uri: str, variable: str, state: FileState, stamp: Stamp | None
+) -> tuple[bool, ChunkIndex | None]:
     """Return whether the result is cached, and the chunk index or None."""
     held = chunk_tables.get((uri, variable))
     if held is not None and held[0] == state:
         return True, held[1]
     # A file with this stamp is the scanned one; a copy has another modification time.
-    tables = None if references.stamp_of(row) is None else references.tables
+    tables = None if stamp is None else references.tables
     table = None if tables is None else tables.find(references, row)
     if table is not None:
         chunk_tables.keep((uri, variable), (state, table))
@@ -113,7 +115,7 @@ def gather_chunk_indexes(
                 state = file_state(uri, stamp)
             except AggarrayError:
                 continue  # reading the file raises the error
-            is_known, table = _cached(references, row, uri, variable, state)
+            is_known, table = _cached(references, row, uri, variable, state, stamp)
             if table is not None:
                 yield CachedChunkIndex(uri, variable, state, table)
             elif not is_known:

@@ -38,9 +38,9 @@ class LRUCache:
         if not self._items:
             return None
         with self._lock:
-            if key in self._items:
+            if (item := self._items.get(key)) is not None:
                 self._items.move_to_end(key)
-            return self._items.get(key)
+            return item
 
     def discard(self, key: Hashable) -> None:
         """Drop an item, if it is cached."""
