@@ -1,12 +1,15 @@
 """Files of an index, resolved lazily."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggarray.errors import AggarrayError
 from aggarray.index.reference_search import rows_named
-from aggarray.index.uris import NOWHERE, Files
+from aggarray.index.uris import NOWHERE, Files, resolve_uri
 from aggarray.memory.texts import Texts
 
 PARTS = (
@@ -56,3 +59,14 @@ def test_rows_of_a_name(own: str, names: list[str]) -> None:
     paths = list(Files(texts, "/data", NOWHERE))
     expected = {row for row, path in enumerate(paths) if path.rpartition("/")[2] == own}
     assert expected <= set(rows_named(texts, own).tolist())
+
+
+@pytest.mark.parametrize("column", [Texts.of, list])
+def test_names_of_many_files_are_resolved_as_each(column: Callable[[list[str]], Any]) -> None:
+    plain = [f"../d{number % 3}/a{number}.nc" for number in range(40)]
+    for names in (plain, [*plain, "file://other.host/a.nc"], [*plain, "b%20c.nc", "/x/y.nc", "s3://bucket/a.nc"]):
+        files = Files(column(names), "/data/index", NOWHERE)
+        expected = [resolve_uri(name, "/data/index") for name in names if "other.host" not in name]
+        assert [files[number] for number in range(len(expected))] == expected
+        assert [files[number] for number in range(len(expected))] == expected
+    assert Files(column(plain[:16]), "/data/index", NOWHERE)[-1] == resolve_uri(plain[15], "/data/index")

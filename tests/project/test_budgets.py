@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import aggarray as aa
+from aggarray.read.chunk_index import chunk_tables
+from aggarray.storage.byte_source import close_sources
+from tests.bench.archives import paths_in, write_archive
 from tests.support.netcdf import cube, write
 
 PACKAGE = f"{Path(aa.__file__).parent}/"
@@ -35,6 +38,22 @@ def functions_of(call: Callable[[], object]) -> set[tuple[str, str]]:
     finally:
         sys.setprofile(None)
     return result
+
+
+def calls_of(call: Callable[[], object]) -> int:
+    """Return how many functions of aggarray a call runs, each time counted."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def modules_of(functions: set[tuple[str, str]]) -> set[str]:
@@ -65,3 +84,15 @@ def test_a_warm_read(tmp_path: Path, before: slice) -> None:
         assert array[before, 3, 4].tolist() == [600.0 * t + 94 for t in range(40)[before]]
     functions = functions_of(lambda: array[5:25, 3, 4])
     assert len(functions) <= 70 and len(modules_of(functions)) <= 16, sorted(functions)
+
+
+def test_a_first_read_of_each_file(tmp_path: Path) -> None:
+    """One value of each of many small files, through their index."""
+    sizes = {"files": 120, "steps": 4, "lat": 6, "lon": 9}
+    write_archive(tmp_path, sizes, deflated=True)
+    aa.open(paths_in(tmp_path)).save(tmp_path / "index.nca")
+    close_sources()
+    chunk_tables.clear()
+    array = aa.open(tmp_path / "index.nca")["tas"]
+    assert array[:80, 1, 2].shape == (80,)
+    assert calls_of(lambda: array[80:, 1, 2]) <= 54 * 100
