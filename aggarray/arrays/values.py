@@ -156,6 +156,22 @@ class Convertible:
 
         return chunks_for(self, nbytes, regular)
 
+    def files_for(self, chunks: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the files that each chunk reads, as an array of tuples.
+
+        The result has one element per chunk: a tuple of paths and URLs, that with most values of the chunk first. It is empty
+        where all values are missing or in memory. ``chunks``: sizes per dimension, such as `chunks_for` and dask's ``.chunks``.
+        No file is opened. Raises SelectionError for sizes that do not add up to the shape.
+
+        >>> from aggarray import MasterArray, SubArray
+        >>> a = MasterArray.from_subarrays([([(0, 3)], SubArray.from_array([1.0, 2.0, 3.0]))], dimensions=("x",))
+        >>> a.files_for(((2, 1),)).tolist()
+        [(), ()]
+        """
+        from aggarray.arrays.chunk_files import files_for
+
+        return files_for(self, chunks)
+
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as a dask array of one layer, read lazily.
 

@@ -25,7 +25,7 @@ def _loaded(path: str, generation: int, how: Opening) -> "LoadedIndex":
     try:
         loaded = load(path, how)
     except MissingFileError as error:
-        error.hint = f"restore it; set {RELOCATE} if it lies elsewhere in this process"
+        error.hint = f"restore it, or set {RELOCATE} if it lies elsewhere in this process"
         raise
     if loaded.generation != generation:
         what = f"saved again since the array was pickled (generation {loaded.generation} now, {generation} then)"

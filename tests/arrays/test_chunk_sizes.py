@@ -130,3 +130,60 @@ def test_an_archive(shared_data: Path) -> None:
         assert tuple(map(sum, sizes)) == array.shape
         edges = array._matrix.edges
         assert all(set(e.tolist()) <= {0, *np.cumsum(s).tolist()} for e, s in zip(edges, sizes, strict=True))
+
+
+# Files of chunks
+
+
+def brute_force(array: MasterArray, chunks: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """Return the files of each chunk, by the location of every partition."""
+    result = np.empty(tuple(map(len, chunks)), object)
+    cuts = [np.concatenate([[0], np.cumsum(sizes)]) for sizes in chunks]
+    for block in np.ndindex(result.shape):
+        box = [(own[i], own[i + 1]) for own, i in zip(cuts, block, strict=True)]
+        counts: dict[str, int] = {}
+        for part in array.partitions:
+            shared = [min(b, d) - max(a, c) for (a, b), (c, d) in zip(box, part.location, strict=True)]
+            if min(shared, default=1) > 0 and part.data is not None and part.data.uri is not None:
+                counts[part.data.uri] = counts.get(part.data.uri, 0) + int(np.prod(shared))
+        result[block] = tuple(sorted(counts, key=lambda uri: -counts[uri]))
+    return result
+
+
+def test_files_of_chunks(tmp_path: Path) -> None:
+    stored, indexed = archive(tmp_path, (3, (1, 4, 5)), (5, None), (2, (2, 8, 10)))
+    uris = [str(tmp_path / f"{n}.nc") for n in range(3)]
+    for array in (stored, indexed):
+        assert array.files_for(((3, 5, 2), (8,), (10,))).ravel().tolist() == [(uri,) for uri in uris]
+        assert array.files_for(((4, 5, 1), (8,), (10,))).ravel().tolist() == [
+            (uris[0], uris[1]),
+            (uris[1], uris[2]),
+            (uris[2],),
+        ]
+        assert array.files_for(((0, 10), (8,), (10,))).ravel().tolist() == [(), (uris[1], uris[0], uris[2])]
+        for chunks in (array.chunks_for(320), array.chunks_for(10**6), array.chunks_for(700, regular=True)):
+            assert array.files_for(chunks).tolist() == brute_force(array, chunks).tolist()
+        parts = array.flip("time").lazy[2:, ::3, 4]
+        assert parts.files_for(((1, 7), (1, 2))).tolist() == [[(uris[1],)] * 2, [(uris[1], uris[0])] * 2]
+        assert array.lazy[0, 0, 0].files_for(()).tolist() == (uris[0],)
+
+
+def test_files_of_tiles_holes_and_memory(tmp_path: Path) -> None:
+    write(tmp_path / "a.nc", 0, 2, None)
+    piece = aa.open(tmp_path / "a.nc")["tas"].partitions[()].data
+    assert piece is not None
+    memory = SubArray.from_array(np.zeros((2, 8, 10), "f4"), dimensions=("time", "lat", "lon"), units="K")
+    tiles = [(((0, 2), (0, 8), (0, 10)), piece), (((2, 4), (8, 16), (0, 10)), memory)]
+    array = MasterArray.from_subarrays(tiles, dimensions=("time", "lat", "lon"), shape=(4, 16, 10))
+    a = (str(tmp_path / "a.nc"),)
+    assert array.files_for(((2, 2), (8, 8), (10,)))[..., 0].tolist() == [[a, ()], [(), ()]]
+    assert array.files_for(((4,), (16,), (5, 5)))[0, 0].tolist() == [a, a]
+
+
+@pytest.mark.parametrize(
+    "chunks", [None, 3, "auto", ((3,),), ((10,), (8,), (9,)), ((11, -1), (8,), (10,)), ((1.5, 8.5), (8,), (10,))]
+)
+def test_files_of_chunks_that_do_not_fit(chunks: Any, tmp_path: Path) -> None:
+    array, _ = archive(tmp_path, (3, None), (7, None))
+    with pytest.raises(aa.SelectionError, match=r"for an array of shape \(10, 8, 10\); give tuples of sizes"):
+        array.files_for(chunks)

@@ -149,7 +149,9 @@ def test_chunks_go_to_the_workers_that_are_preferred(client: Client, folder: Pat
     for source, convert in (*ways, ("index.nca", lambda array: array.to_xarray(chunks={}).data)):
         array = aa.open(folder / source)["tas"]
         chunks = array.to_dask().chunks[0]
-        nodes = [addresses[int(Path(p.data.uri).stem) % 3 % 2] for p in array.partitions]  # type: ignore[union-attr]
+        files = array.files_for(array.to_dask().chunks).ravel()
+        nodes = [addresses[int(Path(own[0]).stem) % 3 % 2] for own in files]
+        assert [Path(own[0]).stem for own in files] == [str(n) for n in range(8)] and {len(own) for own in files} == {1}
         assert len(chunks) == len(nodes) == 8
 
         def preferred(key: Any, nodes: list[str] = nodes) -> list[str]:
