@@ -113,6 +113,30 @@ def test_tasks_hold_an_address(index: Path, tmp_path: Path) -> None:
     assert max(sizes) < 8000 and abs(sizes[0] - sizes[1]) < 200
 
 
+def test_holes_and_missing_files(index: Path, tmp_path: Path) -> None:
+    """Regular chunks that span partitions, a hole and a missing file."""
+    stored = aa.open(index)["tas"]
+    parts = [part.data for part in stored.partitions]
+    assert parts[0] is not None and parts[2] is not None
+    boxes = [[(start, start + 31), (0, 3), (0, 2)] for start in (0, 60)]
+    pieces = list(zip(boxes, (parts[0], parts[2]), strict=True))
+    holes = aa.MasterArray.from_subarrays(pieces, dimensions=stored.dimensions, shape=(100, 3, 2), units=stored.units)
+    (index.parent / "1.nc").rename(tmp_path / "1.nc")
+    try:
+        filled = aa.open(index, missing="fill")["tas"]
+        for array, missing in ((holes, 38), (filled, 28)):
+            expected = array[...]
+            assert np.isnan(expected).all((1, 2)).sum() == missing + (2 if array is holes else 3)
+            for chunks in (array.chunks_for(500, regular=True), (40, 2, 2), (7, 3, 1)):
+                lazy = cubed.from_array(array, chunks=chunks, spec=spec(tmp_path))
+                assert np.array_equal(lazy.compute(), expected, equal_nan=True)
+        lazy = cubed.from_array(aa.open(index)["tas"], chunks=(40, 3, 2), spec=spec(tmp_path))
+        with pytest.raises(aa.MissingFileError, match=r"1\.nc"):
+            lazy.compute()
+    finally:
+        (tmp_path / "1.nc").rename(index.parent / "1.nc")
+
+
 _MEMORY = """
 import re, sys
 import cubed, numpy as np

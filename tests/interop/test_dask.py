@@ -176,3 +176,41 @@ def test_real_data_in_two_worker_processes(client: Any, shared_data: Path) -> No
     for array in aa.open(shared_data / "nemo"):
         made = array.to_dask()
         assert np.array_equal(client.compute(made).result(timeout=60), array[...], equal_nan=array.dtype.kind == "f")
+
+
+def _read(array: aa.MasterArray) -> np.ndarray:
+    return array[...]
+
+
+@pytest.mark.parametrize("regular", [False, True])
+def test_arrays_in_memory_in_other_processes(client: Any, index: Path, regular: bool) -> None:
+    """Many and few values, holes, integers with fill values, text, and files among them."""
+    rng = np.random.default_rng(4)
+    blocks = [rng.normal(size=(n, 20, 30)) for n in (5, 9, 1)]
+    blocks[1][2, 3] = np.nan
+    pieces = [
+        ([(start, start + len(b)), (0, 20), (0, 30)], aa.SubArray.from_array(b, dimensions=("t", "y", "x")))
+        for start, b in zip((0, 5, 14), blocks, strict=True)
+    ]
+    large = aa.MasterArray.from_subarrays(pieces, dimensions=("t", "y", "x"), name="large")
+    few = [
+        ([(0, 3)], aa.SubArray.from_array(np.arange(3, dtype="i2"), fill_value=np.int16(1))),
+        ([(5, 7)], aa.SubArray.from_array(np.array([8, 9], "i2"))),
+    ]
+    integers = aa.MasterArray.from_subarrays(few, dimensions=("x",), shape=(8,), fill_value=np.int16(-5))
+    text = aa.MasterArray.from_subarrays([([(0, 2)], aa.SubArray.from_array(np.array(["ab", "ç"])))], dimensions=("x",))
+    stored = aa.open(index)["tas"]
+    part = stored.partitions[0] if stored.partitions.shape == (len(stored.partitions),) else next(iter(stored.partitions))
+    assert part.data is not None
+    size = part.data.shape
+    boxes = [[(0, size[0]), *((0, n) for n in size[1:])], [(size[0], 2 * size[0]), *((0, n) for n in size[1:])]]
+    added = aa.SubArray.from_array(np.ones(size, "f4"), dimensions=part.data.dimensions, units=part.data.units)
+    mixed = aa.MasterArray.from_subarrays(
+        [(boxes[0], part.data), (boxes[1], added)], dimensions=part.data.dimensions, units=part.data.units
+    )
+    for array in (large, large.flip("t").lazy[3:12, ::2], large.lazy[[14, 3, 2, 7]], integers, text, mixed):
+        expected, chunks = array[...], array.chunks_for(1000, regular=regular)
+        same = np.array_equal if expected.dtype.kind not in "f" else lambda a, b: np.array_equal(a, b, equal_nan=True)
+        assert same(client.compute(array.to_dask(chunks)).result(timeout=60), expected)
+        assert same(client.submit(_read, array).result(timeout=60), expected)
+        assert not any(array.files_for(chunks).ravel()) or array is mixed

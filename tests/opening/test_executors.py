@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aggarray as aa
@@ -133,3 +134,30 @@ def test_a_killed_worker_of_dask(tmp_path: Path) -> None:
         assert processes[0] not in client.run(os.getpid).values()
     assert not agg.skipped and seen == list(range(1, len(files) + 1))
     check_equal(expected, agg)
+
+
+def test_stores_and_rows_among_files(executor: Any, tmp_path: Path) -> None:
+    """Zarr stores of both versions and files of rows of different lengths, and damaged ones."""
+    xr = pytest.importorskip("xarray", reason="no xarray")
+    pytest.importorskip("zarr", reason="no zarr")
+    for number in range(6):
+        path = write(tmp_path / f"{number}.nc", cube([number]), {"source_id": "M"})
+        if number % 2:
+            with xr.open_dataset(path, decode_times=False, mask_and_scale=False) as ds:
+                ds.load().to_zarr(tmp_path / f"{number}.zarr", zarr_format=2 if number == 1 else 3, consolidated=False)
+            os.unlink(path)
+    for number, sizes in enumerate(([2, 3], [1, 0, 4], [5])):
+        count = sum(sizes)
+        rows: dict[str, Any] = {
+            "rowSize": (("station",), np.array(sizes, "i4"), {"sample_dimension": "obs"}),
+            "id": (("station",), np.arange(len(sizes)) + 10 * number, {"cf_role": "timeseries_id"}),
+            "temp": (("obs",), np.arange(count, dtype="f4") + 100 * number, {"units": "K"}),
+        }
+        write(tmp_path / f"rows{number}.nc", rows, {"featureType": "timeSeries"})
+    (tmp_path / "bad.nc").write_bytes((tmp_path / "0.nc").read_bytes()[:3000])
+    expected = aa.open(tmp_path, processes=1)
+    assert sorted(array.name or "" for array in expected) == ["tas", "temp"] and len(expected.skipped) == 1
+    agg = aa.open(tmp_path, executor=executor)
+    check_equal(expected, agg)
+    agg.save(tmp_path.parent / "mixed.nca", executor=executor)
+    check_equal(expected, aa.open(tmp_path.parent / "mixed.nca"))

@@ -334,3 +334,50 @@ def test_cancelled_scans_of_single_files_are_repeated(tmp_path: Path) -> None:
     agg = aa.open(tmp_path, executor=Executor())
     assert not agg.skipped
     assert agg.arrays[0].shape[0] == 3
+
+
+@pytest.mark.parametrize("after", [1, 2, 5])
+@pytest.mark.parametrize("error", [ValueError("no"), OSError("no"), MemoryError("no")], ids=lambda error: type(error).__name__)
+def test_executors_that_raise_on_submit(paths: list[str], after: int, error: Exception) -> None:
+    class Raising(Executor):
+        submitted = 0
+
+        def submit(self, *call: Any) -> Any:
+            self.submitted += 1
+            if self.submitted > after:
+                raise error
+            return super().submit(*call)
+
+    with pytest.warns(RuntimeWarning, match=r"takes no more work \(\w+Error: no\); this machine scans"):
+        check_all(scan_on(Raising(), paths), paths)
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_executors_whose_futures_are_cancelled(paths: list[str], every: int) -> None:
+    from concurrent.futures import Future
+
+    class Cancelling:
+        count = 0
+
+        def submit(self, function: Any, *arguments: Any) -> "Future[Any]":
+            self.count += 1
+            future: Future[Any] = Future()
+            if self.count % every == 0:
+                future.cancel()
+            else:
+                future.set_result(function(*arguments))
+            return future
+
+    check_all(scan_on(Cancelling(), paths), paths)
+
+
+@pytest.mark.parametrize("kind", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_pools_that_are_shut_down_in_the_midst(paths: list[str], kind: Any) -> None:
+    pool = kind(2)
+
+    def progress(done: int, total: int, what: str) -> None:
+        if done == total // 3:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    with pytest.warns(RuntimeWarning, match="takes no more work"), scanning_on(pool):
+        check_all([s for _, s in scan_files(paths, progress=progress)], paths)
