@@ -32,14 +32,14 @@ class Batch(NamedTuple):
     chunks: tuple[bytes, ...]
 
 
-#: Writes a chunk with a number.
-Place = Callable[[int, Any], None]
+#: Function that places the chunk of a number.
+ChunkPlacer = Callable[[int, Any], None]
 
 
-def in_batches(items: Sequence[_T], nbytes: int) -> Iterator[Sequence[_T]]:
-    """Cut chunks into batches; ``nbytes``: of the values of a chunk.
+def split_into_batches(items: Sequence[_T], nbytes: int) -> Iterator[Sequence[_T]]:
+    """Split chunks into batches; ``nbytes``: of the values of a chunk.
 
-    >>> list(in_batches(range(5), 2 << 20))
+    >>> list(split_into_batches(range(5), 2 << 20))
     [range(0, 2), range(2, 4), range(4, 5)]
     """
     count = max(1, min(_MOST_CHUNKS, _BATCH_BYTES // max(nbytes, 1)))
@@ -99,14 +99,14 @@ class _Sender:
             self._link.wait_all([self._end])
 
 
-def place_chunks(link: Link, tasks: OrderedTasks[Batch], placing: AbstractContextManager[Place]) -> None:
-    """Place the chunks of all processes, which the others send.
+def place_chunks(link: Link, tasks: OrderedTasks[Batch], placer: AbstractContextManager[ChunkPlacer]) -> None:
+    """ChunkPlacer the chunks of all processes, which the others send.
 
     After an error the others stop; then it is raised.
     """
     senders = _Senders(link)
     try:
-        with placing as place:
+        with placer as place:
             while tasks.remain or senders.remain:
                 if tasks.remain and (tasks.is_ready or not senders.remain):
                     batch = tasks.next()
@@ -127,7 +127,7 @@ class _Senders:
     def __init__(self, link: Link) -> None:
         self._link, self._buffers = link, BufferPool()
         self._requests: list[Any] = []
-        self._handlers: list[Callable[[Place], None]] = []
+        self._handlers: list[Callable[[ChunkPlacer], None]] = []
         self._waiting: list[tuple[int, np.ndarray]] = []
         self._open = set(range(link.size)) - {link.rank}
         self._ends: dict[int, tuple[Any, np.ndarray]] = {}
@@ -150,7 +150,7 @@ class _Senders:
             last = np.zeros(1, np.uint8)
             self._ends[rank] = self._link.send(last, rank, _END), last
 
-    def receive(self, place: Place) -> None:
+    def receive(self, place: ChunkPlacer) -> None:
         """Wait for one message; place the chunks of a complete batch."""
         number = self._link.wait_any(self._requests)
         del self._requests[number]
@@ -158,14 +158,14 @@ class _Senders:
         if not self._open:
             self._link.wait_all([request for request, _ in self._ends.values()])
 
-    def _expect(self, data: np.ndarray, rank: int, tag: int, handle: Callable[[Place], None]) -> None:
+    def _expect(self, data: np.ndarray, rank: int, tag: int, handle: Callable[[ChunkPlacer], None]) -> None:
         self._requests.append(self._link.receive(data, rank, tag))
         self._handlers.append(handle)
 
     def _expect_sizes(self, rank: int) -> None:
         sizes = np.zeros(1 + 2 * _MOST_CHUNKS, np.int64)
 
-        def handle(place: Place) -> None:
+        def handle(place: ChunkPlacer) -> None:
             if sizes[0]:
                 self._waiting.append((rank, sizes[1 : 1 + 2 * sizes[0]].reshape(2, -1)))
                 self._expect_bytes()
@@ -182,10 +182,10 @@ class _Senders:
             total = int(sizes[1].sum())
             self._bytes += total
             buffer = self._buffers.acquire(total)
-            self._expect(buffer[:total], rank, _BYTES, self._placing(rank, sizes, buffer))
+            self._expect(buffer[:total], rank, _BYTES, self._handle_bytes(rank, sizes, buffer))
 
-    def _placing(self, rank: int, sizes: np.ndarray, buffer: np.ndarray) -> Callable[[Place], None]:
-        def handle(place: Place) -> None:
+    def _handle_bytes(self, rank: int, sizes: np.ndarray, buffer: np.ndarray) -> Callable[[ChunkPlacer], None]:
+        def handle(place: ChunkPlacer) -> None:
             self._expect_sizes(rank)  # arrives meanwhile
             start = 0
             try:

@@ -20,7 +20,7 @@ from aggarray.mpi.groups import as_list
 class ArrayMetadata:
     """Metadata of a distributed array.
 
-    ``fill_value``: the value of missing elements, None if there are none or they are NaN.
+    ``fill_value``: the value of missing elements; None if none are missing, or missing ones are NaN.
     """
 
     name: str | None
@@ -39,11 +39,11 @@ class ArrayMetadata:
 
     @property
     def summary(self) -> str:
-        """Name, dimensions and units, which processes compare."""
+        """Name, dimensions and units in one line, to compare processes."""
         return f"{self.name} ({', '.join(self.dimensions)}) in {self.units}"
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes, with units and calendar."""
+        """Return the attributes, including units and calendar."""
         own = {"units": self.units, "calendar": self.calendar}
         return {**self.attrs, **{name: value for name, value in own.items() if value is not None}}
 
@@ -63,7 +63,7 @@ class ReducedArray(LocalArray):
 
     @classmethod
     def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
-        """Return a section with values in memory."""
+        """Return a section that holds its values."""
         local = cls.holding(values, distribution, rank)
         local.metadata = metadata
         return local
@@ -73,7 +73,10 @@ class ReducedArray(LocalArray):
 
 
 def metadata_of(local: LocalArray) -> ArrayMetadata:
-    """Return the metadata of an array; default names are dim_0, dim_1, ..."""
+    """Return the metadata of a section.
+
+    Dimensions without names are dim_0, dim_1, ...
+    """
     if isinstance(local, ReducedArray):
         return local.metadata
     source = local.source
@@ -86,7 +89,10 @@ def metadata_of(local: LocalArray) -> ArrayMetadata:
 
 
 def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return axes by name or number, all for None; ExchangeError for others."""
+    """Return the numbers of dimensions given by name or number, ascending.
+
+    None: all dimensions. Raises ExchangeError for unknown and repeated ones.
+    """
     if dimensions is None:
         return tuple(range(len(metadata.dimensions)))
     is_single = isinstance(dimensions, str) or as_integer(dimensions) is not None

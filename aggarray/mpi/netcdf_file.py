@@ -24,7 +24,7 @@ from aggarray.errors import ExchangeError, FormatError
 from aggarray.formats import scan
 from aggarray.index.netcdf import updated
 from aggarray.index.saving import may_be_replaced
-from aggarray.mpi.encoded_chunks import Batch, Place, in_batches, place_chunks, send_chunks
+from aggarray.mpi.encoded_chunks import Batch, ChunkPlacer, place_chunks, send_chunks, split_into_batches
 from aggarray.mpi.groups import convert_errors
 from aggarray.mpi.metadata import ArrayMetadata
 from aggarray.mpi.ordered_tasks import OrderedTasks
@@ -162,17 +162,19 @@ class NetCDFFile:
                 chunks.append(encode(full_chunk(own, stored.chunks, stored.form.fill), compression))
             return Batch(tuple(numbers), tuple(chunks))
 
-        calls = (partial(encoded, batch) for batch in in_batches(positions, prod(stored.chunks) * stored.form.dtype.itemsize))
+        calls = (
+            partial(encoded, batch) for batch in split_into_batches(positions, prod(stored.chunks) * stored.form.dtype.itemsize)
+        )
         with OrderedTasks(calls, get_options().threads) as tasks:
             if link.rank:
                 send_chunks(link, tasks)
             else:
                 with convert_write_errors(self._path, self._name):
-                    place_chunks(link, tasks, self._placing(stored))
+                    place_chunks(link, tasks, self._open_placer(stored))
 
     @contextmanager
-    def _placing(self, stored: StoredArray) -> Iterator[Place]:
-        """Open the file, place the chunks of coordinates; give what places others."""
+    def _open_placer(self, stored: StoredArray) -> Iterator[ChunkPlacer]:
+        """Open the file, place the chunks of coordinates; provide the placer of others."""
         *coordinates, array = self._variables
         # Read before the lock is acquired: threads that read some of them need it.
         encoded = [(variable, list(self._encoded(variable))) for variable in coordinates if variable.chunks is not None]

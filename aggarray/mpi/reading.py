@@ -24,7 +24,7 @@ from aggarray.mpi.text import move_texts
 from aggarray.mpi.transport.agreement import agree, call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import bind_messages
-from aggarray.mpi.transport.shared import host_of, nodes_of, processors_per_rank
+from aggarray.mpi.transport.shared import Host, host_of, nodes_of, processors_per_rank
 from aggarray.mpi.transport.trees import broadcast_object
 from aggarray.mpi.unpickling import loads
 from aggarray.opening.aggregation import Aggregation
@@ -171,8 +171,11 @@ def _read_scheduled(link: Link, a: MasterArray, section: LocalArray) -> LocalArr
     matrix, distribution = a._matrix, section.distribution
     cuts = np.linspace(0, len(matrix.refs), link.size + 1).astype(int).tolist()
     share = range(cuts[link.rank], cuts[link.rank + 1])
-    found = agree(link, lambda: (find_units(matrix, a._access, a.dtype.itemsize, share), host_of(link), get_options().threads))
-    units_of_all, hosts, options = zip(*found, strict=True)
+
+    def inspect() -> tuple[Any, Host, int]:
+        return find_units(matrix, a._access, a.dtype.itemsize, share), host_of(link), get_options().threads
+
+    units_of_all, hosts, options = zip(*agree(link, inspect), strict=True)
     units = Units(*map(np.concatenate, zip(*units_of_all, strict=True)))
     nodes = nodes_of(hosts)
     threads = list(map(min, options, processors_per_rank(nodes, hosts)))

@@ -54,7 +54,9 @@ class Store:
         self.work = ""
         self._lock = Lock()
         self._real = os.path.realpath(path)
+        #: Coordinates that an existing store does not have.
         self._coords: list[str] = []
+        self._read_coordinates: Callable[[], dict[str, _Coordinate]] = dict
         self._stack = ExitStack()
 
     def __enter__(self) -> "Store":
@@ -77,7 +79,7 @@ class Store:
         return compressors_of(self._compression, stored.form.dtype.itemsize)
 
     def create(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> str:
-        """Create the array without values, and its coordinates; return the folder.
+        """Create the array without values; return the folder.
 
         ``labels``: for each dimension its existing positions, None for all. Other writers of the store wait. Raises
         ExchangeError for a path that is not such a store, or conflicting names in the store.
@@ -104,27 +106,38 @@ class Store:
             raise ExchangeError(
                 "already exists", path=self._path, variable=self._name, hint="give another name, or remove the array"
             )
-        metadata, labels_by_name = self._metadata, dict(zip(self._metadata.dimensions, labels, strict=True))
-        coords = {}
-        for key, c in metadata.coords.items():
-            if key != self._name:
-                index = (labels_by_name.get(d) for d in c.dimensions)
-                values = c[tuple(slice(None) if one is None else one for one in index)]
-                coords[key] = _Coordinate(c.dimensions, values, metadata_of_array(c).attributes())
-        if not self._is_new:
+        if self._is_new:
+            self._read_coordinates = partial(self._coordinates, labels)
+        else:
             # Consolidated metadata may be incomplete.
             store = zarr.open_group(self._real, mode="r", zarr_format=3, use_consolidated=False)
-            self._check_dimensions(store, dict(zip(metadata.dimensions, stored.shape, strict=True)))
+            self._check_dimensions(store, dict(zip(self._metadata.dimensions, stored.shape, strict=True)))
+            coords = self._coordinates(labels)
             coords = {key: c for key, c in coords.items() if not self._has_coordinate(store, key, c)}
-        self._coords = list(coords)
+            self._coords, self._read_coordinates = list(coords), lambda: coords
+        _run_in_thread(lambda: self._create_array(zarr.create_group(self.work, zarr_format=3), stored))
 
-        def create_arrays() -> None:
-            group = zarr.open_group(self.work, mode="w-", zarr_format=3)
-            self._create_array(group, stored)
-            for key, c in coords.items():
-                group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
+    def _coordinates(self, labels: Sequence[np.ndarray | None]) -> dict[str, _Coordinate]:
+        """Return the coordinates at the existing positions of each dimension."""
+        index_by_name = {
+            name: slice(None) if index is None else index for name, index in zip(self._metadata.dimensions, labels, strict=True)
+        }
+        return {
+            key: _Coordinate(
+                c.dimensions,
+                c[tuple(index_by_name.get(name, slice(None)) for name in c.dimensions)],
+                metadata_of_array(c).attributes(),
+            )
+            for key, c in self._metadata.coords.items()
+            if key != self._name
+        }
 
-        _run_in_thread(create_arrays)
+    def _create_coordinates(self) -> None:
+        import zarr
+
+        group = zarr.open_group(self.work, mode="r+", zarr_format=3, use_consolidated=False)
+        for key, c in self._read_coordinates().items():
+            group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
         """Raise ExchangeError for a dimension of another size."""
@@ -169,7 +182,13 @@ class Store:
         )
 
     def put(self, link: Link, region: tuple[slice, ...] | None, values: np.ndarray, stored: StoredArray) -> None:
-        """Write the chunks of a block; ``region`` None: this process has none."""
+        """Write the chunks of a block; ``region`` None: this process has none.
+
+        Process 0 also writes the coordinates, while the others write chunks.
+        """
+        if not link.rank:
+            with convert_write_errors(self._path, self._name):
+                _run_in_thread(self._create_coordinates)
         if region is None or not values.size:
             return
         codecs = self._codecs(stored)
@@ -189,7 +208,7 @@ class Store:
         """Rename the complete array and consolidate the metadata of the store."""
         with convert_write_errors(self._path, self._name):
             if self._is_new:
-                _run_in_thread(lambda: _consolidate(self.work))
+                _consolidate_arrays(self.work)
                 self._lock.check()
                 os.rename(self.work, self._real)
             else:
@@ -259,6 +278,15 @@ def _copy_metadata(store: str, to: str) -> None:
                 _copy_metadata(os.path.join(store, name), os.path.join(to, name))
 
 
+def _consolidate_arrays(path: str) -> None:
+    """Consolidate the metadata of a group of arrays, as zarr-python does."""
+    names = sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
+    metadata = {name: _read_metadata(os.path.join(path, name)) for name in names}
+    group = _read_metadata(path) | {"consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": metadata}}
+    with open(os.path.join(path, "zarr.json"), "w", encoding="utf-8") as file:
+        json.dump(group, file, indent=2)
+
+
 def _consolidate(path: str) -> None:
     import zarr
 
@@ -267,9 +295,13 @@ def _consolidate(path: str) -> None:
         zarr.consolidate_metadata(path, zarr_format=3)
 
 
-def _node_type(path: str) -> Any:
+def _read_metadata(path: str) -> Any:
     with open(os.path.join(path, "zarr.json"), encoding="utf-8") as file:
-        metadata = json.load(file)
+        return json.load(file)
+
+
+def _node_type(path: str) -> Any:
+    metadata = _read_metadata(path)
     return metadata.get("node_type") if isinstance(metadata, dict) else None
 
 
