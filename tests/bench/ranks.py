@@ -7,10 +7,13 @@ the pipe FOLDER/asked it repeats the work and prints "done". A line with "save" 
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import numpy as np
+
+from tests.bench import rank_exchanges
 
 #: Folder of written files; their chunks, which are those of `aggarray.mpi.write`, and missing value.
 OUT, WRITE_CHUNKS, FILL = "out", (8, 180, 360), np.float32(1e20)
@@ -21,8 +24,7 @@ def main(way: str, folder: Path) -> None:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    paths = sorted(folder.glob("*.nc"))
-    work = WAYS[way](paths, comm)
+    work = WAYS[way](sorted(folder.glob("*.nc")) or [folder], comm)
     work()
     _say(comm, "ready")
     # Some launchers do not forward standard input.
@@ -174,6 +176,12 @@ def _own_steps(paths: list[Path], comm) -> np.ndarray:  # type: ignore[no-untype
 
 
 WAYS = {
+    **{
+        f"{kind}-{name}": partial(rank_exchanges.ours, kind=kind, shared=shared)
+        for kind in ("halo", "sum")
+        for name, shared in (("shared", True), ("messages", False))
+    },
+    **{f"{kind}-mpi4py": partial(rank_exchanges.by_mpi4py, kind=kind) for kind in ("halo", "sum")},
     "write-netcdf": lambda paths, comm: _written(paths, comm, ".nc", "zlib:4"),
     "write-zarr": lambda paths, comm: _written(paths, comm, ".zarr", None),
     "write-zarr-none": lambda paths, comm: _written(paths, comm, ".zarr", "none"),
