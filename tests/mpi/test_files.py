@@ -3,10 +3,16 @@
 `test_mpiexec` runs the same checks under MPI.
 """
 
+import json
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import zarr
 
+from aggarray import mpi
+from aggarray.dap import Distribution
 from aggarray.mpi import ProcessGroup
 from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
@@ -22,3 +28,15 @@ CHECKS = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS, *SHARED_CHE
 def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
     with ProcessGroup.serial() as root:
         check(root)
+
+
+def test_consolidated_metadata_is_that_of_zarr(tmp_path: Path, sample_archive: Path) -> None:
+    with ProcessGroup.serial() as root:
+        tas = mpi.open(str(sample_archive), root)["tas"]
+        mpi.write(mpi.local(tas, Distribution.regular(tas.shape, "bbb", (1, 1, 1)), root), root, tmp_path / "out.zarr")
+    own = json.loads((tmp_path / "out.zarr/zarr.json").read_text(encoding="utf-8"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(tmp_path / "out.zarr", zarr_format=3)
+    assert own == json.loads((tmp_path / "out.zarr/zarr.json").read_text(encoding="utf-8"))
+    assert {"tas", "time", "lat"} <= own["consolidated_metadata"]["metadata"].keys()
