@@ -178,7 +178,7 @@ def _fail_to_write(root: ProcessGroup, store: Path, local: LocalArray, name: str
     assert name not in zarr.open_group(store, mode="r", use_consolidated=False)
     other = store.with_name("new.zarr")
     with mock.patch.object(Store, "_create_coordinates", side_effect=OSError(28, "No space left on device")):
-        raises_on_all(root, "process 0: cannot be written: No space left", lambda: mpi.write(local, root, other, name))
+        raises_on_all(root, "cannot be written: No space left", lambda: mpi.write(local, root, other, name))
     assert not list(other.parent.glob("*new.zarr*"))
     root.link.allgather(None)
 
