@@ -112,64 +112,36 @@ with mpi.ProcessGroup.serial() as group:
 """
 
 
-def check_store(path: Path, names: set[str], done: bool = False) -> None:
-    """Check that a store has these complete arrays, and that readers that list folders find nothing else."""
-    for known in (None, False):
-        store = zarr.open_group(path, mode="r", use_consolidated=known)
-        result = {name for name, _ in store.arrays()} - {"time", "lat", "lon"}
-        assert result == names if known is False or done else result <= names
-        for name in result:
-            np.testing.assert_array_equal(store[name][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
+def complete_arrays(path: Path, done: bool = False) -> set[str]:
+    """Return the names of the arrays of a store or file, whose values must be complete; ``done``: all are consolidated."""
+    if not path.exists():
+        return set()
+    if path.suffix == ".nc":
+        with netCDF4.Dataset(path) as file:
+            return with_right_values({name: variable[:] for name, variable in file.variables.items()})
+    store, consolidated = (zarr.open_group(path, mode="r", use_consolidated=known) for known in (False, None))
+    names, known = (with_right_values({n: a[:] for n, a in group.arrays()}) for group in (store, consolidated))
+    assert known == names if done else known <= names
+    return names
+
+
+def with_right_values(arrays: dict[str, np.ndarray]) -> set[str]:
+    names = arrays.keys() - {"time", "lat", "lon"}
+    for name in names:
+        np.testing.assert_array_equal(arrays[name], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
+    return names
 
 
 @pytest.mark.parametrize("how", ["kill", "interrupt"])
 @pytest.mark.parametrize("name", ["first", "second"])
-def test_arrays_appear_in_a_store_atomically(name: str, how: str, folder: Path, stage: Stage) -> None:
-    """Other arrays of the store are unchanged; the next write removes what a killed one left behind."""
+@pytest.mark.parametrize("file", ["s.zarr", "s.nc"])
+def test_arrays_appear_in_a_store_or_file_atomically(file: str, name: str, how: str, folder: Path, stage: Stage) -> None:
+    """It has the array, or is as it was, with its other arrays; the next write removes what a killed one left behind."""
     place = folder / "mpi"
-    store, before = place / "s.zarr", {"first"} if name == "second" else set()
-
-    def attempt(name: str, **how: object) -> int:
-        return stage.attempt(folder / "data", store, name, code=MPI, below=place, **how).status
-
-    def prepare() -> None:
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        assert not before or attempt("first") == 0
-
-    prepare()
-    count = stage.attempt(folder / "data", store, name, code=MPI, below=place, how="count").steps
-    for at in moments(count, MOMENTS):
-        prepare()
-        assert attempt(name, how=how, at=at) != 0
-        done = (store / name).exists()
-        if store.exists():
-            check_store(store, {*before, name} if done else before)
-        else:
-            assert not before
-        assert how == "kill" or [p.name for p in place.iterdir()] in ([], ["s.zarr"])
-        assert attempt("third" if done else name) == 0
-        check_store(store, {*before, name, "third"} if done else {*before, name}, done=True)
-        assert [p.name for p in place.iterdir()] == ["s.zarr"]
-
-
-@pytest.mark.parametrize("how", ["kill", "interrupt"])
-@pytest.mark.parametrize("name", ["first", "second"])
-def test_arrays_appear_in_a_netcdf_file_atomically(name: str, how: str, folder: Path, stage: Stage) -> None:
-    """The file has the array, or is as it was; the next write removes what a killed one left behind."""
-    place = folder / "mpi"
-    path, before = place / "s.nc", {"first"} if name == "second" else set()
+    path, before = place / file, {"first"} if name == "second" else set()
 
     def attempt(name: str, **how: object) -> int:
         return stage.attempt(folder / "data", path, name, code=MPI, below=place, **how).status
-
-    def names() -> set[str]:
-        if not path.exists():
-            return set()
-        with netCDF4.Dataset(path) as file:
-            for known in file.variables.keys() - {"time", "lat", "lon"}:
-                np.testing.assert_array_equal(file[known][:], field(range(NEW), (10.0, 20.0, 30.0), (0.0, 5.0)))
-            return set(file.variables) - {"time", "lat", "lon"}
 
     def prepare() -> None:
         shutil.rmtree(place, ignore_errors=True)
@@ -181,12 +153,13 @@ def test_arrays_appear_in_a_netcdf_file_atomically(name: str, how: str, folder: 
     for at in moments(count, MOMENTS):
         prepare()
         assert attempt(name, how=how, at=at) != 0
-        present = names()
+        present = complete_arrays(path)
         assert present in (before, {*before, name})
-        assert how == "kill" or [p.name for p in place.iterdir()] in ([], ["s.nc"])
-        assert attempt("third" if name in present else name) == 0
-        assert names() == {*present, "third" if name in present else name}
-        assert [p.name for p in place.iterdir()] == ["s.nc"]
+        assert how == "kill" or [p.name for p in place.iterdir()] in ([], [file])
+        another = "third" if name in present else name
+        assert attempt(another) == 0
+        assert complete_arrays(path, done=True) == {*present, another}
+        assert [p.name for p in place.iterdir()] == [file]
 
 
 def test_zarr_writes_end_before_an_interrupt_is_raised() -> None:
