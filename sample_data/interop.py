@@ -16,7 +16,7 @@ from sample_data.stations import expected_profiles
 
 def distributed() -> None:
     """Export the sections of four processes, and compare their sum with that of another library."""
-    show("Each process its section")
+    show("One section per process")
     tas = aa.open(HERE / "archive")["tas"]
     dist = Distribution.regular(tas.shape, "bcb", (2, 2, 1), padding={0: (1, 1)})
     sections = [tas.local(dist, rank) for rank in range(dist.nprocs)]
@@ -31,9 +31,9 @@ def distributed() -> None:
         where = np.ix_(*section.global_indices)
         check(np.array_equal(section.buffer, tas[...][where], equal_nan=True), f"process {number} has what NumPy selects")
     taken = [LocalArray.from_distarray(section.__distarray__()) for section in sections]
-    check(all(np.shares_memory(a.buffer, b.buffer) for a, b in zip(taken, sections, strict=True)), "taken in without a copy")
+    check(all(np.shares_memory(a.buffer, b.buffer) for a, b in zip(taken, sections, strict=True)), "imported without a copy")
     whole = aa.MasterArray.from_locals(taken)
-    check(np.array_equal(whole[...], tas[...], equal_nan=True), "assembled, they equal the array")
+    check(np.array_equal(whole[...], tas[...], equal_nan=True), "assembled, the sections equal the array")
     months = Distribution.from_partitions(tas, 5)
     reads = [[p.index[0] for p in tas.local(months, rank).partitions] for rank in range(5)]
     print(
@@ -84,7 +84,7 @@ def four_ranks() -> None:
     validate_all(result)
     check(True, "the exports of the four ranks keep all rules of the Distributed Array Protocol")
     whole = aa.MasterArray.from_locals([LocalArray.from_distarray(one) for one in result])
-    check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "assembled, they equal the array")
+    check(np.array_equal(whole[...], agg["tas"][...], equal_nan=True), "assembled, the sections equal the array")
 
 
 def profiles() -> None:
@@ -140,4 +140,4 @@ def memory_views() -> None:
     except ValueError:
         check(True, "a view cannot be made writable")
     native = memory.view(part).aligned()
-    check(np.array_equal(np.from_dlpack(native), part), "aligned() goes where byte order counts, here by DLPack")
+    check(np.array_equal(np.from_dlpack(native), part), "aligned() has native byte order, which DLPack needs")
