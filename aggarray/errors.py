@@ -19,7 +19,7 @@ LIBRARY_ERRORS = (
 
 #: Names of query parameters that are, or sign, credentials.
 _CREDENTIAL = (
-    r"(?i:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|sas|awsaccesskeyid|googleaccessid|policy"
+    r"(?i:x-(?:amz|goog)-(?:signature|credential|security-token)|sig|signature|sas|awsaccesskeyid|googleaccessid"
     r"|key-pair-id|password|secret|jwt|(?:[a-z]+[_-]?)?token|api[_-]?key|auth|authorization)"
 )
 _PASSWORD = r"(?<=://)[^/\s\"'@:]*:[^/\s\"']*@"

@@ -1,5 +1,6 @@
 """Extension of an aggregation by the new and changed files of a source."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from aggarray.scan.files import scanning_on
 from aggarray.scan.progress import Progress, checked_progress
 from aggarray.storage.files import Source, given_path, listed, named_files, stat_file, state_path
 from aggarray.storage.state import Stamp
+from aggarray.storage.urls import unsigned
 
 
 def extended(
@@ -26,22 +28,26 @@ def extended(
     scan = None, checked_progress(progress)
     with before.access.reach(), scanning_on(executor):
         structures, others = before.sources(present.arrays)
-        known = {s.uri: s for s in structures}
+        # A file that is signed anew is the same file.
+        known = {unsigned(s.uri): s for s in structures}
+        name: Callable[[str], str] = unsigned if len(known) == len(structures) else str
+        known = known if name is unsigned else {s.uri: s for s in structures}
         named = find_files(items)
         if before.access.roots is not None:
             check_roots(named, before.access.roots)
         there = paths_among((a._matrix.references for a in others), named)
-        paths = [p for p in named if (has_changed(p, known[p].stamp) if p in known else p not in there)]
+        paths = [p for p in named if (has_changed(p, known[name(p)].stamp) if name(p) in known else p not in there)]
         new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
         gone = [error for error in new.errors if isinstance(error, MissingFileError)]
         if gone and len(gone) == len(paths):
             raise gone[0]
-        fresh = {s.uri: s for s in new.structures if s.uri not in known or s.stamp != known[s.uri].stamp}
-        anew = {*paths, *fresh}
+        scanned = {uri if (uri := name(s.uri)) in known else s.uri: s for s in new.structures}
+        fresh = {uri: s for uri, s in scanned.items() if uri not in known or s.stamp != known[uri].stamp}
+        anew = {*map(name, paths), *fresh}
         kept = {uri: fresh.pop(uri, s) for uri, s in known.items() if uri not in anew or uri in fresh}
         structures, others = [*kept.values(), *fresh.values()], [*others, *new.others]
-        skipped = [s for s in present.skipped if s.variable is None and s.file not in anew]
-        repeats = [d for d in present.duplicates if d.file not in anew and d.kept not in anew]
+        skipped = [s for s in present.skipped if s.variable is None and name(s.file) not in anew]
+        repeats = [d for d in present.duplicates if name(d.file) not in anew and name(d.kept) not in anew]
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
         tables = join_chunk_indexes(tables_of(present.arrays), new.tables)
         sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)

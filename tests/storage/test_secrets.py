@@ -280,6 +280,9 @@ def test_files_in_an_index_are_signed_anew(archive: Archive) -> None:
         assert CANARY.encode() not in pickle.dumps(again) + pickle.dumps(again.to_dask().dask)
     moved = {unsigned(url): url for url in urls}
     assert np.array_equal(aa.open(made / "a.nca", relocate=moved)["tas"][...], expected)
+    archive.web.forget()
+    grown = indexed.append(archive.urls[:3])
+    assert grown["tas"].shape[0] == 6 and not grown.refusals and not archive.web.asked("0.nc", "GET")
     partial = str(made / "b.nca.partial")
     Checkpoint(partial, resume=False).save(agg._provenance.structures())  # type: ignore[arg-type]
     kept = Checkpoint(partial, resume=True)
