@@ -202,6 +202,20 @@ def test_unsorted_indices_become_runs() -> None:
     assert [p.part for p in b.partitions] == [(slice(1, 3, 1),), (slice(0, 3, 2),), (slice(2, 3, 1),), (slice(0, 1, 1),)]
 
 
+@pytest.mark.parametrize(
+    ("edges", "index", "error"),
+    [
+        ([(0, 4)], 0, r"an index for a single partition; write partitions\[\(\)\]"),
+        ([(0, 2), (2, 4)], (0, 0), r"one index per dimension for \(2,\) partitions along \('x',\); give 1, not 2"),
+        ([(0, 2), (2, 4)], 2, "partition 2 along 'x' is out of range; give an integer from -2 to 1"),
+    ],
+)
+def test_wrong_indices_of_partitions_are_explained(edges: list[tuple[int, int]], index: Any, error: str) -> None:
+    pieces = [([edge], SubArray.from_array(np.arange(edge[1] - edge[0]))) for edge in edges]
+    with pytest.raises(aa.SelectionError, match=error):
+        MasterArray.from_subarrays(pieces, dimensions=("x",)).partitions[index]
+
+
 def test_part_is_composed() -> None:
     a = MasterArray.from_subarrays([([(0, 20)], SubArray.from_array(np.arange(20)))], dimensions=("x",))
     once = a.lazy[2:18:3]
