@@ -81,16 +81,30 @@ class FileNumbers:
             wanted |= dict(zip(self._numbers[rows].tolist(), self._base.take(rows), strict=True))
         return list(wanted.values())
 
-    def _blocks(self) -> Iterator[list[str]]:
+    def _blocks(self) -> Iterator[Files | list[str]]:
         rows = np.full(self._count, -1, np.int64)
         used = np.flatnonzero(self._numbers >= 0)
         rows[self._numbers[used]] = used
         texts = {number: uri for uri, number in self._texts.items()}
         for first in range(0, self._count, _BLOCK):
             part = rows[first : first + _BLOCK]
-            uris: Any = [] if self._base is None else iter(self._base.take(part[part >= 0]))
-            yield [texts[first + i] if row < 0 else next(uris) for i, row in enumerate(part.tolist())]
+            if self._base is not None and (part >= 0).all():
+                yield self._base.take(part)
+            else:
+                uris: Any = [] if self._base is None else iter(self._base.take(part[part >= 0]))
+                yield [texts[first + i] if row < 0 else next(uris) for i, row in enumerate(part.tolist())]
 
     def references(self, folder: str, relative: bool) -> Texts:
         """Return the URI references of all files, as `written` returns them."""
-        return Texts.joined([Texts.of(written(block, folder, relative)) for block in self._blocks()])
+        return Texts.joined([_written(block, folder, relative) for block in self._blocks()])
+
+
+def _written(files: Files | list[str], folder: str, relative: bool) -> Texts:
+    """Return the URI references of some files."""
+    if isinstance(files, Files):
+        from aggarray.index.moved_references import moved_references
+
+        moved = moved_references(files, folder, relative)
+        if moved is not None:
+            return moved
+    return Texts.of(written(list(files), folder, relative))

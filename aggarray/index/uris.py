@@ -21,7 +21,7 @@ from aggarray.storage.files import local_path
 from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, resolve, unsigned
 
 #: Characters of a path that are not percent-encoded in a URI.
-_SAFE = "/!$&'()*+,;=:@~-._"
+SAFE = "/!$&'()*+,;=:@~-._"
 #: Most references that are kept resolved.
 _MOST_KNOWN = 1 << 14
 #: References that are resolved one by one before all are.
@@ -40,7 +40,7 @@ def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     """
     lead_of = functools.cache(lambda head: _lead(head, folder, relative))
     text = "".join(paths)
-    if ":" not in text and re.fullmatch(rf"[A-Za-z0-9{re.escape(_SAFE)}]*", text):  # plain names need no further checks
+    if ":" not in text and re.fullmatch(rf"[A-Za-z0-9{re.escape(SAFE)}]*", text):  # plain names need no further checks
         return [lead_of(head) + tail for head, _, tail in (path.rpartition("/") for path in paths)]
 
     def reference(path: str) -> str:
@@ -84,7 +84,7 @@ def home_of(path: str) -> str:
 def _quoted(text: str) -> str:
     from urllib.parse import quote_from_bytes
 
-    return quote_from_bytes(os.fsencode(text), safe=_SAFE)
+    return quote_from_bytes(os.fsencode(text), safe=SAFE)
 
 
 def is_url(reference: str) -> bool:
@@ -260,7 +260,7 @@ class Files(Sequence[str]):
         return map(self._known.__getitem__, range(len(self)))
 
     def _all_resolved(self) -> Iterator[str]:
-        if not self._are_plain():
+        if not self.are_plain():
             return map(self._resolved, self.references)
         # Each folder is resolved once.
         folder = functools.cache(lambda head: resolve_uri(f"{head}-", self._folder)[:-1])
@@ -273,7 +273,7 @@ class Files(Sequence[str]):
         {'/data/b/a.nc': 1}
         """
         files, rows = self, np.arange(len(self))
-        if isinstance(self.references, Texts) and self._are_plain():
+        if isinstance(self.references, Texts) and self.are_plain():
             rows = self.references.possibly_ending_with({os.fsencode(path.rpartition("/")[2]) for path in paths})
             files = self.take(rows)
         paths = paths if isinstance(paths, set | frozenset | dict) else set(paths)
@@ -282,7 +282,7 @@ class Files(Sequence[str]):
     def least(self) -> str:
         """Return the first of the files in the order of texts."""
         texts = self.references
-        if isinstance(texts, Texts) and not is_remote(self._folder) and self._are_plain() and texts.is_printable():
+        if isinstance(texts, Texts) and not is_remote(self._folder) and self.are_plain() and texts.is_printable():
             # Resolving puts the same before all of them, and changes none otherwise.
             lead, absolute = re.findall(_UP, texts[0])[0], texts.start_with("/")
             led = texts.start_with(lead).all() if lead else not texts.start_with(".").any()
@@ -308,7 +308,7 @@ class Files(Sequence[str]):
             return (*self, *paths)
         return Files(Texts.chained(texts, Texts.of(paths)), self._folder, NOWHERE)
 
-    def _are_plain(self) -> bool:
+    def are_plain(self) -> bool:
         """Return whether the last component of each reference is kept as it is."""
         if self._is_plain is None:
             references = self.references

@@ -75,7 +75,9 @@ class Texts(Sequence[str]):
         ends = self.starts + self.lengths
         first, last = (int(self.starts.min()), int(ends.max())) if len(self) else (0, 0)
         if 4 * int(self.lengths.sum()) < last - first:
-            yield from map(self.__getitem__, range(len(self)))
+            view = np.ascontiguousarray(self.buffer).data
+            ranges = zip(self.starts.tolist(), ends.tolist(), strict=True)
+            yield from (str(view[start:end], "utf-8", "surrogateescape") for start, end in ranges)
             return
         buffer = self.buffer[first:last].tobytes()
         places = zip((self.starts - first).tolist(), (ends - first).tolist(), strict=True)
