@@ -18,7 +18,16 @@ from tests.bench.growth_steps import STEPS, Place, make, measured
 
 SIZES = [1000, 2000, 4000]
 #: Steps whose functions run as often for any number of partitions: they work on columns.
-ON_COLUMNS = {"open the index", "sel", "plan a slice of 50", "repr", "HTML of a notebook"}
+ON_COLUMNS = {"open the index", "sel", "plan a slice of 50", "to_xarray", "repr", "HTML of a notebook"}
+#: Most bytes, and functions, that each of many partitions adds: long columns are worked on in blocks.
+EACH = {
+    "sel": (16, 0.01),
+    "to_dask": (48, 0.01),
+    "to_xarray": (48, 0.01),
+    "repr": (32, 0.01),
+    "append 100 files": (420, 0.5),
+    "save": (450, 6.0),
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +87,24 @@ def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[
         assert costs[2] - costs[1] <= 2.2 * max(costs[1] - costs[0], 0) + slack, (cost.__name__, costs)
         if name in ON_COLUMNS and kind == "partitions" and cost is calls_of:
             assert costs[2] <= costs[0] + 1000, costs
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
+    folder, counts = tmp_path_factory.mktemp("many"), [100_000, 200_000]
+    make(folder, "partitions", counts)
+    return [Place(folder, "partitions", count) for count in counts]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None:
+    if name.startswith("to_"):
+        pytest.importorskip("dask.array", reason="needs dask")
+    step = STEPS[name]
+    step.work(step.prepare(many[0]))  # imports, and caches that stay
+    for cost, most in zip((peak_of, calls_of), EACH[name], strict=True):
+        few, more = (cost(lambda given=step.prepare(place): step.work(given)) for place in many)
+        assert (more - few) / (many[1].count - many[0].count) <= most, (cost.__name__, few, more)
 
 
 def test_a_step_is_measured(folders: dict[str, Any]) -> None:
