@@ -1,10 +1,11 @@
 """How time and memory of each step grow with the size of an archive: ``python -m tests.bench growth``.
 
-Archives of `SIZES` files, and indexes of as many partitions, are made once: the step `save` writes the index that the later
-steps open. Every step is done in a process of its own (`growth_steps`), once per size and repetition; the least counts. A step costs a constant, such as imports and first use of
-caches, and what grows. The exponent is that of the growing part: the slope of a line through log(cost - smallest cost) over
-log(size - smallest size), for the sizes above the smallest. It is 1 if the cost is a constant and a multiple of the size.
-Increases below `NOISE` are not fitted: such a cost is constant, as far as it can be measured.
+Archives of `SIZES` files, and indexes of as many partitions, are made once: the step `save` writes the index that later steps
+open. Every step is done in a process of its own (`growth_steps`), once per size and repetition; the least counts. A step costs
+a constant, such as imports and first use of caches, and what grows. The exponent is that of the growing part: the slope of a
+line through log(cost - smallest cost) over log(size - smallest size), for the sizes above the smallest. It is 1 if the cost is
+a constant and a multiple of the size. Increases below `NOISE` are not fitted: such a cost is constant, as far as it can be
+measured.
 """
 
 import json

@@ -3,6 +3,7 @@
 `tests.bench.growth` measures the same steps.
 """
 
+import functools
 import gc
 import sys
 import tracemalloc
@@ -103,7 +104,7 @@ def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None
     step = STEPS[name]
     step.work(step.prepare(many[0]))  # imports, and caches that stay
     for cost, most in zip((peak_of, calls_of), EACH[name], strict=True):
-        few, more = (cost(lambda given=step.prepare(place): step.work(given)) for place in many)
+        few, more = (cost(functools.partial(step.work, step.prepare(place))) for place in many)
         assert (more - few) / (many[1].count - many[0].count) <= most, (cost.__name__, few, more)
 
 
