@@ -241,7 +241,7 @@ class Files(Sequence[str]):
             return [self[i] for i in range(len(self))[item]]
         if (known := self._known.get(item)) is not None:
             return known
-        if len(self._known) == _FEW_KNOWN and len(self) <= _MOST_KNOWN and self._are_plain():
+        if len(self._known) == _FEW_KNOWN and len(self) <= _MOST_KNOWN and self.are_plain():
             # A read of many files: together they are resolved sooner.
             self._known = dict(enumerate(self._all_resolved()))
         elif len(self._known) >= _MOST_KNOWN:
