@@ -22,6 +22,8 @@ from aggarray.dataclass import dataclass
 if TYPE_CHECKING:
     from aggarray.codecs._blosc_frame import Frame
 
+#: Bytes from which a chunk is unshuffled in parts.
+_LARGE_CHUNK = 1 << 23
 #: Compressors expand incompressible data to at most ``_TIMES`` times its size plus ``_SLACK`` bytes.
 _TIMES, _SLACK = 8, 1 << 16
 
@@ -214,7 +216,10 @@ def _frame(filters: tuple[Filter, ...], out: np.ndarray) -> "Frame | None":
     from aggarray.codecs.shuffle import frames_are_faster
 
     (count, size), itemsize = out.shape, filters[0].parameters[0]
-    if not isinstance(itemsize, int) or not size or size % itemsize or not frames_are_faster(itemsize, out.size):
+    # Blosc copies a block, here a chunk, once more; `shuffle` undoes a large chunk in parts.
+    if not isinstance(itemsize, int) or not size or size > _LARGE_CHUNK or size % itemsize:
+        return None
+    if not frames_are_faster(itemsize, out.size):
         return None
     from aggarray.codecs._blosc_frame import reused_frame
 
