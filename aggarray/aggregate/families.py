@@ -4,6 +4,7 @@ Files of a family have the same variables, attributes and values, except along o
 meaning for joins. They are found by comparing what a `StructureTable` stores of them.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.aggregate.candidate import EAST
 from aggarray.aggregate.join import same_attribute
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple
@@ -121,10 +123,15 @@ class Family:
         return True
 
 
-def families(table: StructureTable, identifying: Collection[str], left_out: Collection[str] = ()) -> Iterator[Family]:
+def families(
+    table: StructureTable,
+    identifying: Collection[str],
+    left_out: Collection[str] = (),
+    pattern: re.Pattern[str] | None = None,
+) -> Iterator[Family]:
     """Yield the families of a table, without the files ``left_out``.
 
-    ``identifying``: attributes that separate files.
+    ``identifying``: attributes that separate files, as does what ``pattern`` finds in their names.
     """
     groups: dict[object, list[int]] = {}
     forms, identifying = dict[int, _Form | None](), frozenset(identifying)
@@ -135,7 +142,8 @@ def families(table: StructureTable, identifying: Collection[str], left_out: Coll
         if form is not None and table.uris[row] not in left_out:
             own = table.own.get(row)
             stated = form.stated if own is None else _changed(form.stated, own, identifying)
-            groups.setdefault((form.variables, stated), []).append(row)
+            match = pattern.search(table.uris[row]) if pattern is not None else None
+            groups.setdefault((form.variables, stated, match and match.group(1)), []).append(row)
     for rows in groups.values():
         if len(rows) > 1:
             yield from _split(table, rows)
@@ -199,6 +207,7 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
         if (refs != refs[0]).any():
             varying[p] = distinct(refs).size
     coordinates = [p for p in varying if heads[p].dimensions == (heads[p].name,) and heads[p].dtype.kind in "iuf"]
+    coordinates = [p for p in coordinates if heads[p].attrs.get("units") not in EAST]  # longitudes may be equal modulo 360
     if not coordinates:
         return
     coordinate = max(coordinates, key=varying.__getitem__)

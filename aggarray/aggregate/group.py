@@ -45,7 +45,7 @@ def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: N
         group = pending.pop(0)
         view = View(group, rules)
         if len(group) == 1:
-            yield _joinable(view, [0])
+            yield joinable(view, [0])
             continue
         changed = None
         if view.unconvertible is None and not any(candidate.cut_from for candidate in group):
@@ -62,7 +62,7 @@ def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: N
             continue
         rounds, blocked = _assign_rounds(view)
         if not blocked:
-            yield _joinable(view, rounds[0])
+            yield joinable(view, rounds[0])
             continue
         for rows in rounds[1:]:
             # Of each later round the first array is refused, each array once.
@@ -108,7 +108,7 @@ def _sort_key(view: View) -> Callable[[int], tuple[object, ...]]:
     return sort_key
 
 
-def _joinable(view: View, rows: Sequence[int]) -> Joinable:
+def joinable(view: View, rows: Sequence[int]) -> Joinable:
     """Return members with their positions, in order."""
     keys = list(view.varying)
     boxes, shape = view.boxes(keys)

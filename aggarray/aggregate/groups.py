@@ -86,7 +86,7 @@ class JoinResult:
     def join_group(self, group: list[Candidate]) -> None:
         """Join the arrays of one signature; those that fail stay separate."""
         if any(member.members is not None for member in group):
-            if len(group) == 1 and self._keep_series(group[0]):
+            if self._join_series(group):
                 return
             group = self._members(group)
         for joinable in split(list(_without_idle_axes(group)), self.rules, self.refuse, self.repeated):
@@ -103,17 +103,22 @@ class JoinResult:
                 for candidate in separate[1:] or [first]:
                     self.refuse(candidate, first, "join", printable(error.located), error.hint)
 
-    def _keep_series(self, series: Candidate) -> bool:
-        """Add the array of a series, unless the rules change or refuse it."""
-        if not self.rules.units:
-            self.results.append((series.order, series.array))
+    def _join_series(self, group: list[Candidate]) -> bool:
+        """Join series with each other and with arrays, if that equals the join of all files."""
+        first, rules = min(group, key=lambda member: member.order), self.rules
+        if len(group) == 1 and not (rules.units or rules.directions or rules.new_dimension):
+            self.results.append((first.order, first.array))
             return True
-        attempt = JoinResult(self.rules)
-        attempt.join_group([replace(series, members=None)])
-        if len(attempt.results) != 1 or attempt.refusals:
+        from aggarray.aggregate.series_join import in_order_of_files, joinable_series
+
+        try:
+            joinable = joinable_series(group, rules)
+            joined = None if joinable is None else in_order_of_files(_joined(joinable, rules), first)
+        except AggarrayError:
             return False
-        self.results.append((series.order, attempt.results[0][1]))
-        return True
+        if joined is not None:
+            self.results.append((first.order, joined))
+        return joined is not None
 
     def _members(self, group: list[Candidate]) -> list[Candidate]:
         """Return the arrays of the files instead of those of series."""

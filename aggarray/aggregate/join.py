@@ -286,5 +286,6 @@ class _Layout:
         if not spanned and not rules.units:
             return pieces[0]
         own_rules = replace(rules, overlap="first" if rules.overlap == "refuse" else rules.overlap)
-        known_attrs = file_attrs if spanned and len(rows) == len(self.candidates) else None
+        in_files = all(len(p._matrix.references.uris) for p in pieces)
+        known_attrs = file_attrs if spanned and in_files and len(rows) == len(self.candidates) else None
         return assemble(pieces, self.boxes(pieces, rows), own_rules, [self.candidates[r].uri for r in rows], known_attrs)

@@ -16,7 +16,7 @@ from aggarray.aggregate.candidate import AxisCoordinate, coordinate_along, is_ma
 from aggarray.aggregate.equality import is_longitude, roundings
 from aggarray.aggregate.families import Family, families
 from aggarray.aggregate.positions import tolerance_of
-from aggarray.aggregate.rules import Rules
+from aggarray.aggregate.rules import Rules, parse_dimension
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
@@ -56,9 +56,12 @@ def find_series(
     left_out: Collection[str] = (),
 ) -> Iterator[Series]:
     """Yield the series among the files of a table, except those ``left_out``."""
-    if rules.order or rules.directions or rules.new_dimension is not None or rules.versions is not None:
+    if rules.order or rules.versions is not None:
         return  # these rules change the join of single arrays
-    for family in families(table, (*rules.facets, "featureType", "coordinates"), left_out):
+    name, pattern = (None, None) if rules.new_dimension is None else parse_dimension(rules.new_dimension)
+    stated = [] if name is None or pattern is not None else [name]
+    identifying = (*rules.facets, *stated, "featureType", "coordinates")
+    for family in families(table, identifying, left_out, pattern):
         if rules.along is None or family.dimension in rules.along:
             builder = _Builder(family, access, tables)
             joined = builder.joined(rules)

@@ -7,6 +7,7 @@ master arrays gives master arrays, so that opening files and joining aggregation
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
@@ -50,7 +51,7 @@ def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
         if rules.versions is not None:  # arrays were divided
             entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
         for entry, (array, rank) in zip(entries, ranked, strict=True):
-            by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank))
+            by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank, rules.member_dimension))
         if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
             single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
             return Joined([member.array for member in single], _name_refusals(by_identity), [])
@@ -60,10 +61,16 @@ def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
             gc.enable()
 
 
-def _candidate(entry: Entry, rank: int = 0) -> Candidate:
-    candidate, members = Candidate(entry.array, uri_of(entry.array), entry.number, rank=rank), entry.members
+def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Candidate:
+    """Return a candidate; ``dimension``: a new one, whose value the files of a series share."""
+    array, members = entry.array, entry.members
+    candidate = Candidate(array, uri_of(array), entry.number, rank=rank)
     if members is not None:
-        candidate.members = lambda: list(map(_candidate, members()))
+        added = {name: c for name, c in array.coords.items() if name == dimension}
+        candidate.members = lambda: [
+            _candidate(e._replace(array=replace(e.array, coords={**e.array.coords, **added}) if added else e.array))
+            for e in members()
+        ]
     return candidate
 
 

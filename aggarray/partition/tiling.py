@@ -253,3 +253,40 @@ def relabel(matrix: Matrix, axis: int) -> Matrix:
         for t in matrix.references.templates
     ]
     return replace(matrix, directions=directions, references=matrix.references.with_templates(templates))
+
+
+def by_position(matrix: Matrix, dimensions: Sequence[str]) -> Matrix:
+    """Return a matrix whose sub-arrays are numbered by their lowest position.
+
+    ``dimensions``: along which positions count, the first one most. A matrix with values in memory does not change.
+    """
+    references, cells = matrix.references, np.flatnonzero(matrix.refs >= 0)
+    if references.memory:
+        return matrix
+    index, edges, axes = np.unravel_index(cells, matrix.cells), matrix.edges, [matrix.axis(d) for d in dimensions]
+    lows = [edges[a][index[a]] if matrix.directions[a] else -edges[a][index[a] + 1] for a in axes]
+    order = cells[np.lexsort(lows[::-1])]
+    rows, numbers = _by_occurrence(matrix.refs[order])
+    refs = matrix.refs.copy()
+    refs[order] = numbers
+    codes, uri = _by_occurrence(references.uri[rows])
+    names, variable = _by_occurrence(references.variable[rows])
+    kinds, template = _by_occurrence(references.template[rows])
+    texts = [str(references.uris[code]) for code in codes.tolist()], [references.variables[n] for n in names.tolist()]
+    templates = [references.templates[n] for n in kinds.tolist()]
+    stamps, seen = (None if known is None else known[codes] for known in (references.stamps, references.seen))
+    columns = uri, variable, template, stamps, references.tables, seen
+    return replace(matrix, references=References(*map(tuple, texts), tuple(templates), (), *columns), refs=refs)
+
+
+def _by_occurrence(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct numbers of a column as they first occur, and the place of each element in them.
+
+    >>> [part.tolist() for part in _by_occurrence(np.array([7, 3, 7, 1]))]
+    [[7, 3, 1], [0, 1, 0, 2]]
+    """
+    values, first, places = np.unique(column, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return values[order], rank[places]

@@ -3,7 +3,7 @@
 import shutil
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,24 @@ def single_arrays() -> Iterator[None]:
         aggarray.aggregate.series.find_series = _find_series
 
 
-def content(agg: aa.Aggregation, path: Path) -> dict[str, Any]:
-    """Return everything that an index stores of an aggregation, or why it is not saved."""
-    try:
-        agg.save(path, chunk_table=False)
-    except aa.FormatError as error:  # a file is not as assumed
-        return {"error": str(error)}
-    reader = Reader(str(path))
-    with reader.opened():
-        columns = {name: reader._slice(name, 0, reader._length(name)).tobytes() for name in reader._open._directory.columns}
-    return columns
+def content(agg: aa.Aggregation) -> list[Any]:
+    """Return everything that arrays consist of, as texts and bytes."""
+    return [described(item) for array in agg for item in (array, *array.coords.values())]
+
+
+def described(array: aa.MasterArray) -> list[Any]:
+    """Return the fields of an array, the columns of its matrix included."""
+    matrix, known = array._matrix, array._known
+    references = matrix.references
+    parts = [(axis, column.tolist()) for columns in (matrix.parts.starts, matrix.parts.steps) for axis, column in columns.items()]
+    columns = references.uri, references.variable, references.template, references.stamps, references.seen
+    return [
+        *(array.name, array.dtype, array.units, array.calendar, repr(array.fill_value), list(array.coords)),
+        *(repr(array.attrs), repr(array.file_attrs), matrix.dimensions, matrix.directions, parts),
+        *([edges.tolist() for edges in matrix.edges], matrix.refs.tolist(), list(references.uris), list(references.variables)),
+        *(references.templates, [None if column is None else column.tolist() for column in columns]),
+        known and [None if values is None else (values.dtype, values.tolist()) for values in known],
+    ]
 
 
 def write(path: Path, times: list[float], **changes: Any) -> None:
@@ -73,15 +81,13 @@ ODD: list[dict[str, Any]] = [
     {"north": 1e-9},
     {"offset": 3.0},
     {"units": "hours since 2000-01-01"},
+    {"units": "days since 1999-12-31"},
     {"falls": True},
     {"attrs": {"source_id": "B"}},
     {"attrs": {"title": "other"}},
 ]
-FILES = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(1, 3), st.one_of(st.just(0), st.integers(0, len(ODD) - 1))),
-    min_size=2,
-    max_size=9,
-)
+ANY = st.one_of(st.just(0), st.integers(0, len(ODD) - 1))
+FILES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), ANY), min_size=2, max_size=9)
 RULES = [
     aa.Rules(),
     aa.Rules(trust="assume"),
@@ -89,6 +95,17 @@ RULES = [
     aa.Rules(units={"air_temperature": "degC", "time": "hours since 1990-01-01"}),
     aa.Rules(along=["lat"]),
 ]
+
+
+def check(folder: Path, paths: list[Path], rules: aa.Rules) -> None:
+    """Compare the join of files by series with the join of their arrays."""
+    joined = aa.open(paths, rules=rules)
+    with single_arrays():
+        expected = aa.open(paths, rules=rules)
+    assert joined.refusals == expected.refusals
+    assert (joined.skipped, joined.duplicates) == (expected.skipped, expected.duplicates)
+    assert content(joined) == content(expected)
+    shutil.rmtree(folder)
 
 
 @settings(deadline=None, max_examples=60)
@@ -106,16 +123,58 @@ def test_a_series_equals_the_join_of_its_files(
         (folder / "damaged.nc").write_bytes(paths[1].read_bytes()[:100])
         paths += [folder / "copy.nc", folder / "damaged.nc"]
     order.shuffle(paths)
-    joined = aa.open(paths, rules=rules)
-    with single_arrays():
-        expected = aa.open(paths, rules=rules)
-    assert joined.refusals == expected.refusals
-    assert (joined.skipped, joined.duplicates) == (expected.skipped, expected.duplicates)
-    assert list(map(repr, joined)) == list(map(repr, expected))
-    result = content(joined, folder / "joined.nca")
-    with single_arrays():
-        assert result == content(expected, folder / "expected.nca")
-    shutil.rmtree(folder)
+    check(folder, paths, rules)
+
+
+GRIDS = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+GRID_RULES = [
+    aa.Rules(),
+    aa.Rules(coverage=1.0),
+    aa.Rules(new_dimension="realization"),
+    aa.Rules(new_dimension="member=^.*/r([0-9]+)_"),
+    aa.Rules(units={"air_temperature": "degC", "time": "hours since 1990-01-01"}),
+]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shape=GRIDS,
+    steps=st.integers(1, 2),
+    missing=st.sets(st.integers(0, 35), max_size=2),
+    odd=st.dictionaries(st.integers(0, 35), ANY, max_size=1),
+    rules=st.sampled_from(GRID_RULES),
+)
+def test_series_join_as_the_files_do(
+    tmp_path_factory: pytest.TempPathFactory,
+    shape: tuple[int, int, int],
+    steps: int,
+    missing: set[int],
+    odd: dict[int, int],
+    rules: aa.Rules,
+) -> None:
+    folder = tmp_path_factory.mktemp("grid")
+    for number, (time, tile, member) in enumerate(np.ndindex(shape)):
+        if number not in missing or not number:
+            changes = {"north": 30.0 * tile, "attrs": {"realization": 10 * member}}
+            times = [10.0 * time + step for step in range(steps)]
+            write(folder / f"r{member}_{number}.nc", times, **{**changes, **ODD[odd.get(number, 0)]})
+    check(folder, sorted(folder.iterdir()), rules)
+
+
+@pytest.mark.parametrize("trust", ["verify", "assume"])
+def test_indexes_of_series(tmp_path: Path, trust: str) -> None:
+    for number in range(6):
+        write(tmp_path / f"{number}.nc", [2.0 * number, 2.0 * number + 1], **ODD[5 * (number == 4)])
+    paths = sorted(tmp_path.iterdir())
+    stored = []
+    for how in (nullcontext(), single_arrays()):
+        with how:
+            aa.open(paths, rules=aa.Rules(trust=trust)).save(tmp_path / "index.nca", chunk_table=False)
+        reader = Reader(str(tmp_path / "index.nca"))
+        with reader.opened():
+            names = reader._open._directory.columns
+            stored.append({name: reader._slice(name, 0, reader._length(name)).tobytes() for name in names})
+    assert stored[0] == stored[1]
 
 
 def test_successive_files_form_a_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,12 +220,12 @@ def test_bytes_per_file(tmp_path: Path, trust: str) -> None:
     write(tmp_path / "1.nc", [1.0])
     second = (tmp_path / "1.nc").read_bytes()
     assert len(first) == len(second)
-    count, value = 3000, np.array([1.0], ">f8").tobytes()
+    count, value = 1500, np.array([1.0], ">f8").tobytes()
     at = next(n for n in range(len(first)) if second[n : n + 8] == value and first[n : n + 8] == bytes(8))
     for number in range(2, count):
         time = np.array([float(number)], ">f8").tobytes()
         (tmp_path / f"{number}.nc").write_bytes(second[:at] + time + second[at + 8 :])
-    aa.open(sorted(tmp_path.iterdir())[:70], rules=aa.Rules(trust=trust), processes=1)
+    aa.open(sorted(tmp_path.iterdir())[:200], rules=aa.Rules(trust=trust), processes=1)
     tracemalloc.start()
     try:
         array = aa.open(tmp_path, rules=aa.Rules(trust=trust), processes=1)["tas"]

@@ -1,0 +1,75 @@
+"""Join of series with other series and arrays, without the arrays of files.
+
+A series is one candidate. Its join with others equals the join of all files if the files of different series cover different
+positions, and if no tolerance, conversion or rule distinguishes one from the other. Otherwise there is none, and the arrays of
+the files are joined.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from aggarray.aggregate.candidate import Candidate
+from aggarray.aggregate.group import Joinable, joinable
+from aggarray.aggregate.longitude import unwrapped
+from aggarray.aggregate.rules import Rules
+from aggarray.aggregate.split_rules import RULES
+from aggarray.aggregate.view import View
+from aggarray.arrays.master import MasterArray
+from aggarray.partition.grid import refine
+from aggarray.partition.tiling import by_position
+
+
+def joinable_series(group: Sequence[Candidate], rules: Rules) -> Joinable | None:
+    """Return candidates to join as they are; None if their files must be."""
+    if any(member.axes.keys() != group[0].axes.keys() or not member.array.size for member in group):
+        return None
+    ordered = sorted(group, key=lambda c: (c.uri, c.array.name or "", c.number))
+    view = View(ordered, replace(rules, tolerance=0.0, overlap="refuse"))
+    if view.unconvertible is not None or view.tied or not all(_is_separate(view, key, rules.tolerance) for key in view.layouts):
+        return None
+    keys = list(view.varying)
+    boxes, shape = view.boxes(keys)
+    if len(group) > 1 and (not keys or refine(boxes, shape, keys, "all").overlap is not None):
+        return None
+    if unwrapped(view) is not None or any(rule(view) is not None for rule in RULES):
+        return None
+    return joinable(view, range(len(ordered)))
+
+
+def _is_separate(view: View, key: str, fraction: float) -> bool:
+    """Return whether values along an axis are equal, or differ in any tolerance.
+
+    The positions of members must be equal, or follow each other.
+    """
+    layout = view.layouts[key]
+    ends = sorted((int(p[0]), int(p[-1]) + 1) for p in layout.positions)
+    apart = all(stop <= start for (_, stop), (start, _) in pairwise(ends))
+    if not apart or not all(map(layout.contiguous, range(len(layout.positions)))):
+        return False
+    if view.group[0].axes[key].coordinate is None:
+        return len(layout.positions) == 1
+    values = np.unique(np.concatenate(view.values(key)))
+    if values.dtype.kind not in "iuf":
+        return True
+    # No spacing of a file is larger than the largest step.
+    steps = np.diff(values.astype(np.float64))
+    largest = float(steps.max(initial=0.0))
+    return bool(np.isfinite(values).all() and (steps > fraction * largest + layout.tolerance).all())
+
+
+def in_order_of_files(array: MasterArray, candidate: Candidate) -> MasterArray:
+    """Return a joined array with its files in the order in which they would be joined.
+
+    ``candidate``: the first one by name.
+    """
+    names = [axis.name for axis in candidate.axes.values()]
+
+    def ordered(item: MasterArray) -> MasterArray:
+        cells = dict(zip(item.dimensions, item._matrix.cells, strict=True))
+        joined = [name for name in names if cells.get(name, 1) > 1]
+        return item if len(joined) < 2 else replace(item, _matrix=by_position(item._matrix, joined))
+
+    return replace(ordered(array), coords={name: ordered(c) for name, c in array.coords.items()})
