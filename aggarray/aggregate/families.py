@@ -6,6 +6,7 @@ meaning for joins. They are found by comparing what a `StructureTable` stores of
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -14,8 +15,10 @@ import numpy as np
 
 from aggarray.aggregate.candidate import EAST
 from aggarray.aggregate.join import same_attribute
+from aggarray.aggregate.own_units import OwnUnits, counted_with, counts_time, units_of
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple
+from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure, Variable
 from aggarray.memory.selection import distinct
 from aggarray.scan.attribute_table import Own
@@ -31,18 +34,23 @@ class Family:
     """Rows of a table, sorted by their coordinate along a dimension.
 
     ``dimension``: along which they differ; ``axes``: {position of a variable: its axis of the dimension}; ``edges``: int64, the
-    positions at which the files begin, and the end.
+    positions at which the files begin, and the end; ``units``: of the coordinate and its bounds, the variables ``counted``, if
+    they differ.
     """
 
     def __init__(self, table: StructureTable, rows: Sequence[int], dimension: str, coordinate: int) -> None:
         self.table, self.dimension = table, dimension
         heads = _heads(table, rows[0])
         self.axes = {p: v.dimensions.index(dimension) for p, v in enumerate(heads) if dimension in v.dimensions}
-        firsts = np.array([table.values_of(row, coordinate)[0] for row in rows])
-        self.rows = [rows[n] for n in np.argsort(firsts, kind="stable").tolist()]
-        numbers = self.variant.tolist()
+        stated = [units_of(table, row, coordinate) for row in rows]
+        own = OwnUnits(stated, heads[coordinate].attrs.get("calendar")) if len(set(stated)) > 1 else None
+        firsts = [table.values_of(row, coordinate)[:1] for row in rows]
+        order = np.argsort(np.concatenate(firsts if own is None else own.converted(firsts)), kind="stable").tolist()
+        self.rows = [rows[n] for n in order]
+        self.counted = {} if own is None else counted_with(heads, coordinate) or {}
+        self.units = None if own is None else OwnUnits([stated[n] for n in order], heads[coordinate].attrs.get("calendar"))
         lengths = {number: _heads(table, row)[coordinate].shape[0] for number, row in self.examples.items()}
-        self.edges = np.cumsum([0, *(lengths[number] for number in numbers)], dtype=np.int64)
+        self.edges = np.cumsum([0, *(lengths[number] for number in self.variant.tolist())], dtype=np.int64)
 
     @cached_property
     def uris(self) -> tuple[str, ...]:
@@ -74,6 +82,14 @@ class Family:
             examples.setdefault(number, row)
         return examples
 
+    @cached_property
+    def kinds(self) -> tuple[np.ndarray, list[tuple[int, Any]]]:
+        """The number of each file among the kinds, and the variant and own units of each kind."""
+        stated: Sequence[Any] = [None] * len(self.rows) if self.units is None else self.units.stated
+        numbers: dict[tuple[int, Any], int] = {}
+        column = [numbers.setdefault(kind, len(numbers)) for kind in zip(self.variant.tolist(), stated, strict=True)]
+        return np.array(column, np.int32), list(numbers)
+
     def whole(self) -> Structure:
         """Return the structure of one file with the values of all files."""
         first, total = self.table[self.rows[0]], int(self.edges[-1])
@@ -83,7 +99,7 @@ class Family:
             if axis is not None:
                 values = self._joined(position, v, axis) if self._is_valued(position) else None
                 shape = (*v.shape[:axis], total, *v.shape[axis + 1 :])
-                v = replace(v, shape=shape, values=values)
+                v = replace(v, shape=shape, values=values, dtype=v.dtype if values is None else values.dtype)
             variables.append(v if attrs is v.attrs else replace(v, attrs=attrs))
         sizes = None if first.sizes is None else {**first.sizes, self.dimension: total}
         whole: Structure = replace(first, attrs=self._common(-1, first.attrs), variables=tuple(variables), sizes=sizes)
@@ -93,7 +109,9 @@ class Family:
         return all(position in self.table.variants[number].valued for number in self.examples)
 
     def _joined(self, position: int, variable: Variable, axis: int) -> np.ndarray:
-        if axis or variable.dtype.kind not in "biufcmM":
+        if position in self.counted and self.units is not None:
+            values = np.concatenate(self.units.converted([self.table.values_of(row, position) for row in self.rows]), axis)
+        elif axis or variable.dtype.kind not in "biufcmM":
             values = np.concatenate([self.table.values_of(row, position) for row in self.rows], axis)
         else:
             data = bytearray()
@@ -110,7 +128,9 @@ class Family:
         templates = {n: self.table.template(row, position) for n, row in self.examples.items()}
         if not names and all(template is attrs for template in templates.values()):
             return attrs
-        return FrozenDict({name: value for name, value in attrs.items() if self._is_common(position, name, value, templates)})
+        kept = ("units",) if position in self.counted else ()  # those of the first
+        is_common = {name: name in kept or self._is_common(position, name, value, templates) for name, value in attrs.items()}
+        return FrozenDict({name: value for name, value in attrs.items() if is_common[name]})
 
     def _is_common(self, position: int, name: str, first: Any, templates: Mapping[int, Mapping[str, Any]]) -> bool:
         same = {n: same_attribute(first, template.get(name)) for n, template in templates.items()}
@@ -141,7 +161,7 @@ def families(
         form = forms[number]
         if form is not None and table.uris[row] not in left_out:
             own = table.own.get(row)
-            stated = form.stated if own is None else _changed(form.stated, own, identifying)
+            stated = form.stated if own is None else _changed(form, own, identifying)
             match = pattern.search(table.uris[row]) if pattern is not None else None
             groups.setdefault((form.variables, stated, match and match.group(1)), []).append(row)
     for rows in groups.values():
@@ -154,10 +174,14 @@ _Stated = frozenset[tuple[int, str, str]]
 
 
 class _Form(NamedTuple):
-    """What the files of a family share: variables, and attributes."""
+    """What the files of a family share: variables, and attributes.
+
+    ``heads``: the variables.
+    """
 
     variables: object
     stated: _Stated
+    heads: Sequence[Variable]
 
 
 def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _Form | None:
@@ -168,21 +192,28 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     m = variant.model
     model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None
     mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
-    stated = [(p, n, as_text(value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)]
-    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated))
+    stated = [
+        (p, n, _text(heads, p, n, value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)
+    ]
+    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated), heads)
 
 
-def _changed(stated: _Stated, own: Mapping[int, Own], identifying: Collection[str]) -> _Stated:
+def _text(heads: Sequence[Variable], position: int, name: str, value: Any) -> str:
+    """Return an attribute as text, "" for units that may differ."""
+    return "" if name == "units" and 0 <= position < len(heads) and counts_time(heads[position], value) else as_text(value)
+
+
+def _changed(form: _Form, own: Mapping[int, Own], identifying: Collection[str]) -> _Stated:
     """Return stated attributes with those of a file's own."""
     changed = {
-        (position, name): as_text(value)
+        (position, name): _text(form.heads, position, name, value)
         for position, pairs in own.items()
         for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         if _matters(position, name, identifying)
     }
     if not changed:
-        return stated
-    return frozenset([(p, n, changed.get((p, n), text)) for p, n, text in stated])
+        return form.stated
+    return frozenset([(p, n, changed.get((p, n), text)) for p, n, text in form.stated])
 
 
 def _matters(position: int, name: str, identifying: Collection[str]) -> bool:
@@ -201,10 +232,13 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
     """Yield the families among files of equal form."""
     heads, variants = _heads(table, rows[0]), [table.variants[n] for n in {table.variant[row] for row in rows}]
     valued = [p for p in range(len(heads)) if all(p in variant.valued for variant in variants)]
+    units = {p: [units_of(table, row, p) for row in rows] for p in valued if counts_time(heads[p], heads[p].attrs.get("units"))}
     varying = {}
     for p in valued:
         refs = table.refs_at(rows, p)
-        if (refs != refs[0]).any():
+        if p in units and len(set(units[p])) > 1:
+            varying[p] = len(set(zip(refs.tolist(), units[p], strict=True)))
+        elif (refs != refs[0]).any():
             varying[p] = distinct(refs).size
     coordinates = [p for p in varying if heads[p].dimensions == (heads[p].name,) and heads[p].dtype.kind in "iuf"]
     coordinates = [p for p in coordinates if heads[p].attrs.get("units") not in EAST]  # longitudes may be equal modulo 360
@@ -215,16 +249,17 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
     others = [p for p in varying if dimension not in heads[p].dimensions]
     keys: dict[int, object] = {}
     parts: dict[object, list[int]] = {}
-    for row in rows:
+    for n, row in enumerate(rows):
         number = table.variant[row]
         if number not in keys:
             keys[number] = _shapes(table, row, dimension, coordinate)
         if keys[number] is not None:
-            values = tuple([table.content_of(row, p) for p in others])
+            values = tuple([(table.content_of(row, p), units[p][n] if p in units else None) for p in others])
             parts.setdefault((keys[number], values), []).append(row)
     for part in parts.values():
-        if len(part) > 1:
-            yield Family(table, part, dimension, coordinate)
+        if len(part) > 1 and (coordinate not in units or len(set(units[coordinate])) == 1 or counted_with(heads, coordinate)):
+            with suppress(AggarrayError):  # units that do not convert
+                yield Family(table, part, dimension, coordinate)
 
 
 def _shapes(table: StructureTable, row: int, dimension: str, coordinate: int) -> object:

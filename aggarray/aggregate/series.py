@@ -8,7 +8,7 @@ arrays of the files, which `stages.Entry.members` returns where other arrays mig
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dataclass import dataclass
-from aggarray.formats.base import Variable
-from aggarray.partition.matrix import MAX_CELLS, Matrix, References
+from aggarray.formats.base import Structure, Variable
+from aggarray.partition.matrix import MAX_CELLS, Matrix, References, Template
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def find_series(
     stated = [] if name is None or pattern is not None else [name]
     identifying = (*rules.facets, *stated, "featureType", "coordinates")
     for family in families(table, identifying, left_out, pattern):
-        if rules.along is None or family.dimension in rules.along:
+        is_converted_once = family.units is None or not rules.units
+        if is_converted_once and (rules.along is None or family.dimension in rules.along):
             builder = _Builder(family, access, tables)
             joined = builder.joined(rules)
             if joined:
@@ -77,15 +78,20 @@ class _Builder:
     """
 
     def __init__(self, family: Family, access: Access, tables: "ChunkIndexes | None") -> None:
-        self.family, self._tables = family, tables
-        structures = [family.table[family.rows[0]], family.whole(), *(family.table[row] for row in family.examples.values())]
-        made = [arrays_of(structure, access) for structure in structures]
-        plain = all(list(odd) == list(s.skipped) for (_, odd), s in zip(made, structures, strict=True))
-        uniform = all(list(map(_form, arrays)) == list(map(_form, made[0][0])) for arrays, _ in made)
-        ragged = any(isinstance(array, RaggedMasterArray) for array in made[0][0])
-        self.is_plain = plain and uniform and not ragged and not any(map(_may_fall, structures[1].variables))
-        self.first, self.whole = made[0][0], made[1][0]
-        self._examples = dict(zip(family.examples, (arrays for arrays, _ in made[2:]), strict=True))
+        self.family, self._tables, self._access = family, tables, access
+        structures = family.table[family.rows[0]], family.whole()
+        self.first, self.whole = (self._arrays(structure) for structure in structures)
+        self._counted = {v.name for v in family.counted.values()}
+        ragged = any(isinstance(array, RaggedMasterArray) for array in self.first)
+        self.is_plain = bool(self.first) and not ragged and not any(map(_may_fall, structures[1].variables))
+        self._examples = {n: self._arrays(family.table[row]) for n, row in family.examples.items()}
+        forms = [[_form(array, self._counted) for array in arrays] for arrays in (self.whole, *self._examples.values())]
+        self.is_plain = self.is_plain and all(form == forms[0] for form in forms)
+
+    def _arrays(self, structure: Structure) -> list[MasterArray]:
+        """Return the arrays of a structure, none if one is unusable."""
+        arrays, odd = arrays_of(structure, self._access)
+        return arrays if list(odd) == list(structure.skipped) else []
 
     def joined(self, rules: Rules) -> dict[int, MasterArray]:
         """Return the joined arrays that certainly equal the join of the files."""
@@ -123,6 +129,7 @@ class _Builder:
         largest = max(abs(float(values[0])), abs(float(values[-1])))
         one = AxisCoordinate(str(axis.name), False, len(values), axis, False, True, largest)
         (rounding,) = roundings([one], (axis.units, axis.calendar))
+        rounding += 0.0 if self.family.units is None else self.family.units.rounding(largest)
         tolerance = tolerance_of(spacing if spacing < np.inf else 0.0, rules.tolerance, rounding)
         return bool((steps > max(tolerance, 0)).all())
 
@@ -137,19 +144,19 @@ class _Builder:
     def _columns(self, number: int, coordinate: str | None, whole: MasterArray) -> MasterArray:
         """Return an array of the whole series as an array over its files."""
         family, one = self.family, whole._matrix
-        templates: dict[Any, int] = {}
-        numbers = {}
-        for variant, arrays in self._examples.items():
-            item = arrays[number] if coordinate is None else arrays[number].coords[coordinate]
-            (template,) = item._matrix.references.templates
-            numbers[variant] = templates.setdefault(template, len(templates))
+        column, kinds = family.kinds
+        templates: dict[Template, int] = {}
+        numbers = []
+        for variant, units in kinds:
+            item = self._examples[variant][number]
+            (template,) = (item if coordinate is None else item.coords[coordinate])._matrix.references.templates
+            if family.units is not None and whole.name in self._counted:
+                template = family.units.of(units, template)
+            numbers.append(templates.setdefault(template, len(templates)))
         count = len(family.rows)
-        column = np.zeros(count, np.int32)
-        for variant, template_number in numbers.items():
-            column[family.variant == variant] = template_number
         order, names = np.arange(count, dtype=np.int32), one.references.variables
-        columns = order, np.zeros(count, np.int32), column, family.stamps, self._tables, family.seen
-        references = References(family.uris, names, tuple(templates), (), *columns)
+        columns = order, np.zeros(count, np.int32), np.array(numbers, np.int32)[column]
+        references = References(family.uris, names, tuple(templates), (), *columns, family.stamps, self._tables, family.seen)
         axis = one.dimensions.index(family.dimension)
         edges = (*one.edges[:axis], family.edges, *one.edges[axis + 1 :])
         return replace(whole, _matrix=Matrix(one.dimensions, one.directions, edges, references, order))
@@ -161,10 +168,13 @@ def _may_fall(variable: Variable) -> bool:
     return pairs is not None and pairs.shape[1:] == (2,) and bool((pairs[:, 1] < pairs[:, 0]).any())
 
 
-def _form(array: MasterArray) -> object:
-    """Return what the arrays of all files of a series have in common."""
+def _form(array: MasterArray, counted: Collection[str]) -> object:
+    """Return what the arrays of all files of a series have in common.
+
+    ``counted``: names of coordinates in units of each file.
+    """
     parts = [
-        (a.name, a.dtype, a.units, a.calendar, a._matrix.dimensions, a._matrix.directions)
+        (a.name, *((None, None) if a.name in counted else (a.dtype, a.units)), a.calendar, a._matrix.dimensions, a.directions)
         for a in (array, *array.coords.values())
     ]
     return tuple(array.coords), parts

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
+from aggarray.aggregate.equality import reference_units, roundings
 from aggarray.aggregate.group import Joinable, joinable
 from aggarray.aggregate.longitude import unwrapped
 from aggarray.aggregate.rules import Rules
@@ -24,8 +25,9 @@ from aggarray.partition.tiling import by_position
 
 def joinable_series(group: Sequence[Candidate], rules: Rules) -> Joinable | None:
     """Return candidates to join as they are; None if their files must be."""
-    if any(member.axes.keys() != group[0].axes.keys() or not member.array.size for member in group):
-        return None
+    names = {(member.array.name, frozenset(member.array.coords), frozenset(member.axes)) for member in group}
+    if len(names) > 1 or not all(member.array.size for member in group):
+        return None  # the commonest name counts each file
     ordered = sorted(group, key=lambda c: (c.uri, c.array.name or "", c.number))
     view = View(ordered, replace(rules, tolerance=0.0, overlap="refuse"))
     if view.unconvertible is not None or view.tied or not all(_is_separate(view, key, rules.tolerance) for key in view.layouts):
@@ -46,8 +48,8 @@ def _is_separate(view: View, key: str, fraction: float) -> bool:
     """
     layout = view.layouts[key]
     ends = sorted((int(p[0]), int(p[-1]) + 1) for p in layout.positions)
-    apart = all(stop <= start for (_, stop), (start, _) in pairwise(ends))
-    if not apart or not all(map(layout.contiguous, range(len(layout.positions)))):
+    overlap = any(stop > start for (_, stop), (start, _) in pairwise(ends))
+    if overlap or not all(map(layout.contiguous, range(len(layout.positions)))):
         return False
     if view.group[0].axes[key].coordinate is None:
         return len(layout.positions) == 1
@@ -56,8 +58,9 @@ def _is_separate(view: View, key: str, fraction: float) -> bool:
         return True
     # No spacing of a file is larger than the largest step.
     steps = np.diff(values.astype(np.float64))
-    largest = float(steps.max(initial=0.0))
-    return bool(np.isfinite(values).all() and (steps > fraction * largest + layout.tolerance).all())
+    largest, axes = float(steps.max(initial=0.0)), [c.axes[key] for c in view.group]
+    allowed = fraction * largest + max(roundings(axes, reference_units(axes)))
+    return bool(np.isfinite(values).all() and (steps > allowed).all())
 
 
 def in_order_of_files(array: MasterArray, candidate: Candidate) -> MasterArray:

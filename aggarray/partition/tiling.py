@@ -272,11 +272,11 @@ def by_position(matrix: Matrix, dimensions: Sequence[str]) -> Matrix:
     codes, uri = _by_occurrence(references.uri[rows])
     names, variable = _by_occurrence(references.variable[rows])
     kinds, template = _by_occurrence(references.template[rows])
-    texts = [str(references.uris[code]) for code in codes.tolist()], [references.variables[n] for n in names.tolist()]
-    templates = [references.templates[n] for n in kinds.tolist()]
+    uris, variables = (str(references.uris[n]) for n in codes.tolist()), (references.variables[n] for n in names.tolist())
+    templates = (references.templates[n] for n in kinds.tolist())
     stamps, seen = (None if known is None else known[codes] for known in (references.stamps, references.seen))
     columns = uri, variable, template, stamps, references.tables, seen
-    return replace(matrix, references=References(*map(tuple, texts), tuple(templates), (), *columns), refs=refs)
+    return replace(matrix, references=References(tuple(uris), tuple(variables), tuple(templates), (), *columns), refs=refs)
 
 
 def _by_occurrence(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

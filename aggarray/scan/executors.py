@@ -129,6 +129,9 @@ class ExecutorPool:
         except Exception as error:  # each library has its own for workers that die
             _check_installed(error)
             return
+        if not isinstance(version, str):
+            what = f"the executor returned {version!r:.100}, not the result of the submitted call"
+            raise AggregationError(what, hint="give one whose submit(function, *arguments) calls the function")
         if version != installed_version():
             raise _not_installed(f"it has aggarray {version}")
 

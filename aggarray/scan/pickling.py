@@ -19,7 +19,7 @@ MARK = b"\n\x93aggarray scan 1\n"
 #: Largest number of bytes before the mark.
 _MOST_BEFORE = 1 << 20
 #: Both ends clear their memos after this many objects.
-_FORGET = 512
+_FORGET = 256
 #: Arrays of at least this many bytes are shared between files.
 SHARED_BYTES = 128
 

@@ -381,3 +381,12 @@ def test_pools_that_are_shut_down_in_the_midst(paths: list[str], kind: Any) -> N
 
     with pytest.warns(RuntimeWarning, match="takes no more work"), scanning_on(pool):
         check_all([s for _, s in scan_files(paths, progress=progress)], paths)
+
+
+def test_an_executor_that_returns_something_else(paths: list[str]) -> None:
+    class Junk(Executor):
+        def submit(self, *_call: Any) -> Any:
+            return super().submit(lambda: None)
+
+    with pytest.raises(AggregationError, match=r"returned None, not the result of the submitted call; give one whose submit"):
+        scan_on(Junk(), paths)

@@ -1,0 +1,79 @@
+"""Reference times whose units differ between files: each file counts from a date of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.aggregate.candidate import EPSILON
+from aggarray.arrays.build import common_dtype
+from aggarray.cf.attributes import text_attribute
+from aggarray.cf.units.compatibility import conversion
+from aggarray.cf.units.recognition import is_reference_time, normal_calendar
+from aggarray.formats.base import Variable
+from aggarray.partition.conform import convert
+from aggarray.partition.matrix import Step, Template
+from aggarray.scan.structure_table import StructureTable
+
+#: Attributes of packed values, and of values that may be missing.
+_ENCODING = frozenset(("scale_factor", "add_offset", "_Unsigned", "missing_value", "valid_min", "valid_max", "valid_range"))
+
+
+def counts_time(variable: Variable, units: Any) -> bool:
+    """Return whether units of a coordinate variable may be those of one file."""
+    of_numbers = variable.dtype.kind == "f" or variable.dtype == np.int64
+    return of_numbers and variable.dimensions == (variable.name,) and is_reference_time(text_attribute(units))
+
+
+def units_of(table: StructureTable, row: int, position: int) -> Any:
+    """Return the units of a variable in one file."""
+    own: Sequence[Any] = table.own[row].get(position, ()) if row in table.own else ()
+    names = own[::2]
+    return own[2 * names.index("units") + 1] if "units" in names else table.template(row, position).get("units")
+
+
+def counted_with(variables: Sequence[Variable], coordinate: int) -> dict[int, Variable] | None:
+    """Return a coordinate and its bounds, by position; None if they cannot be converted as stored."""
+    v = variables[coordinate]
+    bounds = v.attrs.get("bounds", v.attrs.get("climatology"))
+    counted = {p: b for p, b in enumerate(variables) if p == coordinate or b.name == bounds}
+    plain = all(_is_plain(b.attrs) and b.dtype.kind in "if" for b in counted.values())
+    own = any("units" in b.attrs or "calendar" in b.attrs for p, b in counted.items() if p != coordinate)
+    return counted if plain and not own else None
+
+
+def _is_plain(attrs: Mapping[str, Any]) -> bool:
+    fill = np.asarray(attrs.get("_FillValue", np.nan))
+    return _ENCODING.isdisjoint(attrs) and fill.dtype.kind == "f" and bool(np.isnan(fill).all())
+
+
+class OwnUnits:
+    """Units of a coordinate, which its bounds share, in files in order.
+
+    ``stated``: by file; values are converted to those of the first.
+    """
+
+    def __init__(self, stated: Sequence[str], calendar: Any) -> None:
+        self.stated, text = stated, text_attribute(calendar)
+        self._calendars = {units: normal_calendar(units, text) for units in set(stated)}
+        self._conversions = {units: conversion(*self._of(units), *self._of(stated[0])) for units in self._calendars}
+
+    def _of(self, units: str) -> tuple[str, str | None]:
+        return units, self._calendars[units]
+
+    def of(self, units: str, template: Template) -> Template:
+        """Return a template in other units."""
+        return replace(template, units=units, calendar=self._calendars[units])
+
+    def converted(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return an array of each file in the units of the first."""
+        dtype = common_dtype([arrays[0].dtype], self._conversions.values())
+        target = Step(*self._of(self.stated[0]), dtype)
+        steps = {units: Step(*self._of(units), arrays[0].dtype) for units in self._calendars}
+        return [convert(values, None, steps[units], target)[0] for units, values in zip(self.stated, arrays, strict=True)]
+
+    def rounding(self, largest: float) -> float:
+        """Return the most that rounding changes a value of at most ``largest``."""
+        offsets = (abs(float(c.offset)) for c in self._conversions.values())
+        return 4 * EPSILON * (largest + 2 * max(offsets, default=0.0))
