@@ -15,10 +15,10 @@ from aggarray.formats import scan
 from aggarray.index.recognition import find_convention
 from aggarray.index.store import stored_generation
 from aggarray.interop.chunk_sizes import PREFERRED
-from aggarray.interop.dataset import ROOT, DatasetGroup, variable_name
-from aggarray.interop.datasets import datasets
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source
+from aggarray.output.dataset import ROOT, DatasetGroup, variable_name
+from aggarray.output.datasets import datasets
 from aggarray.storage.files import Source, local_path
 
 #: Options besides those of decoding: see `aggarray.open`; ``select``: attributes that arrays must have; the fields of `Rules`.

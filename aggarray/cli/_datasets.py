@@ -122,7 +122,7 @@ def _listed(facet: tuple[str, list[str | None]]) -> str:
 def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -> None:
     """Raise AggregationError for arrays that do not share dimensions."""
     from aggarray.arrays.ragged_variables import flatten_ragged
-    from aggarray.interop.dataset import grouped
+    from aggarray.output.dataset import grouped
 
     groups = grouped(map(flatten_ragged, arrays))
     if len(groups) > 1:

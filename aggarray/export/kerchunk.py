@@ -21,11 +21,11 @@ from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import Encoding
 from aggarray.codecs import Filter, codecs
 from aggarray.errors import AggregationError, IndexFileError, install_command
-from aggarray.export import json_scalar
 from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
 from aggarray.formats.base import Attributes
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.store import replace_index
+from aggarray.output.zarr_metadata import json_scalar
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.urls import unsigned
 

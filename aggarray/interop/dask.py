@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.pickling import ArrayReference, LazyBlock, fingerprint, has_large_values, read_block, read_shared
 from aggarray.errors import AggregationError, SelectionError, install_command
 from aggarray.interop.chunk_sizes import PackedSizes, dask_size, preferred_sizes
-from aggarray.interop.pickling import ArrayReference, LazyBlock, fingerprint, has_large_values, read_block, read_shared
 from aggarray.partition.chunk_sizes import merged_sizes
 
 try:

@@ -13,9 +13,9 @@ from typing import Any
 #: The present module of each former module that pickles refer to.
 _MODULES = {
     "aggarray.access": "aggarray.storage.access",
-    "aggarray.adapters.datasets": "aggarray.interop.dataset",
+    "aggarray.adapters.datasets": "aggarray.output.dataset",
     "aggarray.adapters.to_dask": "aggarray.interop.dask",
-    "aggarray.adapters.travel": "aggarray.interop.pickling",
+    "aggarray.adapters.travel": "aggarray.arrays.pickling",
     "aggarray.adapters.xarray_form": "aggarray.interop.xarray_encoding",
     "aggarray.adapters.xarray_store": "aggarray.interop.xarray_store",
     "aggarray.api.aggregation": "aggarray.opening.aggregation",
@@ -31,6 +31,8 @@ _MODULES = {
     "aggarray.indexes.known": "aggarray.index.decoder",
     "aggarray.indexes.store": "aggarray.index.store",
     "aggarray.indexes.uris": "aggarray.index.uris",
+    "aggarray.interop.dataset": "aggarray.output.dataset",
+    "aggarray.interop.pickling": "aggarray.arrays.pickling",
     "aggarray.local": "aggarray.arrays.local",
     "aggarray.master.array": "aggarray.arrays.master",
     "aggarray.master.geometry": "aggarray.arrays.row_geometry",

@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import gcd, prod
 from typing import Any
 
-from aggarray.interop.pickling import from_index
+from aggarray.arrays.pickling import from_index
 from aggarray.read.stored_shapes import shape_of, stored_filters
 
 #: Bytes up to which chunks of a Zarr array are made where those of dask are unequal.

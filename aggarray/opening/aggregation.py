@@ -220,6 +220,27 @@ class Aggregation(AttributeHints):
             write(references, local_path(path))
         return references
 
+    def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> Any:
+        """Return the arrays as a read-only Zarr store, without copying values.
+
+        A ``zarr.abc.store.Store`` of version 3, with consolidated metadata; the keys of version 2 exist too. Each chunk holds
+        conformed values, read from the files when it is asked for. Arrays are at the root if their names are unique, else in
+        one group per dataset, with their coordinates beside them. ``chunks``: size by dimension, -1 for all; the others are
+        chosen, up to 8 MB, so that stored chunks are decoded once where a regular grid allows it. ``compressor``: None, or a
+        text such as "zstd:3", as for `extract`. The store pickles, and is thread-safe.
+
+        Raises SelectionError for invalid chunks, and AggregationError for arrays that Zarr cannot hold.
+
+        >>> import aggarray as aa, zarr
+        >>> store = aa.open("sample_data/archive").to_zarr_store()
+        >>> zarr.open(store)["tas"].shape
+        (365, 18, 36)
+        """
+        from aggarray.export.zarr_view.store import ZarrView
+        from aggarray.output.compression import NONE, parse_compression
+
+        return ZarrView(self.arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
+
     def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.
 
@@ -250,10 +271,9 @@ class Aggregation(AttributeHints):
         ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB, else as in ``xarray.open_dataset``. Nodes of
         a tree are named by the attributes in which the arrays differ.
         """
-        from aggarray.interop.datasets import datasets
         from aggarray.interop.xarray_store import to_datasets
 
-        return to_datasets(datasets(self.arrays), chunks)
+        return to_datasets(self.arrays, chunks)
 
     def _repr_html_(self) -> str:
         """Return the HTML representation for notebooks. Reads no file."""

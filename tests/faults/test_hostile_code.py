@@ -16,7 +16,7 @@ PICKLES = {
         "scan/workers.py",
         "scan/pickling.py",
         "storage/credentials.py",
-        "interop/pickling.py",
+        "arrays/pickling.py",
         "formats/hdf5/isolated.py",
         "formats/hdf5/isolated_process.py",
     ),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.interop.dask import chunked
-from aggarray.interop.pickling import LazyBlock, fingerprint
+from aggarray.arrays.pickling import LazyBlock, fingerprint
 from tests.support.netcdf import cube, write
 
 

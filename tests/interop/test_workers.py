@@ -8,7 +8,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.export.extract import extract
-from aggarray.interop.pickling import LazyBlock, read_block
+from aggarray.arrays.pickling import LazyBlock, read_block
 from tests.support.netcdf import cube, write
 from tests.support.starting import modules_of, ours, run_script
 

@@ -64,7 +64,7 @@ HOMES = {
     "pyarrow": ("formats", "export"),
     "rich": ("cli",),
     "xarray": ("interop", "xarray_engine"),
-    "zarr": ("formats", "mpi"),
+    "zarr": ("export", "formats", "mpi"),
 }
 
 

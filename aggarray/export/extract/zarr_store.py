@@ -1,19 +1,15 @@
-"""Metadata and encoding of the chunks of a Zarr store (version 3)."""
+"""Chunks and metadata of an extract to Zarr (version 3)."""
 
-import base64
-import json
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import numcodecs
 import numpy as np
 
-from aggarray.export import json_scalar
 from aggarray.export.extract.pieces import write_complete
 from aggarray.output import zarr_codecs
 from aggarray.output.compression import NONE, Compression
 from aggarray.output.layout import ExtractLayout, Variable
+from aggarray.output.zarr_metadata import Document, array_document, group_document, json_bytes
 
 #: Kinds of data types that a store holds.
 KINDS = "biufcT"
@@ -32,7 +28,7 @@ def _codecs(compression: Compression, itemsize: int) -> list[zarr_codecs.CodecMe
 
 def finish(layout: ExtractLayout, folder: str, spare: str, compression: Compression) -> None:
     """Write the small arrays and all metadata, after all chunks."""
-    metadata = {v.name: _metadata(v, compression) for v in layout.variables}
+    documents = {v.name: _document(v, compression) for v in layout.variables}
     for variable in layout.variables:
         folder_of_variable = os.path.join(folder, variable.name)
         if variable.chunks is None and variable.source.size:
@@ -45,47 +41,11 @@ def finish(layout: ExtractLayout, folder: str, spare: str, compression: Compress
                 content = values
             write_complete(path, encode(content, Compression(NONE, 0)), spare)
         os.makedirs(folder_of_variable, exist_ok=True)
-        write_complete(os.path.join(folder_of_variable, "zarr.json"), _json(metadata[variable.name]), spare)
-    # Consolidated metadata: xarray then opens the store with one read.
-    inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
-    group = {**_head("group"), "attributes": _plain(layout.attributes), "consolidated_metadata": inline}
-    write_complete(os.path.join(folder, "zarr.json"), _json(group), spare)
+        write_complete(os.path.join(folder_of_variable, "zarr.json"), json_bytes(documents[variable.name]), spare)
+    group = group_document(layout.attributes, documents)
+    write_complete(os.path.join(folder, "zarr.json"), json_bytes(group), spare)
 
 
-def _metadata(variable: Variable, compression: Compression) -> dict[str, Any]:
-    text, dtype = variable.dtype.kind == "T", variable.dtype
-    chunks = variable.chunks if variable.chunks is not None else tuple(max(n, 1) for n in variable.shape)
-    little = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
-    codecs: list[zarr_codecs.CodecMetadata] = [{"name": "vlen-utf8"} if text else little]
-    codecs += _codecs(compression if variable.chunks is not None else Compression(NONE, 0), dtype.itemsize)
-    fill = dtype.type(0 if variable.fill is None else variable.fill) if not text else ""
-    attributes = _plain(variable.attributes)
-    if variable.fill is not None and dtype.kind == "f":
-        # As xarray reads and writes it: bytes, so that it is exact.
-        exact = np.float64(variable.fill).astype("<f8").tobytes()
-        attributes["_FillValue"] = base64.standard_b64encode(exact).decode()
-    return {
-        **_head("array"),
-        "attributes": attributes,
-        "shape": variable.shape,
-        "data_type": "string" if text else str(dtype.newbyteorder("=")),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": fill if text else json_scalar(fill),
-        "codecs": codecs,
-        "dimension_names": variable.dimensions,
-        "storage_transformers": [],
-    }
-
-
-def _head(kind: str) -> dict[str, Any]:
-    return {"zarr_format": 3, "node_type": kind}
-
-
-def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    items = {n: v.tolist() if isinstance(v, np.ndarray | np.generic) else v for n, v in attributes.items()}
-    return {name: list(map(json_scalar, item)) if isinstance(item, list) else json_scalar(item) for name, item in items.items()}
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, indent=2, allow_nan=False).encode()
+def _document(variable: Variable, compression: Compression) -> Document:
+    chosen = compression if variable.chunks is not None else Compression(NONE, 0)
+    return array_document(variable, _codecs(chosen, variable.dtype.itemsize))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
-from aggarray.interop.dataset import ROOT, DatasetGroup, grouped, variable_name
+from aggarray.output.dataset import ROOT, DatasetGroup, grouped, variable_name
 
 
 def datasets(arrays: Sequence[MasterArray]) -> dict[str, DatasetGroup]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.pickling import fingerprint
 from aggarray.cf.attributes import words
 from aggarray.cf.units.calendars import decodable
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, UnitsError
-from aggarray.interop.pickling import fingerprint
 
 #: Variable name of an array without a name.
 NAMELESS = "array"

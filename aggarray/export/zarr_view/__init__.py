@@ -1,0 +1,1 @@
+"""Zarr view: conformed values as the chunks of a read-only store."""

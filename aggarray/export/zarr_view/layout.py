@@ -1,0 +1,65 @@
+"""Layout of a Zarr view: its groups, arrays and their chunk shapes."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.master import MasterArray
+from aggarray.errors import SelectionError, names_hint
+from aggarray.output.dataset import ROOT
+from aggarray.output.datasets import datasets
+from aggarray.output.layout import ExtractLayout, Variable, lay_out
+
+#: Kinds of data types that Zarr has.
+KINDS = "biufcT"
+#: Most bytes of a chosen chunk, unless a stored chunk is larger.
+MOST_BYTES = 1 << 23
+
+#: Chunk size by dimension; -1: the whole dimension.
+Chunks = Mapping[str, int]
+
+
+def lay_out_groups(arrays: Sequence[MasterArray], chunks: Chunks | None = None) -> dict[str, ExtractLayout]:
+    """Return the layout of each group by its path; "": the root group.
+
+    All arrays are in the root group if their names are unique. Otherwise each dataset is a group. Raises SelectionError for
+    chunks that are invalid.
+    """
+    chunks = dict(chunks or {})
+    groups = {path: lay_out(members, KINDS, path or ROOT, sys.maxsize) for path, members in _groups(arrays)}
+    _check(chunks, dict.fromkeys(d for layout in groups.values() for d in layout.dimensions))
+    for variable in (v for layout in groups.values() for v in layout.variables):
+        variable.chunks = _chunk_shape(variable, chunks)
+        if variable.fill is not None and variable.dtype.kind == "f":
+            # As a master array reads it.
+            variable.fill = variable.attributes["_FillValue"] = variable.dtype.type(np.nan)
+    return groups
+
+
+def _groups(arrays: Sequence[MasterArray]) -> list[tuple[str, Sequence[MasterArray]]]:
+    names = [array.name for array in arrays]
+    if len(set(names)) == len(names):
+        return [("", arrays)]
+    return [(path.strip("/"), group.arrays) for path, group in datasets(arrays).items()]
+
+
+def _check(chunks: Mapping[str, Any], dimensions: Mapping[str, None]) -> None:
+    for name, size in chunks.items():
+        if name not in dimensions:
+            hint = names_hint(name, list(dimensions), "the dimensions are")
+            raise SelectionError(f"chunks={chunks!r}: no dimension {name!r}", hint=hint)
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or (size < 1 and size != -1):
+            hint = "give a positive integer, or -1 for the whole dimension"
+            raise SelectionError(f"chunks={chunks!r}: {size!r} is not a chunk size", hint=hint)
+
+
+def _chunk_shape(variable: Variable, chunks: Chunks) -> tuple[int, ...] | None:
+    """Return the shape of the chunks of a variable, None for one piece."""
+    if variable.dtype.kind == "T" or not variable.shape:
+        return None
+    chosen = (sizes[0] for sizes in variable.source.chunks_for(MOST_BYTES, regular=True))
+    given = (chunks.get(name) for name in variable.dimensions)
+    sizes = zip(variable.shape, chosen, given, strict=True)
+    return tuple(max(1, size if own == -1 else min(own or side, size)) for size, side, own in sizes)

@@ -1,0 +1,127 @@
+"""The store that zarr-python reads."""
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Iterable, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from aggarray.arrays.master import MasterArray
+from aggarray.export.zarr_view.contents import ViewContents
+from aggarray.export.zarr_view.layout import Chunks
+from aggarray.output.compression import Compression
+
+_SCHEME = "aggarray-view"
+# Both versions are there for readers of either.
+warnings.filterwarnings("ignore", rf"Both zarr.json .* exist at {_SCHEME}:")
+
+
+class ZarrView(Store):
+    """Read-only Zarr store of arrays: see `Aggregation.to_zarr_store`.
+
+    Chunks are read in threads, without blocking the event loop.
+    """
+
+    supports_writes = supports_deletes = supports_partial_writes = False
+    supports_listing = True
+
+    def __init__(self, arrays: Sequence[MasterArray], chunks: Chunks | None, compression: Compression) -> None:
+        super().__init__(read_only=True)
+        self._given = (tuple(arrays), chunks, compression)
+        self._lock = Lock()
+        self._made: ViewContents | None = ViewContents(*self._given)
+
+    @property
+    def contents(self) -> ViewContents:
+        """Documents and chunks by key, made on the first use after a pickle."""
+        with self._lock:
+            if self._made is None:
+                self._made = ViewContents(*self._given)
+            return self._made
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._given
+
+    def __setstate__(self, given: tuple[Any, ...]) -> None:
+        super().__init__(read_only=True)
+        self._given, self._lock, self._made = given, Lock(), None
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}://{','.join(array.name or '' for array in self._given[0][:3])}"
+
+    def __repr__(self) -> str:
+        return f"<Zarr view of {len(self._given[0])} arrays, read-only>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ZarrView) and self._given == other._given
+
+    __hash__ = object.__hash__
+
+    def with_read_only(self, read_only: bool = False) -> "ZarrView":
+        """Return the store; ValueError for a writable one."""
+        if not read_only:
+            raise ValueError("a Zarr view is read-only")
+        return self
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the content of a key, None if there is none."""
+        content: bytes | memoryview | None = self.contents.document(key)
+        if content is None:
+            located = self.contents.chunk(key)
+            if located is None:
+                return None
+            array, position = located
+            content = await asyncio.to_thread(array.read, position, 1)
+        view = memoryview(content).cast("B")[_slice_of(byte_range, len(content))]
+        return (prototype or default_buffer_prototype()).buffer.from_array_like(np.frombuffer(view, np.uint8))
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Return parts of the contents of keys."""
+        return list(await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges)))
+
+    async def exists(self, key: str) -> bool:
+        """Return whether there is a document or chunk of a key."""
+        return key in self.contents.documents or self.contents.chunk(key) is not None
+
+    async def list(self) -> AsyncIterator[str]:
+        """Yield all keys: documents of both versions, chunks as Zarr 3 names them."""
+        for key in self.contents.all_keys():
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the keys that begin with a text."""
+        for key in self.contents.all_keys():
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names directly below a path."""
+        for name in self.contents.members(prefix.rstrip("/")):
+            yield name
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Raise ValueError."""
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        """Raise ValueError."""
+        self._check_writable()
+
+
+def _slice_of(part: ByteRequest | None, size: int) -> slice:
+    """Return the bytes that a request asks for."""
+    if isinstance(part, RangeByteRequest):
+        return slice(part.start, part.end)
+    if isinstance(part, OffsetByteRequest):
+        return slice(part.offset, None)
+    if isinstance(part, SuffixByteRequest):
+        return slice(max(0, size - part.suffix), None)
+    return slice(None)
