@@ -239,7 +239,9 @@ class Aggregation(AttributeHints):
         from aggarray.export.zarr_view.store import ZarrView
         from aggarray.output.compression import NONE, parse_compression
 
-        return ZarrView(self.arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
+        store = ZarrView(self.arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
+        store.contents  # noqa: B018 - raises its errors now
+        return store
 
     def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.

@@ -56,14 +56,15 @@ def array_documents_v2(variable: Variable, codecs: Sequence[CodecMetadata]) -> t
         codec.pop("typesize", None)
         if codec["id"] == "blosc":
             codec["shuffle"] = 1
-    fill = variable.fill if variable.fill is None or text else json_scalar(_padding(variable))
+    # Readers of version 2 take the fill value as missing.
+    fill = None if variable.fill is None or text else json_scalar(_padding(variable))
     attributes = {k: v for k, v in plain(variable.attributes).items() if k != "_FillValue"}
     array = {
         "zarr_format": 2,
         "shape": variable.shape,
         "chunks": chunk_shape(variable),
         "dtype": "|O" if text else variable.dtype.newbyteorder("<").str,
-        "fill_value": "" if text else fill,
+        "fill_value": fill,
         "order": "C",
         "filters": [{"id": "vlen-utf8"}] if text else None,
         "dimension_separator": ".",

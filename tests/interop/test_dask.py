@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import MasterArray, SubArray
-from aggarray.interop.dask import chunked
 from aggarray.arrays.pickling import LazyBlock, fingerprint
+from aggarray.interop.dask import chunked
 from tests.support.netcdf import cube, write
 
 

@@ -16,8 +16,8 @@ from distributed import Client
 from distributed.protocol import serialize, to_serialize
 
 import aggarray as aa
+from aggarray.arrays import pickling
 from aggarray.index import pickling as index_pickling
-from aggarray.interop import pickling
 from aggarray.interop.chunk_sizes import MOST_CHUNKS
 from tests.bench.indexing import many_partitions
 from tests.mpi.checks_files import decoded
@@ -96,7 +96,7 @@ def folder(tmp_path: Path) -> Path:
 
 def _loads(reset: bool = False) -> int:
     """Return how many arrays a worker process has unpickled."""
-    from aggarray.interop import pickling
+    from aggarray.arrays import pickling
 
     if reset:
         pickling._cached_array.cache_clear()

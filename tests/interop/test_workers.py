@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import aggarray as aa
-from aggarray.export.extract import extract
 from aggarray.arrays.pickling import LazyBlock, read_block
+from aggarray.export.extract import extract
 from tests.support.netcdf import cube, write
 from tests.support.starting import modules_of, ours, run_script
 

@@ -16,8 +16,6 @@ from aggarray.export.zarr_view.layout import Chunks
 from aggarray.output.compression import Compression
 
 _SCHEME = "aggarray-view"
-# Both versions are there for readers of either.
-warnings.filterwarnings("ignore", rf"Both zarr.json .* exist at {_SCHEME}:")
 
 
 class ZarrView(Store):
@@ -33,22 +31,20 @@ class ZarrView(Store):
         super().__init__(read_only=True)
         self._given = (tuple(arrays), chunks, compression)
         self._lock = Lock()
-        self._made: ViewContents | None = ViewContents(*self._given)
+        self._made: ViewContents | None = None
+        # The keys of both versions are for readers of either.
+        warnings.filterwarnings("ignore", rf"Both zarr.json .* exist at {_SCHEME}:")
 
     @property
     def contents(self) -> ViewContents:
-        """Documents and chunks by key, made on the first use after a pickle."""
+        """Documents and chunks by key, made at the first use."""
         with self._lock:
             if self._made is None:
                 self._made = ViewContents(*self._given)
             return self._made
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._given
-
-    def __setstate__(self, given: tuple[Any, ...]) -> None:
-        super().__init__(read_only=True)
-        self._given, self._lock, self._made = given, Lock(), None
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ZarrView, self._given
 
     def __str__(self) -> str:
         return f"{_SCHEME}://{','.join(array.name or '' for array in self._given[0][:3])}"
