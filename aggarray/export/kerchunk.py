@@ -6,7 +6,6 @@ metadata is that of Zarr version 2. References are written as JSON (kerchunk, ve
 
 import base64
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,10 +17,9 @@ from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.attributes import basename
-from aggarray.cf.encoding import Encoding
-from aggarray.codecs import Filter, codecs
+from aggarray.codecs import Filter
 from aggarray.errors import AggregationError, IndexFileError, install_command
-from aggarray.export.kerchunk_grid import ChunkGrid, check_missing_pieces, find_chunk_grid, refusal, refuse, stored_chunks
+from aggarray.export.chunk_grid import GridError, check_filters, find_chunk_grid, located_chunks, packing_attributes
 from aggarray.formats.base import Attributes
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
 from aggarray.index.store import replace_index
@@ -61,14 +59,14 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
         for name, variable in {**array.coords, array.name or "": array}.items():
             is_data, parts = variable is array, name.split("/")
             if not all(part and not part.startswith(".") for part in parts):
-                raise refusal(array, f"{name!r} is not a valid name in a Zarr store", "rename it")
+                raise _refusal(array, f"{name!r} is not a valid name in a Zarr store", "rename it")
             # A coordinate is encoded with its bounds beside it, so that its attributes name them.
             bounds = {} if is_data else {n: coordinates[n] for n in bounds_names(variable) if n in coordinates}
             encoded = _array_refs(replace(variable, coords=bounds) if bounds else variable, not is_data)
             previous = written.setdefault(name, (variable, encoded))
             if previous[1] != encoded:
                 what = f"{name!r} differs from that of shape {previous[0].shape}"
-                raise refusal(array, what, "names must be unique; select one of the arrays")
+                raise _refusal(array, what, "names must be unique; select one of the arrays")
             if previous[0] is variable:
                 refs.update({f"{'/'.join(parts[:i])}/.zgroup": _text({"zarr_format": 2}) for i in range(1, len(parts))})
                 refs.update({f"{name}/{key}": value for key, value in encoded.items()})
@@ -78,7 +76,7 @@ def references_of(arrays: Sequence[MasterArray]) -> dict[str, Any]:
             expected, other = sizes.setdefault(dimension, (size, array.name or ""))
             if expected != size:
                 what = f"size {size} of dimension {dimension!r}, which has size {expected} in {other}"
-                raise refusal(array, what, "select one of the arrays")
+                raise _refusal(array, what, "select one of the arrays")
     return {"version": 1, "refs": refs}
 
 
@@ -88,62 +86,25 @@ def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
         return _inline_refs(array)
     try:
         layout = find_chunk_grid(array)
-        _check_filters(array, layout)
-        refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, _packing(layout.encoding))
-        for piece in layout.pieces:
-            refs.update(_piece_refs(array, layout, piece))
+        check_filters(layout, lambda step: step.name == "shuffle" or step.name in _CODECS)
+        packing = packing_attributes(layout.encoding)
+        refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, packing)
+        for position, _, uri, offset, size, inline in located_chunks(layout):
+            key = ".".join(map(str, position)) or "0"
+            whole = (offset, size) == (0, 0)
+            refs[key] = _base64(inline) if inline is not None else [uri] if whole else [uri, offset, size]
         return refs
-    except AggregationError:
+    except AggregationError as error:
         if coordinate:
             return _inline_refs(array)
+        if isinstance(error, GridError):
+            raise _refusal(array, error.what, error.hint) from None
         raise
 
 
-def _check_filters(array: MasterArray, layout: ChunkGrid) -> None:
-    """Raise AggregationError for filters that numcodecs does not decode.
-
-    numcodecs shuffles complete elements only; HDF5 leaves the bytes of an incomplete last element in place.
-    """
-    first = layout.pieces[0]
-    size: int | None = math.prod(first.table.chunk) * first.table.dtype.itemsize
-    for position, step in enumerate(layout.filters):
-        if step.name != "shuffle" and step.name not in _CODECS:
-            refuse(array, first, f"filter {step.name} has no codec in numcodecs")
-        # promise: kerchunk-filter-order
-        if step.name == "shuffle" and (size is None or size % int(step.parameters[0])):
-            before = ", ".join(f.name for f in layout.filters[:position]) or "no filter"
-            what = f"shuffle of elements of {step.parameters[0]} bytes after {before}"
-            length = "a varying number of" if size is None else size
-            refuse(array, first, f"{what}, which gives {length} bytes (numcodecs shuffles whole elements only)")
-        size = None if size is None else codecs()[step.name].grown(size, step.parameters)
-
-
-def _piece_refs(array: MasterArray, layout: ChunkGrid, piece: Any) -> Refs:
-    table, refs = piece.table, Refs()
-    for position, number, offset, size in stored_chunks(layout, piece):
-        key = ".".join(map(str, position)) or "0"
-        if table.inline and number in table.inline:
-            refs[key] = _base64(table.inline[number])
-            continue
-        uri = piece.uri
-        if table.names is not None:
-            name = table.names(number)
-            uri = name if name.startswith("/") or "://" in name else f"{piece.uri}/{name}"
-            if uri is not name and "://" not in uri and not os.path.exists(uri):
-                check_missing_pieces(array, layout, piece)
-                continue
-        uri = unsigned(uri)
-        refs[key] = [uri] if (offset, size) == (0, 0) else [uri, offset, size]
-    return refs
-
-
-def _packing(encoding: Encoding) -> dict[str, Any]:
-    missing = [*encoding.missing[1:], *([np.nan] if encoding.missing_nan and encoding.missing else [])]
-    bounds = encoding.valid if encoding.valid != (None, None) else encoding.valid_unpacked
-    unsigned = None if encoding.viewed == encoding.stored else str(encoding.viewed.kind == "u").lower()
-    packing = {"scale_factor": encoding.scale_factor, "add_offset": encoding.add_offset, "missing_value": missing or None}
-    packing |= {"valid_min": bounds[0], "valid_max": bounds[1], "_Unsigned": unsigned}
-    return {name: value for name, value in packing.items() if value is not None}
+def _refusal(array: MasterArray, what: str, hint: str | None) -> AggregationError:
+    """Return the error for an array without references."""
+    return AggregationError(f"no kerchunk references: {what}", variable=array.name, hint=hint)
 
 
 def _inline_refs(array: MasterArray) -> Refs:
@@ -173,8 +134,8 @@ def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
     taken = set(np.unique(real).tolist())
     unused = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
     if unused is None:
-        what = f"every value of {array.dtype} occurs, so that none can stand for a missing value"
-        raise refusal(array, what, "convert it with astype('float64')")
+        what = f"every value of {array.dtype} occurs, so that none can mean missing"
+        raise _refusal(array, what, "convert it with astype('float64')")
     return array.dtype.type(unused)
 
 
