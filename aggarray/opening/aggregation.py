@@ -210,15 +210,37 @@ class Aggregation(AttributeHints):
         IndexFileError if that fails. Parquet needs the extra ``kerchunk``.
         """
         from aggarray.export.kerchunk import references_of, write
-        from aggarray.opening.verification import verified
         from aggarray.storage.files import local_path
 
-        tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
-        unresolved = any(template.declared for references in tables for template in references.templates)
-        references = references_of(verified(self._outcome, self._provenance)[0].arrays if unresolved else self.arrays)
+        references = references_of(self._resolved())
         if path is not None:
             write(references, local_path(path))
         return references
+
+    def _resolved(self) -> tuple[MasterArray, ...]:
+        """Return the arrays, verified if they were opened with ``trust="assume"``."""
+        from aggarray.opening.verification import verified
+
+        tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
+        unresolved = any(template.declared for references in tables for template in references.templates)
+        return verified(self._outcome, self._provenance)[0].arrays if unresolved else self.arrays
+
+    def to_icechunk(self, location: str | os.PathLike[str], copy: bool = False) -> "Report":
+        """Write the arrays to a new Icechunk repository, in one commit to ``main``.
+
+        The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid with one chain of codecs become
+        references to the files: their values are not copied, and packed values stay packed, with the attributes that decode
+        them. Coordinates, arrays in memory and arrays of up to 64 kB are written by value. ``location``: a local folder that
+        is new or empty. ``copy``: write the conformed values of the other arrays; without it, these are left out, and the
+        report gives the reason for each. A file modified after the commit raises an error when Icechunk reads it.
+
+        The folder appears once everything is written. Raises IndexFileError if it is not empty or cannot be written, and the
+        errors of reading. Needs the extra ``icechunk``.
+        """
+        from aggarray.export.icechunk.repository import write_repository
+        from aggarray.storage.files import local_path
+
+        return write_repository(self._resolved(), local_path(location), copy)
 
     def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> Any:
         """Return the arrays as a read-only Zarr store, without copying values.

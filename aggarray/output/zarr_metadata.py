@@ -28,7 +28,8 @@ def group_document(attributes: Mapping[str, Any], members: Mapping[str, Document
 def array_document(variable: Variable, codecs: Sequence[CodecMetadata]) -> Document:
     """Return the document of an array; ``codecs``: of the bytes of a chunk."""
     text, dtype = variable.dtype.kind == "T", variable.dtype
-    little = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
+    endian = {"endian": "big" if dtype.byteorder == ">" else "little"}
+    numbers = {"name": "bytes", "configuration": endian} if dtype.itemsize > 1 else {"name": "bytes"}
     attributes = plain(variable.attributes)
     if variable.fill is not None and dtype.kind == "f":
         # As xarray reads and writes it: bytes, so that it is exact.
@@ -42,7 +43,7 @@ def array_document(variable: Variable, codecs: Sequence[CodecMetadata]) -> Docum
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape(variable)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": "" if text else json_scalar(_padding(variable)),
-        "codecs": [{"name": "vlen-utf8"} if text else little, *codecs],
+        "codecs": [{"name": "vlen-utf8"} if text else numbers, *codecs],
         "dimension_names": variable.dimensions,
         "storage_transformers": [],
     }

@@ -58,6 +58,7 @@ HOMES = {
     "click": ("cli",),
     "dask": ("interop",),
     "fsspec": ("storage",),
+    "icechunk": ("export",),
     "imagecodecs": ("codecs",),
     "matplotlib": ("display",),
     "mpi4py": ("mpi",),

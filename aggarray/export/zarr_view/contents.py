@@ -10,7 +10,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.export.zarr_view.layout import Chunks, lay_out_groups
+from aggarray.export.zarr_view.layout import Chunks, Keep, lay_out_groups
 from aggarray.output.chunks import Position, full_chunk
 from aggarray.output.compression import Compression
 from aggarray.output.layout import Variable
@@ -70,32 +70,37 @@ class ViewContents:
     """Keys of a read-only Zarr store of arrays, and their contents.
 
     ``chunks``: chunk size by dimension instead of the chosen ones. The keys are those of Zarr 3 and of Zarr 2, whose documents
-    describe the same chunks. ``arrays``: by path; ``documents``: the keys of metadata.
+    describe the same chunks. ``keep``: as in `lay_out_groups`. ``arrays``: by path; ``groups``: attributes by path;
+    ``documents``: the keys of metadata.
     """
 
-    def __init__(self, arrays: Sequence[MasterArray], chunks: Chunks | None, compression: Compression) -> None:
-        groups = lay_out_groups(arrays, chunks)
+    def __init__(
+        self, arrays: Sequence[MasterArray], chunks: Chunks | None, compression: Compression, keep: Keep | None = None
+    ) -> None:
+        groups = lay_out_groups(arrays, chunks, keep)
         self.arrays: dict[str, ViewArray] = {}
         for path, layout in groups.items():
             for variable in layout.variables:
                 codecs = () if variable.dtype.kind == "T" else compressors_of(compression, variable.dtype.itemsize)
-                self.arrays[_joined(path, variable.name)] = ViewArray(variable, codecs)
+                self.arrays[joined_path(path, variable.name)] = ViewArray(variable, codecs)
         parents = {path[: match.start()] for path in groups for match in re.finditer("/", path)}
-        self._groups = {path: groups[path].attributes if path in groups else {} for path in sorted({"", *parents, *groups})}
-        self._nodes = {path: group_document(attributes) for path, attributes in self._groups.items()}
+        self.groups = {path: groups[path].attributes if path in groups else {} for path in sorted({"", *parents, *groups})}
+        self._nodes = {path: group_document(attributes) for path, attributes in self.groups.items()}
         self._nodes |= {path: array_document(array.variable, array.codecs) for path, array in self.arrays.items()}
         self._nodes_v2 = self._documents_v2()
-        names = ((path, name) for path in self._groups for name in ("zarr.json", ".zmetadata"))
+        names = ((path, name) for path in self.groups for name in ("zarr.json", ".zmetadata"))
         arrays_3 = ((path, "zarr.json") for path in self.arrays)
-        self.documents = dict.fromkeys([*(_joined(*pair) for pair in (*names, *arrays_3)), *self._nodes_v2])
+        self.documents = dict.fromkeys([*(joined_path(*pair) for pair in (*names, *arrays_3)), *self._nodes_v2])
         self._cached = lru_cache(_MOST_CACHED)(self._made)
 
     def _documents_v2(self) -> dict[str, Document]:
         nodes: dict[str, Document] = {}
-        for path, attributes in self._groups.items():
-            nodes |= {_joined(path, ".zgroup"): {"zarr_format": 2}, _joined(path, ".zattrs"): plain(attributes)}
+        for path, attributes in self.groups.items():
+            nodes |= {joined_path(path, ".zgroup"): {"zarr_format": 2}, joined_path(path, ".zattrs"): plain(attributes)}
         for path, array in self.arrays.items():
-            nodes[_joined(path, ".zarray")], nodes[_joined(path, ".zattrs")] = array_documents_v2(array.variable, array.codecs)
+            nodes[joined_path(path, ".zarray")], nodes[joined_path(path, ".zattrs")] = array_documents_v2(
+                array.variable, array.codecs
+            )
         return nodes
 
     def document(self, key: str) -> bytes | None:
@@ -110,7 +115,7 @@ class ViewContents:
             return json_bytes({"zarr_consolidated_format": 1, "metadata": _below(path, self._nodes_v2)})
         if path in self.arrays:
             return json_bytes(self._nodes[path])
-        return json_bytes(group_document(self._groups[path], _below(path, self._nodes)))
+        return json_bytes(group_document(self.groups[path], _below(path, self._nodes)))
 
     def chunk(self, key: str) -> tuple[ViewArray, Position] | None:
         """Return the array and position of a chunk, None for other keys.
@@ -157,7 +162,8 @@ def _numbers(texts: Sequence[str], grid: Sequence[int]) -> Position | None:
     return tuple(int(t) for t in texts) if all(_NUMBER.fullmatch(t) and int(t) < n for t, n in pairs) else None
 
 
-def _joined(*parts: str) -> str:
+def joined_path(*parts: str) -> str:
+    """Return the path of a node or key; parts may be empty."""
     return "/".join(part for part in parts if part)
 
 

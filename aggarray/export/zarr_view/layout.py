@@ -1,12 +1,13 @@
 """Layout of a Zarr view: its groups, arrays and their chunk shapes."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.errors import SelectionError, names_hint
 from aggarray.output.dataset import ROOT
 from aggarray.output.datasets import datasets
@@ -19,16 +20,23 @@ MOST_BYTES = 1 << 23
 
 #: Chunk size by dimension; -1: the whole dimension.
 Chunks = Mapping[str, int]
+#: Returns whether an array belongs to a store.
+Keep = Callable[[MasterArray], bool]
 
 
-def lay_out_groups(arrays: Sequence[MasterArray], chunks: Chunks | None = None) -> dict[str, ExtractLayout]:
+def lay_out_groups(
+    arrays: Sequence[MasterArray], chunks: Chunks | None = None, keep: Keep | None = None
+) -> dict[str, ExtractLayout]:
     """Return the layout of each group by its path; "": the root group.
 
-    All arrays are in the root group if their names are unique. Otherwise each dataset is a group. Raises SelectionError for
-    chunks that are invalid.
+    All arrays are in the root group if their names are unique. Otherwise each dataset is a group. ``keep``: returns whether an
+    array is laid out; those that are not change no path. Raises SelectionError for chunks that are invalid.
     """
-    chunks = dict(chunks or {})
-    groups = {path: lay_out(members, KINDS, path or ROOT, sys.maxsize) for path, members in _groups(arrays)}
+    chunks, groups = dict(chunks or {}), dict[str, ExtractLayout]()
+    for path, members in _groups(list(map(flatten_ragged, arrays))):
+        kept = [array for array in members if keep is None or keep(array)]
+        if kept or not members:
+            groups[path] = lay_out(kept, KINDS, path or ROOT, sys.maxsize)
     _check(chunks, dict.fromkeys(d for layout in groups.values() for d in layout.dimensions))
     for variable in (v for layout in groups.values() for v in layout.variables):
         variable.chunks = _chunk_shape(variable, chunks)

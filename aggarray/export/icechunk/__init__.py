@@ -1,0 +1,1 @@
+"""Icechunk repositories: references to stored chunks, and values."""
