@@ -142,7 +142,7 @@ def _codec(step: Filter) -> tuple[str, dict[str, Any]] | None:
 def _metadata(step: Filter) -> CodecMetadata:
     codec = _codec(step)
     assert codec is not None, step  # see check_filters
-    return {"name": codec[0], **({"configuration": codec[1]} if codec[1] else {})}
+    return {"name": codec[0], "configuration": codec[1]}
 
 
 def _check_path(chunk: StoredChunk) -> None:

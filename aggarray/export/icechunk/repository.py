@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 from aggarray.aggregate.report import Problem, Report
 from aggarray.arrays.master import MasterArray
-from aggarray.errors import AggregationError, IndexFileError, counted, install_command
+from aggarray.errors import AggregationError, IndexFileError, MissingFileError, counted, install_command
 from aggarray.export.chunk_grid import ChunkGrid, GridError
 from aggarray.export.icechunk.references import Reference, find_references, references, stored_document
 from aggarray.export.zarr_view.contents import ViewArray, ViewContents, joined_path
+from aggarray.opening.provenance import Listing
 from aggarray.options import get_options
 from aggarray.output.chunks import Position
 from aggarray.output.compression import parse_compression
@@ -34,14 +35,17 @@ def write_repository(arrays: Sequence[MasterArray], path: str, copy: bool) -> Re
     _check_unused(path)
     choices = _Choices(copy)
     contents = ViewContents(arrays, None, parse_compression(None, ".zarr"), choices.keep)
+    report = Report(not choices.problems, Listing(choices.problems))
+    if arrays and not contents.arrays:
+        return report
     with write_errors(path), replace_atomically(path, lambda: _check_unused(path), folder=True) as temporary:
         try:
             writer = _Writer(temporary)
             writer.write(contents, choices.grids)
         except icechunk.IcechunkError as error:
-            reason = error.message.strip().splitlines()[0]
+            reason = error.message.strip().splitlines()[0].removeprefix("x ")
             raise IndexFileError(f"cannot be written: {reason}", path=path, hint="check the folder and its space") from error
-    return Report(not choices.problems, tuple(choices.problems))
+    return report
 
 
 class _Choices:
@@ -56,7 +60,9 @@ class _Choices:
         """Find the references of an array; return whether it is stored at all."""
         try:
             grid = find_references(array)
-        except GridError as error:
+        except (GridError, MissingFileError) as error:
+            if isinstance(error, MissingFileError) and array._access.missing != "fill":
+                raise
             if not self.copy:
                 message = f"{array.name}: no references: {error.what}; pass copy=True to write its values"
                 self.problems.append(Problem("refused", error.path, message))
@@ -124,7 +130,7 @@ class _Writer:
                     self._put(_key(path, position), inline)
                     continue
                 self._folders.add(os.path.dirname(file))
-                specs.append(VirtualChunkSpec(list(position), _url(file), offset, size, None, modified))
+                specs.append(VirtualChunkSpec(list(position), f"file://{quote(file)}", offset, size, None, modified))
             self._session.store.set_virtual_refs(path, specs, validate_containers=False)
 
     def _allow_folders(self) -> None:
@@ -134,7 +140,8 @@ class _Writer:
         config = icechunk.RepositoryConfig.default()
         for folder in common_folders(self._folders):
             store: Any = icechunk.local_filesystem_store(folder)
-            config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(f"{_url(folder)}/", store))
+            # Icechunk compares this prefix with the decoded addresses of chunks.
+            config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(f"file://{folder}/", store))
         self._repository.reopen(config=config).save_config()
 
 
@@ -157,7 +164,3 @@ def _check_unused(path: str) -> None:
 
 def _key(path: str, position: Sequence[int]) -> str:
     return "/".join([path, "c", *map(str, position)])
-
-
-def _url(path: str) -> str:
-    return f"file://{quote(path)}"
