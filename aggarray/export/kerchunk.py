@@ -91,8 +91,8 @@ def _array_refs(array: MasterArray, coordinate: bool) -> Refs:
         refs = _metadata(array, layout.dtype, layout.chunk, layout.filters, layout.fill, packing)
         for position, _, uri, offset, size, inline in located_chunks(layout):
             key = ".".join(map(str, position)) or "0"
-            whole = (offset, size) == (0, 0)
-            refs[key] = _base64(inline) if inline is not None else [uri] if whole else [uri, offset, size]
+            part = [] if (offset, size) == (0, 0) else [offset, size]
+            refs[key] = [unsigned(uri), *part] if inline is None else _base64(inline)
         return refs
     except AggregationError as error:
         if coordinate:
@@ -134,7 +134,7 @@ def _unused_value(array: MasterArray, real: np.ndarray) -> Any:
     taken = set(np.unique(real).tolist())
     unused = next((v for v in range(limits.max, limits.min - 1, -1) if v not in taken), None)
     if unused is None:
-        what = f"every value of {array.dtype} occurs, so that none can mean missing"
+        what = f"every value of {array.dtype} occurs, so that none can stand for a missing value"
         raise _refusal(array, what, "convert it with astype('float64')")
     return array.dtype.type(unused)
 
