@@ -72,6 +72,8 @@ def stored_cuts(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarra
 def _are_stored(refs: np.ndarray, layouts: np.ndarray, sides: np.ndarray) -> np.ndarray:
     """Return whether the sub-array of each cell is stored in chunks."""
     chunked = sides > 0
+    if not chunked.any():
+        return np.zeros(len(refs), bool)
     if chunked.all():
         return refs >= 0
     stored = np.empty(len(refs), bool)

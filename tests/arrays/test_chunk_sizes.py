@@ -74,6 +74,11 @@ def test_one_large_stored_chunk_stays_whole(tmp_path: Path) -> None:
         assert array.chunks_for(3 * 320) == ((12, 3, 3, 3), (8,), (10,))
 
 
+def test_values_that_were_scanned(sample_archive: Path) -> None:
+    time = aa.open(sample_archive)["tas"].coords["time"]
+    assert sum(time.chunks_for(800)[0]) == 365 and len(time.chunks_for(10_000)[0]) == 1
+
+
 def test_few_files_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array, indexed = archive(tmp_path, *[(4, (1, 8, 10))] * 30, zlib=True)
     opened: list[str] = []
