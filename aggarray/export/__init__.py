@@ -1,1 +1,1 @@
-"""Exports: kerchunk references, a Zarr view, extracts to netCDF-4 and Zarr."""
+"""Exports: references, Icechunk, a Zarr view, extracts to netCDF and Zarr."""

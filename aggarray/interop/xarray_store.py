@@ -4,13 +4,12 @@ xarray decodes the variables like those of one file.
 Importing this module needs the extra ``xarray``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.master import MasterArray
 from aggarray.arrays.pickling import ArrayReference, fingerprint, read_threads
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, install_command
@@ -19,7 +18,6 @@ from aggarray.interop.history import HISTORY, first_history
 from aggarray.interop.stored_encoding import storage_encoding
 from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 from aggarray.output.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
-from aggarray.output.datasets import datasets
 
 try:
     from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
@@ -161,9 +159,8 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
     return dataset[variable_name(array)].rename(array.name)
 
 
-def to_datasets(arrays: Sequence[MasterArray], chunks: Any = None) -> Dataset | DataTree:
-    """Return the dataset of arrays, or a tree of several datasets."""
-    groups = datasets(arrays)
+def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Dataset | DataTree:
+    """Return one dataset for one group, else a tree of datasets."""
     source = GroupSource(groups)
     open = open_dataset if list(groups) == [ROOT] else open_datatree
     return open(source, engine=ArraysEntrypoint, chunks=chunks)

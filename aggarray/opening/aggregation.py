@@ -226,9 +226,9 @@ class Aggregation(AttributeHints):
         return verified(self._outcome, self._provenance)[0].arrays if unresolved else self.arrays
 
     def to_icechunk(self, location: str | os.PathLike[str], copy: bool = False) -> "Report":
-        """Write the arrays to a new Icechunk repository, in one commit to ``main``.
+        """Write the arrays to a new Icechunk repository.
 
-        The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid with one chain of codecs become
+        They are one commit to ``main``. The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid with one chain of codecs become
         references to the files: their values are not copied, and packed values stay packed, with the attributes that decode
         them. Coordinates, arrays in memory and arrays of up to 64 kB are written by value. ``location``: a local folder that
         is new or empty. ``copy``: write the conformed values of the other arrays; without it, these are left out, and the
@@ -258,12 +258,9 @@ class Aggregation(AttributeHints):
         >>> zarr.open(store)["tas"].shape
         (365, 18, 36)
         """
-        from aggarray.export.zarr_view.store import ZarrView
-        from aggarray.output.compression import NONE, parse_compression
+        from aggarray.export.zarr_view.store import view_of
 
-        store = ZarrView(self.arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
-        store.contents  # noqa: B018 - raises its errors now
-        return store
+        return view_of(self.arrays, chunks, compressor)
 
     def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.
@@ -295,9 +292,9 @@ class Aggregation(AttributeHints):
         ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB, else as in ``xarray.open_dataset``. Nodes of
         a tree are named by the attributes in which the arrays differ.
         """
-        from aggarray.interop.xarray_store import to_datasets
+        from aggarray.interop.aggregations import to_xarray
 
-        return to_datasets(self.arrays, chunks)
+        return to_xarray(self.arrays, chunks)
 
     def _repr_html_(self) -> str:
         """Return the HTML representation for notebooks. Reads no file."""

@@ -54,7 +54,10 @@ class ViewArray:
         return tuple(-(-size // side) for size, side in zip(self.variable.shape, self.chunk_shape, strict=True))
 
     def read(self, position: Position, threads: int | None = None) -> memoryview:
-        """Return the encoded values of a chunk; ``threads``: as `MasterArray.read`."""
+        """Return the encoded values of a chunk.
+
+        ``threads``: as in `MasterArray.read`.
+        """
         axes = zip(position, self.chunk_shape, self.variable.shape, strict=True)
         values = self.variable.source.read(
             tuple(slice(n * side, min((n + 1) * side, size)) for n, side, size in axes), threads=threads
@@ -139,7 +142,10 @@ class ViewContents:
                 yield "/".join([path, "c", *map(str, position)])
 
     def members(self, path: str) -> Iterator[str]:
-        """Yield the names directly below a path: of documents, groups, arrays and parts of keys of chunks."""
+        """Yield the names directly below a path.
+
+        They are those of documents, groups and arrays, and parts of keys of chunks.
+        """
         start = f"{path}/" if path else ""
         yield from dict.fromkeys(key[len(start) :].partition("/")[0] for key in self.documents if key.startswith(start))
         if path in self.arrays:

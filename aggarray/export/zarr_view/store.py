@@ -13,7 +13,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from aggarray.arrays.master import MasterArray
 from aggarray.export.zarr_view.contents import ViewContents
 from aggarray.export.zarr_view.layout import Chunks
-from aggarray.output.compression import Compression
+from aggarray.output.compression import NONE, Compression, parse_compression
 
 _SCHEME = "aggarray-view"
 
@@ -110,6 +110,13 @@ class ZarrView(Store):
     async def delete(self, key: str) -> None:
         """Raise ValueError."""
         self._check_writable()
+
+
+def view_of(arrays: Sequence[MasterArray], chunks: Chunks | None, compressor: str | None) -> ZarrView:
+    """Return the store of `Aggregation.to_zarr_store`."""
+    store = ZarrView(arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
+    store.contents  # noqa: B018 - raises its errors now
+    return store
 
 
 def _slice_of(part: ByteRequest | None, size: int) -> slice:
