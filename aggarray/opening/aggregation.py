@@ -228,11 +228,12 @@ class Aggregation(AttributeHints):
     def to_icechunk(self, location: str | os.PathLike[str], copy: bool = False) -> "Report":
         """Write the arrays to a new Icechunk repository.
 
-        They are one commit to ``main``. The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid with one chain of codecs become
-        references to the files: their values are not copied, and packed values stay packed, with the attributes that decode
-        them. Coordinates, arrays in memory and arrays of up to 64 kB are written by value. ``location``: a local folder that
-        is new or empty. ``copy``: write the conformed values of the other arrays; without it, these are left out, and the
-        report gives the reason for each. A file modified after the commit raises an error when Icechunk reads it.
+        They are one commit to ``main``. The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid
+        with one chain of codecs become references to the files: their values are not copied, and packed values stay packed,
+        with the attributes that decode them. Coordinates, arrays in memory and arrays of up to 64 kB are written by value.
+        ``location``: a local folder that is new or empty. ``copy``: write the conformed values of the other arrays; without
+        it, these are left out, and the report gives the reason for each. Icechunk raises an error when it reads a file that
+        was modified after the commit.
 
         The folder appears once everything is written. Raises IndexFileError if it is not empty or cannot be written, and the
         errors of reading. Needs the extra ``icechunk``.
