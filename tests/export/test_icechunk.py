@@ -1,7 +1,12 @@
 """Icechunk repositories: Icechunk and xarray read the values, from the files or by value."""
 
+import base64
+import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,7 @@ from aggarray.errors import ChangedFileError
 from aggarray.export.icechunk import references, repository
 from tests.support.kerchunk import FOLDER
 from tests.support.netcdf import cube, field, write
+from tests.support.paths import ROOT
 
 icechunk = pytest.importorskip("icechunk", reason="no icechunk")
 pytestmark = pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
@@ -225,6 +231,26 @@ def test_kerchunk_sources(tmp_path: Path, kind: str) -> None:
     assert files_in(tmp_path / "out") == {f"y0.{kind}", f"y1.{kind}"}
 
 
+def test_chunks_inside_references(years: Callable[..., aa.Aggregation], tmp_path: Path) -> None:
+    agg = years(4, 4, **DEFLATED)
+    refs = agg.to_kerchunk()
+    path, offset, size = refs["refs"]["tas/1.0.0"]
+    data = Path(path).read_bytes()[offset : offset + size]
+    refs["refs"]["tas/1.0.0"] = f"base64:{base64.b64encode(data).decode()}"
+    (tmp_path / "refs.json").write_text(json.dumps(refs))
+    assert aa.open(tmp_path / "refs.json").to_icechunk(tmp_path / "out").ok
+    assert len(session(tmp_path / "out").all_virtual_chunk_locations()) == 3
+    np.testing.assert_array_equal(dataset(tmp_path / "out").tas, agg["tas"][...])
+
+
+def test_an_index(years: Callable[..., aa.Aggregation], tmp_path: Path) -> None:
+    years(4, 4, **DEFLATED).save(tmp_path / "tas.nca")
+    (tmp_path / "in").rename(tmp_path / "moved")
+    agg = aa.open(tmp_path / "tas.nca", relocate={"in": "moved"})
+    check(agg, tmp_path / "out", files=2)
+    assert all(f"{tmp_path}/moved/" in location for location in session(tmp_path / "out").all_virtual_chunk_locations())
+
+
 def test_references_inside_references_stay_below_roots(tmp_path: Path) -> None:
     folder = tmp_path / "refs"
     folder.mkdir()
@@ -429,6 +455,26 @@ def test_an_error_leaves_nothing(years: Callable[..., aa.Aggregation], tmp_path:
     with pytest.raises(aa.AggarrayError):
         agg.to_icechunk(tmp_path / "out", copy=True)
     assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_full_disk(years: Callable[..., aa.Aggregation], tmp_path: Path) -> None:
+    years(3, 4, **DEFLATED)
+    program = """
+import resource, signal, sys
+import aggarray as aa
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+agg = aa.open(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
+try:
+    agg.to_icechunk(sys.argv[2], copy=True)
+except aa.IndexFileError as error:
+    sys.exit(f"aggarray: {error}")
+"""
+    for size in (0, 100, 300):
+        command = [sys.executable, "-c", program, tmp_path / "in", tmp_path / "out", str(size)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 1 and re.search(r"aggarray: cannot be written: .*File too large .*out\);", done.stderr), done
+        assert os.listdir(tmp_path) == ["in"]
 
 
 def test_readers_must_authorize_the_folders(years: Callable[..., aa.Aggregation], tmp_path: Path) -> None:
