@@ -148,6 +148,6 @@ def _metadata(step: Filter) -> CodecMetadata:
 def _check_path(chunk: StoredChunk) -> None:
     """Refuse a file that Icechunk does not read by a local path."""
     if "://" in chunk.uri:
-        refuse(chunk.piece, f"{chunk.uri} is a remote file, and only local files are referenced")
+        refuse(chunk.piece, f"{chunk.uri} is not a local file, and only local files are referenced")
     if not chunk.uri.isprintable():
         refuse(chunk.piece, "its path has characters that Icechunk does not read")
