@@ -8,8 +8,15 @@ from aggarray.errors import AggregationError
 #: The greatest level of each compressor by suffix, and the level without one; the first compressor is the default.
 COMPRESSORS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     ".nc": {"zlib": (9, 4), "zstd": (22, 3)},
-    ".zarr": {"blosc": (9, 5), "zlib": (9, 4), "zstd": (22, 3)},
+    ".zarr": {
+        "blosc": (9, 5),
+        **dict.fromkeys(("blosc_lz", "blosc_lz4", "blosc_lz4hc", "blosc_zlib"), (9, 5)),
+        "zlib": (9, 4),
+        "zstd": (22, 3),
+    },
 }
+#: Other names of compressors.
+_ALIASES = {"gzip": "zlib", "deflate": "zlib", "blosc_zstd": "blosc"}
 #: Chunks as they are.
 NONE = "none"
 
@@ -32,12 +39,15 @@ def parse_compression(text: str | None, suffix: str) -> Compression:
 
     >>> str(parse_compression("zstd:3", ".nc")), str(parse_compression("zlib", ".zarr")), str(parse_compression(None, ".nc"))
     ('zstd:3', 'zlib:4', 'zlib:4')
+    >>> str(parse_compression("gzip:6", ".zarr")), str(parse_compression("blosc_lz4", ".zarr"))
+    ('zlib:6', 'blosc_lz4:5')
     >>> parse_compression("lzma:3", ".nc")
     Traceback (most recent call last):
     aggarray.errors.AggregationError: compress='lzma:3' is invalid for .nc; give zlib:1 to 9, zstd:1 to 22, or none
     """
     known = COMPRESSORS.get(suffix, COMPRESSORS[".nc"])  # .nc4 too
     name, colon, level = (next(iter(known)) if text is None else str(text).strip().lower()).partition(":")
+    name = _ALIASES.get(name, name)
     if name == NONE and not colon:
         return Compression(NONE, 0)
     if name in known:

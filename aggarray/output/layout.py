@@ -8,26 +8,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
+from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container, common_attributes, plain_attributes
 from aggarray.memory.texts import Texts
 from aggarray.output.chunks import Position, positions_in
+from aggarray.output.compression import Compression
 from aggarray.partition.block_shapes import chunk_like
 from aggarray.read.chunk_index import find_chunk_index
 
 #: Arrays of fewer bytes than this are stored in one piece, uncompressed, unless a compression is given.
 WHOLE = 1 << 16
+#: Least elements of the chunk of a small variable that may grow, so that appending to it makes few.
+_LEAST_PIECE = 512
 
 
 @dataclass(slots=True, eq=False)
 class Variable:
-    """Variable to write; ``chunks`` None: one piece; ``fill``: missing value."""
+    """Variable to write.
+
+    ``chunks``: their shape, None for a small variable, which is stored uncompressed; ``fill``: missing value; ``shards``: shape
+    of the shards of chunks, None without; ``piece``: chunk shape of a small variable, None for its shape.
+    """
 
     name: str
     dimensions: tuple[str, ...]
@@ -35,6 +43,13 @@ class Variable:
     chunks: tuple[int, ...] | None
     fill: Any
     attributes: dict[str, Any] = field(default_factory=dict)
+    shards: tuple[int, ...] | None = None
+    piece: tuple[int, ...] | None = None
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """Shape of what is stored together: a shard, a chunk, or all values."""
+        return self.shards or self.chunks or self.piece or tuple(max(n, 1) for n in self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,8 +66,8 @@ class Variable:
         self.attributes.update(attributes)
 
     def positions(self) -> Iterator[Position]:
-        """Yield the positions of the chunks, in C order."""
-        return positions_in([slice(0, size) for size in self.shape], self.chunks or ())
+        """Yield the positions of the shards or chunks, in C order."""
+        return positions_in([slice(0, size) for size in self.shape], self.stored)
 
     def values(self, key: Any) -> np.ndarray:
         """Return the values of a box, with missing ones filled."""
@@ -60,6 +75,23 @@ class Variable:
             return self.source[key]
         # NaN may be a value if the files have another missing value.
         return np.ma.filled(self.source.read(key, masked=True), self.fill)
+
+
+class StoredForm(NamedTuple):
+    """How an existing variable is stored.
+
+    ``chunk``: None for one without chunks; ``fill``: its missing value, None without.
+    """
+
+    chunk: tuple[int, ...] | None
+    shards: tuple[int, ...] | None
+    compression: Compression
+    fill: Any
+
+    @property
+    def stored(self) -> tuple[int, ...] | None:
+        """Shape of what is stored together."""
+        return self.shards or self.chunk
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +163,26 @@ def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str, whole: int | 
         if variable.fill is not None:
             variable.attributes["_FillValue"] = variable.fill
     return layout
+
+
+def unlimited_dimensions(layout: ExtractLayout) -> set[str]:
+    """Return the dimensions of time.
+
+    Without any, they are the joined leading dimensions that have no coordinate.
+    """
+    axes = {v.name: v for v in layout.variables if v.dimensions == (v.name,)}
+    times = {name for name, v in axes.items() if is_reference_time(v.source.units)}
+    joined = {v.dimensions[0] for v in layout.variables if v.dimensions and len(v.source._matrix.edges[0]) > 2}
+    return {name for name in times or joined - axes.keys() if layout.dimensions[name]}
+
+
+def appendable_piece(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the chunk of a small variable whose first dimension may grow.
+
+    >>> appendable_piece((12,)), appendable_piece((1, 2)), appendable_piece((700,))
+    ((512,), (256, 2), (700,))
+    """
+    return max(shape[0], _LEAST_PIECE // max(1, prod(shape[1:])), 1), *shape[1:]
 
 
 def fill_of(array: MasterArray) -> Any:

@@ -10,20 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.index.netcdf import created
 from aggarray.output.chunks import Position
-from aggarray.output.compression import Compression
-from aggarray.output.layout import ExtractLayout, Variable
+from aggarray.output.compression import NONE, Compression
+from aggarray.output.layout import ExtractLayout, StoredForm, Variable, appendable_piece, unlimited_dimensions
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
 #: Identifiers of the filters in HDF5, and the flag of an optional filter.
 _SHUFFLE, _DEFLATE, _ZSTD, _OPTIONAL = 2, 1, 32015, 1
-#: Least size of the only chunk of a small variable along an unlimited dimension, so that appending to it makes few.
-_LEAST_CHUNK = 512
 
 
 def encode(values: np.ndarray, compression: Compression) -> bytes:
@@ -47,6 +44,25 @@ def _filters(compression: Compression, itemsize: int) -> list[tuple[int, tuple[i
     return [(_SHUFFLE, (itemsize,)), (_DEFLATE, (compression.level,))] if compression.level else []
 
 
+def stored_forms(path: str) -> dict[str, StoredForm]:
+    """Return how the variables of a file are stored; AggregationError for other filters."""
+    forms = {}
+    with LIBRARY_LOCK, h5py_file(path, "r") as file:
+        for name, dataset in file.items():
+            plist = dataset.id.get_create_plist()
+            filters = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
+            codes = [code for code, _ in filters]
+            if codes and codes not in ([_SHUFFLE, _DEFLATE], [_ZSTD]):
+                raise AggregationError(f"has other filters than an extract ({codes})", path=path, variable=name)
+            compression = (
+                Compression("zstd" if _ZSTD in codes else "zlib", filters[-1][1][0]) if codes else Compression(NONE, 0)
+            )
+            fill = dataset.attrs.get("_FillValue")
+            fill = None if fill is None else np.asarray(fill).ravel()[0]
+            forms[name] = StoredForm(dataset.chunks, None, compression, fill)
+    return forms
+
+
 def check_compression(compression: Compression, path: str) -> None:
     """Raise AggregationError if netCDF-C lacks the filter of a compression."""
     if compression.name == "zstd":
@@ -55,17 +71,6 @@ def check_compression(compression: Compression, path: str) -> None:
         with LIBRARY_LOCK, netCDF4.Dataset("unwritten.nc", "w", diskless=True, persist=False) as dataset:
             if not dataset.has_zstd_filter():
                 raise AggregationError("this netCDF4 has no zstd", path=path, hint="give zlib, or write to .zarr")
-
-
-def unlimited_dimensions(layout: ExtractLayout) -> set[str]:
-    """Return the dimensions of time.
-
-    Without any, they are the joined leading dimensions that have no coordinate.
-    """
-    axes = {v.name: v for v in layout.variables if v.dimensions == (v.name,)}
-    times = {name for name, v in axes.items() if is_reference_time(v.source.units)}
-    joined = {v.dimensions[0] for v in layout.variables if v.dimensions and len(v.source._matrix.edges[0]) > 2}
-    return {name for name in times or joined - axes.keys() if layout.dimensions[name]}
 
 
 def create_file(layout: ExtractLayout, path: str, compression: Compression, extend: bool = False) -> None:
@@ -87,16 +92,17 @@ def create_file(layout: ExtractLayout, path: str, compression: Compression, exte
         _make_filters_optional(layout, path, compression)
 
 
-def chunk_placer(file: Any, variable: Variable) -> Callable[[Position, bytes], None]:
+def chunk_placer(file: Any, variable: Variable) -> Callable[..., None]:
     """Return a function that writes encoded chunks of a variable.
 
-    ``file``: the writable ``h5py.File``; the lock of the library must be held.
+    It takes the position, the bytes and the mask of the filters that they do not have (0: all were used). ``file``: the
+    writable ``h5py.File``; the lock of the library must be held.
     """
     target, sides = file[variable.name].id, variable.chunks or ()
     target.set_extent(variable.shape)  # unlimited dimensions begin empty
 
-    def place(position: Position, chunk: bytes) -> None:
-        target.write_direct_chunk(tuple(n * side for n, side in zip(position, sides, strict=True)), chunk)
+    def place(position: Position, chunk: bytes, left_out: int = 0) -> None:
+        target.write_direct_chunk(tuple(n * side for n, side in zip(position, sides, strict=True)), chunk, left_out)
 
     return place
 
@@ -120,7 +126,8 @@ def _declare_file(
                 if compression.level:
                     options |= {"compression": compression.name, "complevel": compression.level, "shuffle": True}
             elif not unlimited.isdisjoint(variable.dimensions):
-                options["chunksizes"] = _only_chunk(variable)
+                leads = variable.dimensions[0] in unlimited
+                options["chunksizes"] = appendable_piece(variable.shape) if leads else variable.shape
             dtype = str if variable.dtype.kind == "T" else variable.dtype.newbyteorder("=")
             target = dataset.createVariable(variable.name, dtype, variable.dimensions, **options)
             target.set_auto_maskandscale(False)
@@ -131,11 +138,6 @@ def _declare_file(
                 values = unchunked[variable.name]
                 values = values.astype(object) if values.dtype.kind == "T" else values
                 target[tuple(map(slice, values.shape)) or ...] = values if values.ndim else values.item()
-
-
-def _only_chunk(variable: Variable) -> tuple[int, ...]:
-    """Return the chunk of a small variable with an unlimited dimension."""
-    return (max(variable.shape[0], _LEAST_CHUNK),) if len(variable.shape) == 1 else variable.shape
 
 
 def _check_filters(layout: ExtractLayout, path: str, compression: Compression) -> str | None:

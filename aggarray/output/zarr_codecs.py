@@ -1,28 +1,68 @@
-"""Codecs of the chunks of Zarr stores (version 3): metadata and encoding."""
+"""Codecs of the chunks and shards of Zarr stores (version 3): metadata and encoding."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from aggarray.output.compression import Compression
+from aggarray.output.chunks import Position
+from aggarray.output.compression import NONE, Compression
 
 #: A codec as the metadata of an array state it.
 CodecMetadata = Mapping[str, Any]
 #: Checksum of the encoded bytes.
 CRC32C: CodecMetadata = {"name": "crc32c"}
+#: Order of the bytes of numbers.
+LITTLE_ENDIAN: CodecMetadata = {"name": "bytes", "configuration": {"endian": "little"}}
+#: Names of the compressors in Blosc.
+_IN_BLOSC = {"blosc": "zstd", "blosc_lz": "blosclz", "blosc_lz4": "lz4", "blosc_lz4hc": "lz4hc", "blosc_zlib": "zlib"}
+#: Offset and size of a chunk that a shard does not have.
+_ABSENT = 2**64 - 1
 
 
 def compressors_of(compression: Compression, itemsize: int) -> list[CodecMetadata]:
     """Return the codec of a compression, if any."""
-    level = compression.level
-    settings: dict[str, dict[str, Any]] = {
-        "blosc": {"typesize": itemsize, "cname": "zstd", "clevel": level, "shuffle": "shuffle", "blocksize": 0},
-        "zlib": {"level": level},
-        "zstd": {"level": level, "checksum": False},
-    }
-    name = {"zlib": "gzip"}.get(compression.name, compression.name)
-    return [{"name": name, "configuration": settings[compression.name]}] if level else []
+    name, level = compression.name, compression.level
+    if not level:
+        return []
+    if name in _IN_BLOSC:
+        settings = {"typesize": itemsize, "cname": _IN_BLOSC[name], "clevel": level, "shuffle": "shuffle", "blocksize": 0}
+        return [{"name": "blosc", "configuration": settings}]
+    if name == "zlib":
+        return [{"name": "gzip", "configuration": {"level": level}}]
+    return [{"name": name, "configuration": {"level": level, "checksum": False}}]
+
+
+def compression_of(codecs: Sequence[CodecMetadata]) -> Compression:
+    """Return the compression of the codecs of `compressors_of`.
+
+    >>> str(compression_of(compressors_of(Compression("blosc_lz4", 5), 4))), str(compression_of([CRC32C]))
+    ('blosc_lz4:5', 'none')
+    """
+    for codec in codecs:
+        settings = codec.get("configuration", {})
+        if codec["name"] == "blosc":
+            names = {cname: name for name, cname in _IN_BLOSC.items()}
+            return Compression(names[settings["cname"]], settings["clevel"])
+        if codec["name"] in ("gzip", "zstd"):
+            return Compression("zlib" if codec["name"] == "gzip" else "zstd", settings["level"])
+    return Compression(NONE, 0)
+
+
+def sharding(chunk: Sequence[int], codecs: Sequence[CodecMetadata]) -> CodecMetadata:
+    """Return the codec of shards of chunks; ``codecs``: all those of a chunk."""
+    settings = {"chunk_shape": chunk, "codecs": codecs, "index_codecs": [LITTLE_ENDIAN, CRC32C], "index_location": "end"}
+    return {"name": "sharding_indexed", "configuration": settings}
+
+
+def write_shard(file: BinaryIO, grid: Sequence[int], chunks: Iterable[tuple[Position, bytes]]) -> None:
+    """Write encoded chunks and their index; ``grid``: chunks of a shard along each dimension."""
+    index, offset = np.full((*grid, 2), _ABSENT, "<u8"), 0
+    for position, chunk in chunks:
+        file.write(chunk)
+        index[position] = offset, len(chunk)
+        offset += len(chunk)
+    file.write(_crc32c(index, {}))
 
 
 def encode(values: np.ndarray, codecs: Sequence[CodecMetadata]) -> Any:
@@ -40,7 +80,7 @@ def encode(values: np.ndarray, codecs: Sequence[CodecMetadata]) -> Any:
 def _blosc(values: Any, settings: Mapping[str, Any]) -> bytes:
     from numcodecs.blosc import Blosc
 
-    return bytes(Blosc("zstd", settings["clevel"], Blosc.SHUFFLE).encode(values))
+    return bytes(Blosc(settings["cname"], settings["clevel"], Blosc.SHUFFLE).encode(values))
 
 
 def _gzip(values: Any, settings: Mapping[str, Any]) -> bytes:

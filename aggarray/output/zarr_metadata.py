@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.output.layout import Variable
-from aggarray.output.zarr_codecs import CodecMetadata
+from aggarray.output.zarr_codecs import CodecMetadata, sharding
 
 #: A metadata document, as JSON.
 Document = dict[str, Any]
@@ -30,6 +30,7 @@ def array_document(variable: Variable, codecs: Sequence[CodecMetadata]) -> Docum
     text, dtype = variable.dtype.kind == "T", variable.dtype
     endian = {"endian": "big" if dtype.byteorder == ">" else "little"}
     numbers = {"name": "bytes", "configuration": endian} if dtype.itemsize > 1 else {"name": "bytes"}
+    stages = [{"name": "vlen-utf8"} if text else numbers, *codecs]
     attributes = plain(variable.attributes)
     if variable.fill is not None and dtype.kind == "f":
         # As xarray reads and writes it: bytes, so that it is exact.
@@ -40,10 +41,10 @@ def array_document(variable: Variable, codecs: Sequence[CodecMetadata]) -> Docum
         "attributes": attributes,
         "shape": variable.shape,
         "data_type": "string" if text else str(dtype.newbyteorder("=")),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape(variable)}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": variable.stored}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": "" if text else json_scalar(_padding(variable)),
-        "codecs": [{"name": "vlen-utf8"} if text else numbers, *codecs],
+        "codecs": stages if variable.shards is None else [sharding(variable.chunks or (), stages)],
         "dimension_names": variable.dimensions,
         "storage_transformers": [],
     }
@@ -63,7 +64,7 @@ def array_documents_v2(variable: Variable, codecs: Sequence[CodecMetadata]) -> t
     array = {
         "zarr_format": 2,
         "shape": variable.shape,
-        "chunks": chunk_shape(variable),
+        "chunks": variable.stored,
         "dtype": "|O" if text else variable.dtype.newbyteorder("<").str,
         "fill_value": fill,
         "order": "C",
@@ -72,11 +73,6 @@ def array_documents_v2(variable: Variable, codecs: Sequence[CodecMetadata]) -> t
         "compressor": settings[0] if settings else None,
     }
     return array, {**attributes, "_ARRAY_DIMENSIONS": variable.dimensions}
-
-
-def chunk_shape(variable: Variable) -> tuple[int, ...]:
-    """Return the chunk shape of a variable, which Zarr needs to be positive."""
-    return variable.chunks if variable.chunks is not None else tuple(max(n, 1) for n in variable.shape)
 
 
 def plain(attributes: Mapping[str, Any]) -> Document:

@@ -19,6 +19,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import AggregationError
 from aggarray.export.extract import zarr_store
+from aggarray.export.extract.earlier import EarlierExtract
 from aggarray.export.extract.lineage import add_lineage
 from aggarray.export.extract.pieces import Pieces
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
@@ -26,6 +27,7 @@ from aggarray.formats.base import Structure
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
 from aggarray.output import netcdf_file
+from aggarray.output.chunk_sizes import ChunkSizes, set_chunk_sizes
 from aggarray.output.compression import Compression, parse_compression
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.partition.matrix import References
@@ -38,6 +40,8 @@ from aggarray.storage.urls import is_remote
 _LIBRARIES = ("aggarray", "numpy", "deflate", "numcodecs", "netCDF4", "h5py")
 #: Former names of renamed classes, which fingerprints keep: earlier extracts stay up to date.
 _TAGS = {"ExtractLayout": "Layout", "FileSignature": "Assumed", "VariableSignature": "Fact", "StorageOptions": "Storage"}
+#: Fields of variables that fingerprints have only if they are given: earlier extracts stay up to date.
+_OPTIONAL = ("shards", "piece")
 _KINDS = {".zarr": zarr_store.KINDS, ".nc": netcdf_file.KINDS, ".nc4": netcdf_file.KINDS}
 
 
@@ -46,7 +50,8 @@ class Extracted:
     """Result of `extract`.
 
     ``variables``: names, coordinates included; ``nbytes``: bytes of all values; ``resumed``: bytes that an earlier run had
-    written; ``unchanged``: the result was up to date, nothing was written.
+    written; ``unchanged``: the result was up to date, nothing was written; ``appended``: positions that were appended to an
+    earlier extract.
     """
 
     path: str
@@ -54,6 +59,16 @@ class Extracted:
     nbytes: int
     resumed: int = 0
     unchanged: bool = False
+    appended: int = 0
+
+
+class ExtractOptions(NamedTuple):
+    """How values are stored; see `extract`."""
+
+    compress: str | None = None
+    chunks: ChunkSizes | None = None
+    shards: ChunkSizes | None = None
+    append: bool = False
 
 
 class _Plan(NamedTuple):
@@ -63,6 +78,7 @@ class _Plan(NamedTuple):
     layout: ExtractLayout
     target: ExtractTarget
     compression: Compression
+    options: "ExtractOptions"
 
 
 def extract(
@@ -71,6 +87,9 @@ def extract(
     *,
     exists: str = "raise",
     compress: str | None = None,
+    chunks: ChunkSizes | None = None,
+    shards: ChunkSizes | None = None,
+    append: bool = False,
     aggregation: Aggregation | None = None,
     command: str | None = None,
     progress: bool | Progress | None = None,
@@ -81,8 +100,13 @@ def extract(
     missing values are kept. In netCDF the dimensions of time are unlimited.
     ``exists``: what happens to an existing result, unless it holds the same pieces of the same files, unchanged since: "raise",
     or "update": overwrite it if `extract` made it. "overwrite": overwrite any extract, netCDF file or Zarr store.
-    ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5". None: "zlib:4" in netCDF and "blosc:5" in
-    Zarr; arrays of less than 64 kB are then stored uncompressed.
+    ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5" and "blosc_lz4:5". None: "zlib:4" in
+    netCDF and "blosc:5" in Zarr; arrays of less than 64 kB are then stored uncompressed.
+    ``chunks``: chunk sizes by dimension, -1: all of it; None: chosen to fit the chunks of the files. Coordinates of less than
+    64 kB are one chunk. ``shards``: sizes by dimension of the shards of a Zarr store, multiples of the chunks; a shard has one
+    chunk along the other dimensions.
+    ``append``: True to write only what follows the result of an earlier call along one dimension, which it keeps, with its
+    chunks and compression. Without such a result, all is written.
     ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
     line of the attribute ``history``; None: the names and shapes of the arrays.
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
@@ -92,44 +116,65 @@ def extract(
     variable SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
 
     The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
-    the arrays, their files or the compression have changed. Raises AggregationError for arrays, paths or compressions that
-    cannot be written.
+    the arrays, their files or these options have changed. Raises AggregationError for arrays, paths or compressions that
+    cannot be written, and for a result that the arrays do not continue; SelectionError for invalid chunks.
     """
-    plan = _make_plan(arrays, local_path(path), exists, compress)
+    if append and exists == "overwrite":
+        raise AggregationError("append=True keeps what exists", path=str(path), hint="leave out exists='overwrite'")
+    plan = _make_plan(arrays, local_path(path), exists, ExtractOptions(compress, chunks, shards, append))
     known = arrays if aggregation is None and isinstance(arrays, Aggregation) else aggregation
     return _carry_out(plan, exists, tuple if known is None else known._provenance.structures, command, progress)
 
 
 def is_extracted(
-    arrays: MasterArray | Iterable[MasterArray], path: str | os.PathLike[str], *, compress: str | None = None
+    arrays: MasterArray | Iterable[MasterArray],
+    path: str | os.PathLike[str],
+    *,
+    compress: str | None = None,
+    chunks: ChunkSizes | None = None,
+    shards: ChunkSizes | None = None,
+    append: bool = False,
 ) -> bool:
     """Return whether `extract` wrote these arrays there and nothing changed."""
-    target = _make_plan(arrays, local_path(path), "update", compress).target
+    target = _make_plan(arrays, local_path(path), "update", ExtractOptions(compress, chunks, shards, append)).target
     return stored_fingerprint(target.path) == target.fingerprint
 
 
-def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any, compress: str | None) -> _Plan:
+def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any, options: ExtractOptions) -> _Plan:
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)
-    suffix = os.path.splitext(path)[1].lower()
-    if suffix not in _KINDS:
-        raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
-    compression = parse_compression(compress, suffix)
-    if suffix != ".zarr":
-        netcdf_file.check_compression(compression, path)
+    compress, chunks, shards, append = options
+    compression = check_format(path, compress, shards)
     items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
     wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
     if wrong or not items:
         what = f"{wrong[0] if wrong else 'no arrays'} to write"
         raise AggregationError(what, path=path, hint="give arrays of an aggregation")
     resolved = [resolve_array(a) for a in items]
-    # Small arrays are compressed too if the caller asks for a compression.
-    layout = lay_out(resolved, _KINDS[suffix], path, None if compress is None else 0)
+    suffix = os.path.splitext(path)[1].lower()
+    # Small arrays are chunked and compressed too if the caller asks for one of these, or to append to them.
+    layout = lay_out(resolved, _KINDS[suffix], path, 0 if compress is not None or chunks or shards or append else None)
+    set_chunk_sizes(layout, chunks, shards)
     check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
     mark = _fingerprint(layout, suffix, None if compress is None else compression)
     layout.attributes[ATTRIBUTE] = mark
-    return _Plan(resolved, layout, ExtractTarget(path, mark), compression)
+    if suffix == ".zarr":
+        zarr_store.set_pieces(layout)
+    return _Plan(resolved, layout, ExtractTarget(path, mark), compression, options)
+
+
+def check_format(path: str, compress: str | None, shards: ChunkSizes | None) -> Compression:
+    """Return the compression; AggregationError for what the format of a path does not have."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _KINDS:
+        raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
+    if shards and suffix != ".zarr":
+        raise AggregationError(f"shards={dict(shards)!r}: netCDF has no shards", path=path, hint="write to .zarr")
+    compression = parse_compression(compress, suffix)
+    if suffix != ".zarr":
+        netcdf_file.check_compression(compression, path)
+    return compression
 
 
 def _carry_out(
@@ -149,14 +194,44 @@ def _carry_out(
         return replace(done, unchanged=True)
     if swept:
         return replace(done, resumed=done.nbytes)
+    if plan.options.append and os.path.lexists(target.path):
+        return _append(plan, done, structures, command, progress)
     target.check(exists)
     add_lineage(plan.layout, plan.arrays, structures, command)
     return replace(done, resumed=_write(plan, progress))
 
 
-def _write(plan: _Plan, progress: bool | Progress | None) -> int:
+def _append(
+    plan: _Plan,
+    done: Extracted,
+    structures: Callable[[], Iterable[Structure]],
+    command: str | None,
+    progress: bool | Progress | None,
+) -> Extracted:
+    """Write what follows the existing extract."""
+    layout, target, options = plan.layout, plan.target, plan.options
+    target.check("update")
+    earlier = EarlierExtract(target.path)
+    data = [v.name for v in layout.variables if any(v.source is array for array in plan.arrays)]
+    sizes = {"chunks": options.chunks or {}, "shards": options.shards or {}}
+    given = None if options.compress is None else plan.compression
+    plan = plan._replace(compression=earlier.continue_(layout, data, given, sizes))
+    dimension, size = earlier.growth
+    if dimension is None:
+        return replace(done, unchanged=True)
+    target.append_to(earlier.digest)
+    new = [a.lazy[tuple(slice(size if d == dimension else 0, None) for d in a.dimensions)] for a in plan.arrays]
+    add_lineage(layout, new, structures, command, earlier)
+    try:
+        resumed = _write(plan, progress, earlier)
+    finally:
+        earlier.close()
+    return replace(done, resumed=resumed, appended=layout.dimensions[dimension] - size)
+
+
+def _write(plan: _Plan, progress: bool | Progress | None, earlier: EarlierExtract | None = None) -> int:
     """Write the result; return the bytes that an earlier run had written."""
-    _, layout, target, compression = plan
+    layout, target, compression = plan.layout, plan.target, plan.compression
     report, resumed, written = checked_progress(progress, "bytes"), 0, 0
 
     def advance(nbytes: int, existed: bool) -> None:
@@ -165,18 +240,33 @@ def _write(plan: _Plan, progress: bool | Progress | None) -> int:
         if report is not None:
             report(written, total, "extracting")
 
-    total = sum(v.source.nbytes for v in layout.variables if v.chunks is not None)
     is_zarr = target.path.lower().endswith(".zarr")
     with target.held() as lock:
+        if earlier is not None and stored_fingerprint(target.path) != earlier.fingerprint:
+            raise AggregationError("was modified by another process meanwhile", path=target.path, hint="run it again")
         encode = partial(zarr_store.encode if is_zarr else netcdf_file.encode, compression=compression)
-        pieces = Pieces(target.store, target.spare, encode)
+        pieces = Pieces(target.store, target.spare, encode, earlier)
+        total = pieces.total(layout)
         pieces.write(layout, advance)
-        if is_zarr:
-            zarr_store.finish(layout, target.store, target.spare, compression)
-        else:
+        if not is_zarr:
             pieces.assemble(layout, target.file, compression)
-        target.finish(target.store if is_zarr else target.file, lock)
+            target.finish(target.file, lock)
+        elif earlier is None:
+            pieces.write_small(layout)
+            zarr_store.write_documents(layout, target.store, target.spare, compression)
+            target.finish(target.store, lock)
+        else:
+            pieces.write_small(layout)
+            target.finish_in_place(partial(_extend_store, plan), lock)
     return resumed
+
+
+def _extend_store(plan: _Plan) -> None:
+    """Move the chunks into the existing store, then replace its metadata."""
+    target = plan.target
+    # promise: append-chunks-first
+    zarr_store.place_chunks(target.store, target.path)
+    zarr_store.write_documents(plan.layout, target.path, target.spare, plan.compression)
 
 
 def _fingerprint(layout: ExtractLayout, kind: str, compression: Compression | None) -> str:
@@ -215,7 +305,8 @@ def _parts(item: Any) -> Iterator[bytes]:
     elif is_dataclass(item):
         name = type(item).__name__
         yield _TAGS.get(name, name).encode()
-        yield from _parts([getattr(item, f.name) for f in fields(item)])
+        # Without shards, as before there were any.
+        yield from _parts([v for f in fields(item) if (v := getattr(item, f.name)) is not None or f.name not in _OPTIONAL])
     elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
         yield f"{len(item)}".encode()
         for element in item:

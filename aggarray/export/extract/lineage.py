@@ -13,6 +13,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
 from aggarray.errors import AggarrayError
+from aggarray.export.extract.earlier import FILES, TRACKING_ID, EarlierExtract
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
@@ -22,38 +23,44 @@ from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads
 from aggarray.storage.urls import unsigned
 
-_HISTORY, _TRACKING_ID = "history", "tracking_id"
+_HISTORY = "history"
 #: Most characters of an attribute of identifiers; more are a variable.
 MOST = 1 << 14
-#: Dimension of that variable.
-_FILES = "source_file"
 
 
 def add_lineage(
-    layout: ExtractLayout, arrays: Sequence[MasterArray], structures: Callable[[], Iterable[Structure]], command: str | None
+    layout: ExtractLayout,
+    arrays: Sequence[MasterArray],
+    structures: Callable[[], Iterable[Structure]],
+    command: str | None,
+    earlier: EarlierExtract | None = None,
 ) -> None:
     """Add `history` and `tracking_id` to a layout.
 
     ``structures``: returns those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
+    ``earlier``: the extract to which the arrays are appended, whose lines follow.
     """
     files = _files(arrays)
     attrs: list[Mapping[str, Any]] = [a.file_attrs for a in arrays]
-    if files and not all(name in a for a in attrs for name in (_HISTORY, _TRACKING_ID)):  # files differ, or have none
+    if files and not all(name in a for a in attrs for name in (_HISTORY, TRACKING_ID)):  # files differ, or have none
         attrs = _attributes(files, structures)
     histories = [_text(a.get(_HISTORY)) for a in attrs]
     line = history_line(command or f"aggarray extract of {names_with_shapes(arrays)}")
-    if len(set(histories)) > 1:
+    if earlier is not None:
+        histories = [_text(earlier.attributes.get(_HISTORY))]
+    elif len(set(histories)) > 1:
         line += f" ({len(files)} files; the history of {os.path.basename(unsigned(next(iter(files))).rstrip('/'))} follows)"
-    identifiers = list(dict.fromkeys(i for a in attrs for i in _text(a.get(_TRACKING_ID)).split("\n") if i))
+    known = [] if earlier is None else earlier.tracking_ids()
+    identifiers = list(dict.fromkeys([*known, *(i for a in attrs for i in _text(a.get(TRACKING_ID)).split("\n") if i)]))
     is_short = sum(map(len, identifiers)) <= MOST
     added = {
         _HISTORY: "\n".join(filter(None, [line, *histories[:1]])),
-        _TRACKING_ID: "\n".join(identifiers) if is_short else "",
+        TRACKING_ID: "\n".join(identifiers) if is_short else "",
     }
-    layout.attributes.pop(_TRACKING_ID, None)
+    layout.attributes.pop(TRACKING_ID, None)
     layout.attributes |= plain_attributes({name: text for name, text in added.items() if text})
     if not is_short:
-        _add_variable(layout, identifiers)
+        _add_variable(layout, identifiers, earlier)
 
 
 def _text(value: Any) -> str:
@@ -93,10 +100,12 @@ def _attributes(files: Mapping[str, Access], structures: Callable[[], Iterable[S
     return [known[uri] for uri in files]
 
 
-def _add_variable(layout: ExtractLayout, identifiers: Sequence[str]) -> None:
-    name = next(n for n in (_TRACKING_ID, f"{_TRACKING_ID}_of_files") if n not in {v.name for v in layout.variables})
+def _add_variable(layout: ExtractLayout, identifiers: Sequence[str], earlier: EarlierExtract | None) -> None:
+    name = next(n for n in (TRACKING_ID, f"{TRACKING_ID}_of_files") if n not in {v.name for v in layout.variables})
     values = np.asarray(identifiers, np.dtypes.StringDType())
-    piece = SubArray.from_array(values, dimensions=(_FILES,))
-    array = MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=(_FILES,), name=name)
-    layout.dimensions[_FILES] = len(values)
-    layout.variables.append(Variable(name, (_FILES,), array, None, None, {"long_name": "tracking_id of each source file"}))
+    piece = SubArray.from_array(values, dimensions=(FILES,))
+    array = MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=(FILES,), name=name)
+    layout.dimensions[FILES] = len(values)
+    variable = Variable(name, (FILES,), array, None, None, {"long_name": "tracking_id of each source file"})
+    variable.piece = None if earlier is None else earlier.piece(variable)
+    layout.variables.append(variable)

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 
 from aggarray.errors import LIBRARY_ERRORS, AggregationError
@@ -22,6 +22,8 @@ from aggarray.storage.urls import carrier
 ATTRIBUTE = "aggarray_extract"
 _MARK = "extract.json"
 _BEGIN = b'{"fingerprint": "'
+#: Between the fingerprint and the digest of a mark.
+_AFTER = " after "
 _OTHER_NAME = "give another name"
 
 
@@ -29,11 +31,16 @@ class ExtractTarget:
     """Path and fingerprint of a result, and the folder ``part`` of its run.
 
     ``store``: the folder of the chunks; ``spare``: that of incomplete files; ``file``: a netCDF file made of the chunks.
+    ``mark``: what the chunks depend on: the fingerprint, and what `append_to` adds.
     """
 
     def __init__(self, path: str, fingerprint: str) -> None:
-        self.path, self.fingerprint, self.part = path, fingerprint, f"{path}.part"
+        self.path, self.fingerprint, self.part, self.mark = path, fingerprint, f"{path}.part", fingerprint
         self.store, self.spare, self.file = (os.path.join(self.part, name) for name in ("store", "spare", "file.nc"))
+
+    def append_to(self, digest: str) -> None:
+        """Keep only chunks that were made to be appended to an extract with this digest."""
+        self.mark = f"{self.fingerprint}{_AFTER}{digest}"
 
     def check(self, exists: str) -> None:
         """Raise AggregationError if something exists that must not be replaced."""
@@ -76,7 +83,8 @@ class ExtractTarget:
         if os.path.islink(self.part) or not os.path.isdir(self.part) or stored_fingerprint(self.path) != self.fingerprint:
             return False
         with contextlib.suppress(FileNotFoundError):
-            return _read_mark(os.path.join(self.part, _MARK)) == self.fingerprint or not os.listdir(self.part)
+            mark = _read_mark(os.path.join(self.part, _MARK)) or ""
+            return mark.partition(_AFTER)[0] == self.fingerprint or not os.listdir(self.part)
         return False
 
     def _sweep(self) -> None:
@@ -119,11 +127,11 @@ class ExtractTarget:
         shutil.rmtree(self.spare, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.file)
-        if _read_mark(os.path.join(self.part, _MARK)) != self.fingerprint:
+        if _read_mark(os.path.join(self.part, _MARK)) != self.mark:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(self.store)  # chunks of another extract must not stay
             with open(os.path.join(self.part, _MARK), "w") as mark:
-                json.dump({"fingerprint": self.fingerprint}, mark)
+                json.dump({"fingerprint": self.mark}, mark)
         os.makedirs(self.store, exist_ok=True)
         os.makedirs(self.spare)
 
@@ -148,13 +156,23 @@ class ExtractTarget:
             os.rename(made, whole)
             # promise: extract-own-chunks
             made = whole
+        self._check_lock(lock)
+        put_in_place(made, self.path)
+        flush(os.path.dirname(self.path))
+        finish_uninterrupted(self._sweep)
+
+    def finish_in_place(self, place: Callable[[], None], lock: Lock) -> None:
+        """Extend the result by a function, and remove its folder."""
+        self._check_lock(lock)
+        place()
+        flush(self.path)
+        finish_uninterrupted(self._sweep)
+
+    def _check_lock(self, lock: Lock) -> None:
         try:
             lock.check()
         except LockError as error:
             raise AggregationError(f"cannot be written: {error.what}", path=self.path, hint=error.hint) from error
-        put_in_place(made, self.path)
-        flush(os.path.dirname(self.path))
-        finish_uninterrupted(self._sweep)
 
 
 def check_not_source(path: str, sources: Iterable[str]) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.export.zarr_view.layout import Chunks, Keep, lay_out_groups
+from aggarray.export.zarr_view.layout import Keep, lay_out_groups
+from aggarray.output.chunk_sizes import ChunkSizes
 from aggarray.output.chunks import Position, full_chunk
 from aggarray.output.compression import Compression
 from aggarray.output.layout import Variable
@@ -19,7 +20,6 @@ from aggarray.output.zarr_metadata import (
     Document,
     array_document,
     array_documents_v2,
-    chunk_shape,
     group_document,
     json_bytes,
     plain,
@@ -41,7 +41,7 @@ class ViewArray:
     @property
     def chunk_shape(self) -> tuple[int, ...]:
         """Shape of every chunk; Zarr pads the last ones."""
-        return chunk_shape(self.variable)
+        return self.variable.stored
 
     @property
     def chunk_bytes(self) -> int:
@@ -78,7 +78,7 @@ class ViewContents:
     """
 
     def __init__(
-        self, arrays: Sequence[MasterArray], chunks: Chunks | None, compression: Compression, keep: Keep | None = None
+        self, arrays: Sequence[MasterArray], chunks: ChunkSizes | None, compression: Compression, keep: Keep | None = None
     ) -> None:
         groups = lay_out_groups(arrays, chunks, keep)
         self.arrays: dict[str, ViewArray] = {}

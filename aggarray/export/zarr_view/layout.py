@@ -1,14 +1,13 @@
 """Layout of a Zarr view: its groups, arrays and their chunk shapes."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
-from aggarray.errors import SelectionError, names_hint
+from aggarray.output.chunk_sizes import ChunkSizes, check_chunk_sizes, resize_chunk
 from aggarray.output.dataset import ROOT
 from aggarray.output.datasets import datasets
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
@@ -18,28 +17,26 @@ KINDS = "biufcT"
 #: Most bytes of a chosen chunk, unless a stored chunk is larger.
 MOST_BYTES = 1 << 23
 
-#: Chunk size by dimension; -1: the whole dimension.
-Chunks = Mapping[str, int]
 #: Returns whether an array belongs to a store.
 Keep = Callable[[MasterArray], bool]
 
 
 def lay_out_groups(
-    arrays: Sequence[MasterArray], chunks: Chunks | None = None, keep: Keep | None = None
+    arrays: Sequence[MasterArray], chunks: ChunkSizes | None = None, keep: Keep | None = None
 ) -> dict[str, ExtractLayout]:
     """Return the layout of each group by its path; "": the root group.
 
     All arrays are in the root group if their names are unique. Otherwise each dataset is a group. ``keep``: returns whether an
     array is laid out; those that are not change no path. Raises SelectionError for chunks that are invalid.
     """
-    chunks, groups = dict(chunks or {}), dict[str, ExtractLayout]()
+    groups = dict[str, ExtractLayout]()
     for path, members in _groups(list(map(flatten_ragged, arrays))):
         kept = [array for array in members if keep is None or keep(array)]
         if kept or not members:
             groups[path] = lay_out(kept, KINDS, path or ROOT, sys.maxsize)
-    _check(chunks, dict.fromkeys(d for layout in groups.values() for d in layout.dimensions))
+    sizes = check_chunk_sizes(chunks, (d for layout in groups.values() for d in layout.dimensions))
     for variable in (v for layout in groups.values() for v in layout.variables):
-        variable.chunks = _chunk_shape(variable, chunks)
+        variable.chunks = _chunk_shape(variable, sizes)
         if variable.fill is not None and variable.dtype.kind == "f":
             # As a master array reads it.
             variable.fill = variable.attributes["_FillValue"] = variable.dtype.type(np.nan)
@@ -53,21 +50,9 @@ def _groups(arrays: Sequence[MasterArray]) -> list[tuple[str, Sequence[MasterArr
     return [(path.strip("/"), group.arrays) for path, group in datasets(arrays).items()]
 
 
-def _check(chunks: Mapping[str, Any], dimensions: Mapping[str, None]) -> None:
-    for name, size in chunks.items():
-        if name not in dimensions:
-            hint = names_hint(name, list(dimensions), "the dimensions are")
-            raise SelectionError(f"chunks={chunks!r}: no dimension {name!r}", hint=hint)
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or (size < 1 and size != -1):
-            hint = "give a positive integer, or -1 for the whole dimension"
-            raise SelectionError(f"chunks={chunks!r}: {size!r} is not a chunk size", hint=hint)
-
-
-def _chunk_shape(variable: Variable, chunks: Chunks) -> tuple[int, ...] | None:
+def _chunk_shape(variable: Variable, sizes: ChunkSizes) -> tuple[int, ...] | None:
     """Return the shape of the chunks of a variable, None for one piece."""
     if variable.dtype.kind == "T" or not variable.shape:
         return None
-    chosen = (sizes[0] for sizes in variable.source.chunks_for(MOST_BYTES, regular=True))
-    given = (chunks.get(name) for name in variable.dimensions)
-    sizes = zip(variable.shape, chosen, given, strict=True)
-    return tuple(max(1, size if own == -1 else min(own or side, size)) for size, side, own in sizes)
+    chosen = [lengths[0] for lengths in variable.source.chunks_for(MOST_BYTES, regular=True)]
+    return resize_chunk(chosen, variable.shape, variable.dimensions, sizes)

@@ -12,7 +12,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from aggarray.arrays.master import MasterArray
 from aggarray.export.zarr_view.contents import ViewContents
-from aggarray.export.zarr_view.layout import Chunks
+from aggarray.output.chunk_sizes import ChunkSizes
 from aggarray.output.compression import NONE, Compression, parse_compression
 
 _SCHEME = "aggarray-view"
@@ -21,13 +21,13 @@ _SCHEME = "aggarray-view"
 class ZarrView(Store):
     """Read-only Zarr store of arrays: see `Aggregation.to_zarr_store`.
 
-    Chunks are read in threads, without blocking the event loop.
+    ChunkSizes are read in threads, without blocking the event loop.
     """
 
     supports_writes = supports_deletes = supports_partial_writes = False
     supports_listing = True
 
-    def __init__(self, arrays: Sequence[MasterArray], chunks: Chunks | None, compression: Compression) -> None:
+    def __init__(self, arrays: Sequence[MasterArray], chunks: ChunkSizes | None, compression: Compression) -> None:
         super().__init__(read_only=True)
         self._given = (tuple(arrays), chunks, compression)
         self._lock = Lock()
@@ -112,7 +112,7 @@ class ZarrView(Store):
         self._check_writable()
 
 
-def view_of(arrays: Sequence[MasterArray], chunks: Chunks | None, compressor: str | None) -> ZarrView:
+def view_of(arrays: Sequence[MasterArray], chunks: ChunkSizes | None, compressor: str | None) -> ZarrView:
     """Return the store of `Aggregation.to_zarr_store`."""
     store = ZarrView(arrays, chunks, parse_compression(NONE if compressor is None else compressor, ".zarr"))
     store.contents  # noqa: B018 - raises its errors now
