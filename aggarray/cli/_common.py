@@ -225,6 +225,23 @@ def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
     return mapping
 
 
+def sizes(texts: Sequence[str], option: str) -> dict[str, int]:
+    """Return texts DIM=SIZE, separated by commas, as a mapping; BadParameter for others.
+
+    >>> sizes(["time=30,lat=90", "lon=-1"], "--chunks")
+    {'time': 30, 'lat': 90, 'lon': -1}
+    """
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    mapping = {}
+    for name, size in pairs(parts, option, "DIM=SIZE, such as time=30").items():
+        try:
+            mapping[name.strip()] = int(size)
+        except ValueError:
+            what = f"{name}={size} is not a size; give a whole number, or -1 for all of the dimension"
+            raise click.BadParameter(what, param_hint=option) from None
+    return mapping
+
+
 def open_source(
     source: Sequence[str],
     variables: Sequence[str] = (),

@@ -8,7 +8,7 @@ import click
 #: The parameter of a command for an argument of another name.
 PARAMETERS = {"exists": "overwrite", "missing": "fill_missing", "storage_options": "storage"}
 _TEXT = r"'[^']*'|\"[^\"]*\""
-_VALUE = rf"\{{(?:{_TEXT}): (?:{_TEXT}|\.\.\.)\}}|{_TEXT}|\.\.\.|(?![\w(\[{{=])"
+_VALUE = rf"\{{(?:{_TEXT}): (?:{_TEXT}|\.\.\.|-?[\w.]+)\}}|{_TEXT}|\.\.\.|(?![\w(\[{{=])"
 _ARGUMENT = rf"(?<![\w.])(\w+)=({_VALUE})"
 _RULES = re.compile(rf"(?:rules=)?(?:\w+\.)?Rules\({_ARGUMENT}\)")
 _BARE = re.compile(_ARGUMENT)
@@ -44,7 +44,11 @@ def option_first(message: str, options: Mapping[str, click.Parameter]) -> str:
 
     >>> option_first("separate_by names 'x'", options_of([click.Option(["--separate-by"])]))
     "--separate-by names 'x'"
+    >>> option_first("chunks={'time': 0}: 0 is not a size", options_of([click.Option(["--chunks"])]))
+    '--chunks time=0: 0 is not a size'
     """
+    if (whole := _BARE.match(message)) and whole[2].startswith("{"):
+        return in_shell(whole[0], options) + message[whole.end() :]
     argument = _FIRST.match(message)
     parameter = options.get(argument[0]) if argument else None
     return message if argument is None or parameter is None else parameter.opts[-1] + message[argument.end() :]

@@ -20,6 +20,7 @@ from aggarray.errors import AggarrayError
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
 _UNITS = "a table of units, such as { tas = 'degC' }"
+_SIZES = "a table of sizes, such as { time = 30 }, positive or -1 for all of the dimension"
 _WHERE = "a table of values, such as { source_id = ['MIROC6', 'CanESM5'] }"
 _MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 
@@ -38,7 +39,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "index": {"path": str, "convention": ("CF-1.13", "CFA-0.4"), "relative": bool, "chunk_table": bool},
     "extract": {
         **{"path": str, "variables": _TEXTS, "where": _WHERE, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS},
-        **{"units": _UNITS, "compress": str},
+        **{"units": _UNITS, "compress": str, "chunks": _SIZES, "shards": _SIZES, "append": bool},
     },
     "page": {"path": str, "title": str, "where": _WHERE},
     "check": {"checksum": bool, "allow": _TEXTS},
@@ -107,7 +108,7 @@ def _check_outputs(where: str, job: Job) -> None:
     for output in job.extracts:
         if not output["path"].lower().endswith(EXTRACT_SUFFIXES):
             raise click.UsageError(f"{where}: {output['path']}: no known suffix; give a name that ends with .zarr or .nc")
-        _check_compression(where, output)
+        _check_storage(where, output)
     taken = {os.path.realpath(job.path): "the job file"}
     local = [name for name in job.source if not is_remote(name) and (os.path.lexists(name) or not glob.has_magic(name))]
     taken |= {os.path.realpath(name): "an input" for name in local}
@@ -123,11 +124,14 @@ def _check_outputs(where: str, job: Job) -> None:
         raise click.UsageError(f"{where}: log = {job.log!r}: exists and is not a log; give another name, or remove it")
 
 
-def _check_compression(where: str, output: Mapping[str, Any]) -> None:
+def _check_storage(where: str, output: Mapping[str, Any]) -> None:
+    from aggarray.output.chunk_sizes import check_shards
     from aggarray.output.compression import parse_compression
 
+    suffix = os.path.splitext(output["path"])[1].lower()
     try:
-        parse_compression(output.get("compress"), os.path.splitext(output["path"])[1].lower())
+        parse_compression(output.get("compress"), suffix)
+        check_shards(output.get("shards"), suffix)
     except AggarrayError as error:
         error.path = output["path"]
         raise click.UsageError(f"{where}: {error}") from error
@@ -210,6 +214,8 @@ def _check_value(where: str, expected: Any, value: Any) -> None:
         fits = isinstance(value, dict) and all(_is_label(v) for v in value.values())
     elif expected == _WHERE:
         fits = isinstance(value, dict) and all(not isinstance(v, dict) and v != [] and _is_label(v) for v in value.values())
+    elif expected == _SIZES:
+        fits = isinstance(value, dict) and all(type(v) is int and (v > 0 or v == -1) for v in value.values())
     elif expected == _UNITS:
         fits = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
     elif expected == _LIMITS:

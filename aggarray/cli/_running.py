@@ -143,7 +143,9 @@ class Run:
         return None
 
     def _extract(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
-        path, names, compress = output["path"], output["variables"], output.get("compress")
+        path, names = output["path"], output["variables"]
+        how: dict[str, Any] = {name: output.get(name) for name in ("compress", "chunks", "shards")}
+        how["append"] = output.get("append", False)
         foresee = partial(self._foresee, "extract", path, partial(ExtractTarget(path, "").check, "update"))
         if agg is None:
             return foresee()
@@ -156,9 +158,9 @@ class Run:
         dataset = converted(require_dataset(chosen, bool(names), as_keys, agg.refusals), output.get("units", {}))
         arrays = _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
         if self.dry:
-            return foresee(is_extracted(arrays, path, compress=compress))
+            return foresee(is_extracted(arrays, path, **how))
         line = f"aggarray run {shlex.quote(self.job.path)}"
-        how: dict[str, Any] = {"exists": "update", "compress": compress, "aggregation": agg, "command": line}
+        how |= {"exists": "update", "aggregation": agg, "command": line}
         done = extract(arrays, path, **how, progress=progress_bar())
         self.note("extract", path, describe_extract(done, arrays).partition(": ")[2])
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
 
 
+_SIZES: dict[str, Any] = {"shell_complete": common.dimensions_of}
+#: Options by group of the help; the others are last.
+_GROUPS: dict[str, Sequence[str]] = {
+    "Selection": ("variables", "where", "sel", "method", "tolerance"),
+    "Output": ("output", "overwrite", "append", "compress", "chunks", "shards"),
+    "Reading": ("roots", "relocate", "fill_missing", "storage"),
+    "Joining": [name for name in common.RULES if name != "tolerance"],
+}
 #: Of more sources, only the first three and the last are part of ``history``.
 MOST_SOURCES = 8
 
@@ -29,7 +38,16 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
 
 
 class _RecordedCommand(click.Command):
-    """Command that keeps its arguments, for the attribute ``history``."""
+    """Command that keeps its arguments, for the attribute ``history``, and groups its options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by group."""
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        records = [(option.name, record) for option in options if (record := option.get_help_record(ctx))]
+        grouped = {name for names in _GROUPS.values() for name in names}
+        for title, names in {**_GROUPS, "Options": [n for n, _ in records if n not in grouped]}.items():
+            with formatter.section(title):
+                formatter.write_dl([record for name, record in records if name in names])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments and keep them in ``ctx.obj``."""
@@ -88,12 +106,15 @@ def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
     help="The Zarr store or netCDF file to write.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing output.")
-@click.option("--compress", metavar="NAME[:LEVEL]", help="zlib:4, zstd:3 or none; in Zarr also blosc:5.")
+@click.option("--append", is_flag=True, help="Write only what follows an existing output, such as new times.")
+@click.option("--compress", metavar="NAME[:LEVEL]", help="zlib:4, zstd:3 or none; in Zarr also blosc:5, blosc_lz4:5.")
+@click.option("--chunks", multiple=True, metavar="DIM=SIZE,...", help="Chunk sizes by dimension (-1: all of it).", **_SIZES)
+@click.option("--shards", multiple=True, metavar="DIM=SIZE,...", help="Sizes of files of several chunks, in Zarr.", **_SIZES)
 @common.opening_options
 @common.rules_options_of_labels
 @common.json_option
 @click.pass_obj
-def command(line: list[str], /, output: str, overwrite: bool, compress: str | None, as_json: bool, **arguments: Any) -> None:
+def command(line: list[str], /, output: str, overwrite: bool, as_json: bool, **arguments: Any) -> None:
     """Write a selection of SOURCE to one Zarr store or netCDF file.
 
     The output holds all variables of a dataset, or those of -v. Memory is bounded. A run that was interrupted resumes when it
@@ -102,7 +123,7 @@ def command(line: list[str], /, output: str, overwrite: bool, compress: str | No
     from aggarray.display.facts import printable
     from aggarray.export.extract import extract
 
-    check_compression(compress, output)
+    how = _storage_options(output, overwrite, arguments)
     labels, method = _labels.parse(arguments["sel"]), arguments["method"]
     tolerances = _labels.parse_tolerances(method, arguments.pop("tolerance"))
     opened, units = _opened(arguments)
@@ -116,28 +137,36 @@ def command(line: list[str], /, output: str, overwrite: bool, compress: str | No
         selection,
         output,
         exists="overwrite" if overwrite else "raise",
-        compress=compress,
         aggregation=opened,
+        **how,
         command=command_line(line, arguments["source"]),
         progress=common.progress_bar(),
     )
     if as_json:
         shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}
-        counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged}
+        counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged, "appended": done.appended}
         common.echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
     else:
         click.echo(printable(describe_extract(done, selection)))
 
 
-def check_compression(compress: str | None, output: str) -> None:
-    """Raise BadParameter for a compression that the output does not have."""
+def _storage_options(output: str, overwrite: bool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of storage from the arguments; BadParameter for what the output does not have."""
+    from aggarray.output.chunk_sizes import check_shards
     from aggarray.output.compression import parse_compression
 
-    try:
-        parse_compression(compress, os.path.splitext(output)[1].lower())
-    except AggregationError as error:
-        what = str(error).replace("compress=", "", 1)
-        raise click.BadParameter(what, param_hint="--compress") from error
+    compress, append = arguments.pop("compress"), arguments.pop("append")
+    chunks, shards = (common.sizes(arguments.pop(name), f"--{name}") for name in ("chunks", "shards"))
+    if append and overwrite:
+        raise click.UsageError("--append keeps an existing output, and --overwrite replaces it; give one of them")
+    suffix = os.path.splitext(output)[1].lower()
+    for option, check in (("--compress", partial(parse_compression, compress)), ("--shards", partial(check_shards, shards))):
+        try:
+            check(suffix)
+        except AggregationError as error:
+            what = str(error).replace("compress=", "", 1).replace(f"shards={shards!r}: ", "", 1)
+            raise click.BadParameter(what, param_hint=option) from error
+    return {"compress": compress, "append": append, "chunks": chunks or None, "shards": shards or None}
 
 
 def _opened(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, str]]":
@@ -169,4 +198,5 @@ def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:
         f"{a.name} ({', '.join(f'{d}: {n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays
     )
     resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
-    return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{resumed}"
+    appended = f", {done.appended} appended along {done.dimension}" if done.appended else ""
+    return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{appended}{resumed}"

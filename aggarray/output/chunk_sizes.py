@@ -1,12 +1,14 @@
 """Sizes of chunks and shards by dimension, as a caller gives them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.errors import SelectionError, names_hint
-from aggarray.output.layout import ExtractLayout, Variable, unlimited_dimensions
+from aggarray.errors import AggregationError, SelectionError, names_hint
+
+if TYPE_CHECKING:
+    from aggarray.output.layout import ExtractLayout, Variable
 
 #: Size by dimension; -1: the whole dimension.
 ChunkSizes = Mapping[str, int]
@@ -32,6 +34,12 @@ def check_chunk_sizes(sizes: Mapping[str, Any] | None, dimensions: Iterable[str]
     return {name: int(size) for name, size in (sizes or {}).items()}
 
 
+def check_shards(shards: Mapping[str, Any] | None, suffix: str) -> None:
+    """Raise AggregationError for shards in a format without them, by its suffix."""
+    if shards and suffix != ".zarr":
+        raise AggregationError(f"shards={dict(shards)!r}: a {suffix} file has no shards", hint="write to .zarr, or give chunks")
+
+
 def resize_chunk(
     chunk: Sequence[int], shape: Sequence[int], dimensions: Sequence[str], sizes: ChunkSizes, unlimited: Iterable[str] = ()
 ) -> tuple[int, ...]:
@@ -50,7 +58,7 @@ def resize_chunk(
     )
 
 
-def set_chunk_sizes(layout: ExtractLayout, chunks: Mapping[str, Any] | None, shards: Mapping[str, Any] | None) -> None:
+def set_chunk_sizes(layout: "ExtractLayout", chunks: Mapping[str, Any] | None, shards: Mapping[str, Any] | None) -> None:
     """Set the chunks, and the shards, of the chunked variables of a layout.
 
     Dimensions without a size keep the chosen one; if they have a shard, one that divides it. A shard has one chunk along
@@ -63,6 +71,8 @@ def set_chunk_sizes(layout: ExtractLayout, chunks: Mapping[str, Any] | None, sha
             what = f"shards={_shown(name, size)}: not a multiple of the chunk size {sizes[name]}"
             near = max(1, round(size / sizes[name])) * sizes[name]
             raise SelectionError(what, hint=f"give a multiple of {sizes[name]}, such as {near}")
+    from aggarray.output.layout import unlimited_dimensions
+
     unlimited = unlimited_dimensions(layout)
     for variable in layout.variables:
         if variable.chunks is None:
@@ -72,7 +82,7 @@ def set_chunk_sizes(layout: ExtractLayout, chunks: Mapping[str, Any] | None, sha
             _set_shards(variable, sizes, shard_sizes)
 
 
-def _set_shards(variable: Variable, sizes: ChunkSizes, shard_sizes: ChunkSizes) -> None:
+def _set_shards(variable: "Variable", sizes: ChunkSizes, shard_sizes: ChunkSizes) -> None:
     chunk, shard = list(variable.chunks or ()), []
     for d, (name, size) in enumerate(zip(variable.dimensions, variable.shape, strict=True)):
         given = shard_sizes.get(name, chunk[d])

@@ -10,9 +10,9 @@ COMPRESSORS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     ".nc": {"zlib": (9, 4), "zstd": (22, 3)},
     ".zarr": {
         "blosc": (9, 5),
-        **dict.fromkeys(("blosc_lz", "blosc_lz4", "blosc_lz4hc", "blosc_zlib"), (9, 5)),
         "zlib": (9, 4),
         "zstd": (22, 3),
+        **dict.fromkeys(("blosc_lz4", "blosc_lz4hc", "blosc_lz", "blosc_zlib"), (9, 5)),
     },
 }
 #: Other names of compressors.

@@ -27,7 +27,7 @@ from aggarray.formats.base import Structure
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
 from aggarray.output import netcdf_file
-from aggarray.output.chunk_sizes import ChunkSizes, set_chunk_sizes
+from aggarray.output.chunk_sizes import ChunkSizes, check_shards, set_chunk_sizes
 from aggarray.output.compression import Compression, parse_compression
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.partition.matrix import References
@@ -51,7 +51,7 @@ class Extracted:
 
     ``variables``: names, coordinates included; ``nbytes``: bytes of all values; ``resumed``: bytes that an earlier run had
     written; ``unchanged``: the result was up to date, nothing was written; ``appended``: positions that were appended to an
-    earlier extract.
+    earlier extract along ``dimension``.
     """
 
     path: str
@@ -60,6 +60,7 @@ class Extracted:
     resumed: int = 0
     unchanged: bool = False
     appended: int = 0
+    dimension: str | None = None
 
 
 class ExtractOptions(NamedTuple):
@@ -169,8 +170,7 @@ def check_format(path: str, compress: str | None, shards: ChunkSizes | None) -> 
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _KINDS:
         raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")
-    if shards and suffix != ".zarr":
-        raise AggregationError(f"shards={dict(shards)!r}: netCDF has no shards", path=path, hint="write to .zarr")
+    check_shards(shards, suffix)
     compression = parse_compression(compress, suffix)
     if suffix != ".zarr":
         netcdf_file.check_compression(compression, path)
@@ -226,7 +226,7 @@ def _append(
         resumed = _write(plan, progress, earlier)
     finally:
         earlier.close()
-    return replace(done, resumed=resumed, appended=layout.dimensions[dimension] - size)
+    return replace(done, resumed=resumed, appended=layout.dimensions[dimension] - size, dimension=dimension)
 
 
 def _write(plan: _Plan, progress: bool | Progress | None, earlier: EarlierExtract | None = None) -> int:

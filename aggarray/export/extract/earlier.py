@@ -187,7 +187,7 @@ class EarlierExtract:
         others = (form.compression for form in self._forms.values() if form.compression.level)
         used = next(others, Compression(NONE, 0))
         if given is not None and given != used:
-            raise self._error(f"compress={str(given)!r} is not the compression of the output, {used}")
+            raise AggregationError(f"compress={str(given)!r}: the output has {used}", path=self.path, hint=_REPEAT)
         return used
 
     def _check_sizes(self, variable: Variable, sizes: Mapping[str, Mapping[str, int]]) -> None:
@@ -201,7 +201,8 @@ class EarlierExtract:
                     continue
                 if stored is None or now is None or stored[d] != now[d]:
                     before = "no" if stored is None else stored[d]
-                    raise self._error(f"{argument}={ {name: size}!r}: the output has {before}", variable)
+                    what = f"{argument}={dict([(name, size)])!r}: the output has {before}"
+                    raise AggregationError(what, path=self.path, variable=variable.name, hint=_REPEAT)
 
     def _adopt(self, variable: Variable, used: Compression) -> None:
         """Give a variable the chunks and the missing value of the earlier extract."""

@@ -1,0 +1,304 @@
+"""`extract(append=True)`: new positions behind those of an earlier extract."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggarray as aa
+from aggarray.export.extract import extract
+from tests.support.netcdf import TIME, cube, write
+from tests.support.paths import ROOT
+
+LATS, LONS = np.linspace(-40, 40, 9), np.linspace(0, 130, 14)
+STEPS = 7
+FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("zarr", {}),
+    ("zarr", {"chunks": {"time": 4, "lat": 5}}),
+    ("zarr", {"chunks": {"time": 4, "lat": 5}, "shards": {"time": 12}}),
+    ("zarr", {"compress": "zstd:3"}),
+    ("zarr", {"compress": "none", "chunks": {"time": 5}}),
+    ("nc", {}),
+    ("nc", {"chunks": {"time": 4, "lat": 5}}),
+    ("nc", {"compress": "zstd:3"}),
+    ("nc", {"compress": "none"}),
+]
+
+
+def archive(folder: Path, steps: Sequence[int] = (STEPS,) * 4) -> list[str]:
+    """Write files of values and bounds, with missing values and a tracking_id each."""
+    files, start = [], 0
+    for n, size in enumerate(steps):
+        times = np.arange(start, start + size, dtype=float)
+        values = (times[:, None, None] * 1000 + np.arange(9 * 14).reshape(9, 14)).astype("f4")
+        values[::3, 2, 3] = 1e20
+        attrs = {"units": "K", "_FillValue": np.float32(1e20)}
+        bounds = (("time", "bnds"), np.stack([times, times + 1], 1))
+        time = (("time",), times, {**TIME, "bounds": "time_bnds"})
+        given = cube(times, LATS, LONS, tas=(("time", "lat", "lon"), values, attrs), time=time, time_bnds=bounds)
+        given["count"] = (("time",), times.astype("i4"), {"_FillValue": np.int32(-1)})
+        files.append(write(folder / f"{n}.nc", given, {"tracking_id": f"id{n}", "history": f"made {n}"}))
+        start += size
+    return files
+
+
+def content(path: Path) -> dict[str, Any]:
+    """Return the values of all variables, as stored."""
+    if path.suffix == ".zarr":
+        return {name: array[...].tolist() for name, array in zarr.open_group(path, mode="r").arrays()}
+    with netCDF4.Dataset(path) as file:
+        file.set_auto_maskandscale(False)
+        return {name: variable[...].tolist() for name, variable in file.variables.items()}
+
+
+def opened(path: Path) -> xr.Dataset:
+    return xr.open_dataset(path, engine="zarr" if path.suffix == ".zarr" else "netcdf4")
+
+
+def stats(path: Path) -> dict[str, tuple[int, int]]:
+    """Return what changes when a file below a path is written again."""
+    return {str(p.relative_to(path)): (p.stat().st_ino, p.stat().st_mtime_ns) for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(("suffix", "how"), FORMS)
+def test_appended_in_portions(tmp_path: Path, suffix: str, how: dict[str, Any]) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    for number, appended in ((1, 0), (2, STEPS), (2, None), (4, 2 * STEPS)):
+        agg = aa.open(files[:number])
+        done = extract(agg, out, append=True, aggregation=agg, **how)
+        assert (done.unchanged, done.appended) == (appended is None, appended or 0)
+        assert done.dimension == ("time" if appended else None)
+        np.testing.assert_array_equal(aa.open(out)["tas"][...], agg["tas"][...])
+    extract(agg, tmp_path / f"whole.{suffix}", **how)
+    assert content(out) == content(tmp_path / f"whole.{suffix}")
+    with opened(out) as result, opened(tmp_path / f"whole.{suffix}") as whole:
+        xr.testing.assert_equal(result.load(), whole.load())
+        assert result.attrs["tracking_id"] == whole.attrs["tracking_id"] == "id0\nid1\nid2\nid3"
+        lines = result.attrs["history"].split("\n")
+        assert len(lines) == 4 and lines[-1] == "made 0" and all("aggarray extract of" in line for line in lines[:3])
+        assert result.tas.encoding["chunks" if suffix == "zarr" else "chunksizes"][0] in (4, 5, STEPS)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["data", out.name, f"whole.{suffix}"])
+
+
+@pytest.mark.parametrize("how", [how for suffix, how in FORMS if suffix == "zarr"])
+def test_complete_chunks_are_not_written_again(tmp_path: Path, how: dict[str, Any]) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / "out.zarr"
+    extract(aa.open(files[:2]), out, **how)
+    before = stats(out)
+    extract(aa.open(files), out, append=True, **how)
+    array = zarr.open_group(out, mode="r")["tas"]
+    side = (array.shards or array.chunks)[0]
+    after = stats(out)
+    for name, state in before.items():
+        is_complete = name.startswith("tas/c/") and (int(name.split("/")[2]) + 1) * side <= 2 * STEPS
+        if is_complete or name.startswith(("lat/c", "lon/c")):
+            assert after[name] == state
+
+
+def test_files_of_earlier_steps_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except those of the last step, which is compared."""
+    files = archive(tmp_path / "data")
+    agg = aa.open(files[:3])
+    agg.save(tmp_path / "a.nca")
+    for suffix in ("zarr", "nc"):
+        extract(agg, tmp_path / f"out.{suffix}", aggregation=agg)
+    agg = aa.open(tmp_path / "a.nca").append(files[3])
+    agg.save(tmp_path / "b.nca")
+    for file in files[:2]:
+        Path(file).unlink()
+    agg = aa.open(tmp_path / "b.nca")
+    for suffix in ("zarr", "nc"):
+        assert extract(agg, tmp_path / f"out.{suffix}", append=True, aggregation=agg).appended == STEPS
+
+
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_random_portions(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("portions")
+    files = archive(folder / "data", data.draw(st.lists(st.integers(1, 6), min_size=2, max_size=5)))
+    suffix = data.draw(st.sampled_from(["zarr", "nc"]))
+    how: dict[str, Any] = {}
+    if data.draw(st.booleans()):
+        how["chunks"] = {"time": data.draw(st.integers(1, 8)), "lat": data.draw(st.integers(1, 10))}
+        if suffix == "zarr" and data.draw(st.booleans()):
+            how["shards"] = {"time": how["chunks"]["time"] * data.draw(st.integers(1, 3)), "lat": -1}
+    for end in sorted(data.draw(st.sets(st.integers(1, len(files) - 1)))) + [len(files)]:
+        extract(aa.open(files[:end]), folder / f"out.{suffix}", append=True, **how)
+    extract(aa.open(files), folder / f"whole.{suffix}", **how)
+    assert content(folder / f"out.{suffix}") == content(folder / f"whole.{suffix}")
+    np.testing.assert_array_equal(aa.open(folder / f"out.{suffix}")["tas"][...], aa.open(files)["tas"][...])
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_identifiers_that_become_a_variable_and_grow(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggarray.export.extract.lineage.MOST", 5)
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    for number in (1, 2, 3, 4):
+        extract(aa.open(files[:number]), out, append=True)
+        with opened(out) as result:
+            names = [f"id{n}" for n in range(number)]
+            assert result.attrs.get("tracking_id", "") == ("id0" if number == 1 else "")
+            assert number == 1 or result.tracking_id.values.tolist() == names
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_an_extract_of_default_options_grows(tmp_path: Path, suffix: str) -> None:
+    """Small arrays of an extract that was not made to be appended to are in one uncompressed piece."""
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    extract(aa.open(files[:1]), out)
+    for number in (2, 4):
+        extract(aa.open(files[:number]), out, append=True)
+        extract(aa.open(files[:number]), tmp_path / f"whole.{suffix}", exists="overwrite")
+        assert content(out) == content(tmp_path / f"whole.{suffix}")
+
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"tas": None}, "only the output has the variables .*tas"),
+    ({"other": (("time",), np.arange(STEPS), {})}, "only the selection has the variables other"),
+    ({"lat": (("lat",), LATS + 1, {"units": "degrees_north"})}, "values differ at lat=0: -40.0 in the output, -39.0 now"),
+]
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_what_does_not_continue_the_extract_is_refused(tmp_path: Path, suffix: str) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    agg = aa.open(files)
+    early = aa.open(files[:2])
+    extract(early, out, chunks={"time": 4})
+    tas, count = agg["tas"], agg["count"]
+    text = content(out)
+    moved = tas.coords["time"]
+    for arrays, how, words in [
+        (tas, {}, "only the output has the variables count"),
+        ([tas, count, tas.astype("f8").lazy[:, 0]], {}, "only the selection has the variables"),
+        (
+            [tas.lazy[1:], count.lazy[1:]],
+            {},
+            r"values differ at time=0: .* in the output, .* now: variable 'time'|values differ",
+        ),
+        ([tas.lazy[:, 1:], count], {}, "sizes of several dimensions differ: .*lat 9 in the output, 8 now"),
+        ([tas.lazy[:3], count.lazy[:3]], {}, "the selection is shorter: time 14 in the output, 3 now"),
+        ([tas.lazy[:, ::-1], count], {}, "values differ at lat=0: -40.0 in the output, 40.0 now"),
+        ([tas.to_units("degC"), count], {}, "units differ: K in the output, degC now: variable 'tas'"),
+        ([tas.astype("f8"), count], {}, "the type differs: float32 in the output, float64 now"),
+        (
+            [tas.transpose("lat", "time", "lon"), count],
+            {},
+            "dimensions differ: time, lat, lon in the output, lat, time, lon now",
+        ),
+        ([tas, count], {"chunks": {"time": 5}}, "chunks={'time': 5}: the output has 4: variable 'tas'"),
+        ([tas, count], {"compress": "zstd:3"}, "compress='zstd:3': the output has (zlib:4|blosc:5)"),
+        ([tas, count], {"exists": "overwrite"}, "append=True keeps what exists"),
+    ]:
+        with pytest.raises(aa.AggregationError, match=words) as error:
+            extract(arrays, out, append=True, **how)  # type: ignore[arg-type]
+        assert "overwrite" in str(error.value)
+        assert content(out) == text
+    assert moved.size == 4 * STEPS
+    if suffix == "zarr":
+        with pytest.raises(aa.AggregationError, match="shards={'time': 8}: the output has no"):
+            extract(agg, out, append=True, shards={"time": 8})
+    extract(agg, out, append=True, chunks={"time": 4})
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_values_that_changed_in_the_last_step(tmp_path: Path, suffix: str) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    extract(aa.open(files[:2]), out)
+    with netCDF4.Dataset(files[1], "a") as file:
+        file["tas"][-1, 4, 5] = -1
+    with pytest.raises(aa.AggregationError, match=r"values differ at time=13, lat=4, lon=5: 13061\.0 in the output, -1\.0 now"):
+        extract(aa.open(files), out, append=True)
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_other_files_are_not_appended_to(tmp_path: Path, suffix: str) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    dataset = xr.open_mfdataset(files[:2], combine="by_coords")
+    dataset.to_zarr(out) if suffix == "zarr" else dataset.to_netcdf(out)
+    dataset.close()
+    before = stats(out) if suffix == "zarr" else out.read_bytes()
+    with pytest.raises(aa.AggregationError, match="was not extracted by aggarray"):
+        extract(aa.open(files), out, append=True)
+    assert before == (stats(out) if suffix == "zarr" else out.read_bytes())
+
+
+#: Appends in a child process for each number on standard input, and kills it at that step.
+KILLER = """
+import os, signal, sys
+import aggarray as aa
+from aggarray.export.extract import extract
+import zarr, netCDF4, h5py
+out, files = sys.argv[1], sys.argv[2:]
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        left = int(line)
+        def hook(event, arguments):
+            global left
+            if event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir") and out in str(arguments[:2]):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        agg = aa.open(files, processes=1)
+        sys.addaudithook(hook)
+        extract(agg, out, append=True)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(-os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("suffix", "how"), [("zarr", {"chunks": {"time": 4}}), ("zarr", {"chunks": {"time": 2}, "shards": {"time": 6}}), ("nc", {})]
+)
+def test_killed_at_every_step(tmp_path: Path, suffix: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader sees the old extract or the new one, and the next run completes it."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    files, out, kept = archive(tmp_path / "data"), tmp_path / f"out.{suffix}", tmp_path / f"kept.{suffix}"
+    extract(aa.open(files[:2]), kept, **how)
+    old = content(kept)
+    extract(aa.open(files), tmp_path / f"whole.{suffix}", **how)
+    new = content(tmp_path / f"whole.{suffix}")
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLER, str(out), *files],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin is not None and process.stdout is not None
+
+    def run(step: int) -> int:
+        print(step, file=process.stdin, flush=True)
+        return int(process.stdout.readline())  # type: ignore[union-attr]
+
+    step, seen = 1, set[str]()
+    while True:
+        for path in (out, tmp_path / f"{out.name}.part"):
+            shutil.rmtree(path, ignore_errors=True)
+            path.unlink(missing_ok=True)
+        shutil.copytree(kept, out) if kept.is_dir() else shutil.copy(kept, out)
+        status = run(step)
+        if status == 0:
+            break
+        assert status == -9
+        now = content(out)
+        seen.add("old" if now == old else "new" if now == new else f"mixed at {step}")
+        assert run(0) == 0 and content(out) == new
+        assert not (tmp_path / f"{out.name}.part").exists()
+        step += 1 if step < 12 else 3
+    process.stdin.close()
+    assert process.wait() == 0
+    assert seen <= {"old", "new"} and "old" in seen and step > 10
