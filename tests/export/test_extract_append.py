@@ -133,7 +133,7 @@ def test_random_portions(data: st.DataObject, tmp_path_factory: pytest.TempPathF
         how["chunks"] = {"time": data.draw(st.integers(1, 8)), "lat": data.draw(st.integers(1, 10))}
         if suffix == "zarr" and data.draw(st.booleans()):
             how["shards"] = {"time": how["chunks"]["time"] * data.draw(st.integers(1, 3)), "lat": -1}
-    for end in sorted(data.draw(st.sets(st.integers(1, len(files) - 1)))) + [len(files)]:
+    for end in [*sorted(data.draw(st.sets(st.integers(1, len(files) - 1)))), len(files)]:
         extract(aa.open(files[:end]), folder / f"out.{suffix}", append=True, **how)
     extract(aa.open(files), folder / f"whole.{suffix}", **how)
     assert content(folder / f"out.{suffix}") == content(folder / f"whole.{suffix}")
@@ -163,13 +163,6 @@ def test_an_extract_of_default_options_grows(tmp_path: Path, suffix: str) -> Non
         assert content(out) == content(tmp_path / f"whole.{suffix}")
 
 
-CHANGES: list[tuple[dict[str, Any], str]] = [
-    ({"tas": None}, "only the output has the variables .*tas"),
-    ({"other": (("time",), np.arange(STEPS), {})}, "only the selection has the variables other"),
-    ({"lat": (("lat",), LATS + 1, {"units": "degrees_north"})}, "values differ at lat=0: -40.0 in the output, -39.0 now"),
-]
-
-
 @pytest.mark.parametrize("suffix", ["zarr", "nc"])
 def test_what_does_not_continue_the_extract_is_refused(tmp_path: Path, suffix: str) -> None:
     files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
@@ -178,26 +171,25 @@ def test_what_does_not_continue_the_extract_is_refused(tmp_path: Path, suffix: s
     extract(early, out, chunks={"time": 4})
     tas, count = agg["tas"], agg["count"]
     text = content(out)
-    moved = tas.coords["time"]
     for arrays, how, words in [
         (tas, {}, "only the output has the variables count"),
         ([tas, count, tas.astype("f8").lazy[:, 0]], {}, "only the selection has the variables"),
         (
             [tas.lazy[1:], count.lazy[1:]],
             {},
-            r"values differ at time=0: .* in the output, .* now: variable 'time'|values differ",
+            "values differ at time=0: .* in the output, .* now",
         ),
         ([tas.lazy[:, 1:], count], {}, "sizes of several dimensions differ: .*lat 9 in the output, 8 now"),
         ([tas.lazy[:3], count.lazy[:3]], {}, "the selection is shorter: time 14 in the output, 3 now"),
         ([tas.lazy[:, ::-1], count], {}, "values differ at lat=0: -40.0 in the output, 40.0 now"),
-        ([tas.to_units("degC"), count], {}, "units differ: K in the output, degC now: variable 'tas'"),
+        ([tas.to_units("degC"), count], {}, "units differ: K in the output, degC now .variable 'tas'"),
         ([tas.astype("f8"), count], {}, "the type differs: float32 in the output, float64 now"),
         (
             [tas.transpose("lat", "time", "lon"), count],
             {},
             "dimensions differ: time, lat, lon in the output, lat, time, lon now",
         ),
-        ([tas, count], {"chunks": {"time": 5}}, "chunks={'time': 5}: the output has 4: variable 'tas'"),
+        ([tas, count], {"chunks": {"time": 5}}, "chunks={'time': 5}: the output has 4 .variable 'tas'"),
         ([tas, count], {"compress": "zstd:3"}, "compress='zstd:3': the output has (zlib:4|blosc:5)"),
         ([tas, count], {"exists": "overwrite"}, "append=True keeps what exists"),
     ]:
@@ -205,9 +197,8 @@ def test_what_does_not_continue_the_extract_is_refused(tmp_path: Path, suffix: s
             extract(arrays, out, append=True, **how)  # type: ignore[arg-type]
         assert "overwrite" in str(error.value)
         assert content(out) == text
-    assert moved.size == 4 * STEPS
     if suffix == "zarr":
-        with pytest.raises(aa.AggregationError, match="shards={'time': 8}: the output has no"):
+        with pytest.raises(aa.AggregationError, match=r"shards=\{'time': 8\}: the output has no"):
             extract(agg, out, append=True, shards={"time": 8})
     extract(agg, out, append=True, chunks={"time": 4})
 
@@ -226,7 +217,7 @@ def test_values_that_changed_in_the_last_step(tmp_path: Path, suffix: str) -> No
 def test_other_files_are_not_appended_to(tmp_path: Path, suffix: str) -> None:
     files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
     dataset = xr.open_mfdataset(files[:2], combine="by_coords")
-    dataset.to_zarr(out) if suffix == "zarr" else dataset.to_netcdf(out)
+    dataset.to_zarr(out, consolidated=False) if suffix == "zarr" else dataset.to_netcdf(out)
     dataset.close()
     before = stats(out) if suffix == "zarr" else out.read_bytes()
     with pytest.raises(aa.AggregationError, match="was not extracted by aggarray"):
@@ -266,39 +257,35 @@ for line in sys.stdin:
 def test_killed_at_every_step(tmp_path: Path, suffix: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader sees the old extract or the new one, and the next run completes it."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
-    files, out, kept = archive(tmp_path / "data"), tmp_path / f"out.{suffix}", tmp_path / f"kept.{suffix}"
-    extract(aa.open(files[:2]), kept, **how)
+    files, out, kept = archive(tmp_path / "data", (3, 4)), tmp_path / f"out.{suffix}", tmp_path / f"kept.{suffix}"
+    extract(aa.open(files[:1]), kept, **how)
     old = content(kept)
     extract(aa.open(files), tmp_path / f"whole.{suffix}", **how)
     new = content(tmp_path / f"whole.{suffix}")
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLER, str(out), *files],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert process.stdin is not None and process.stdout is not None
+    command = [sys.executable, "-c", KILLER, str(out), *files]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes) as process:
+        seen, steps = _kill_at_steps(process, kept, out, old, new)
+    assert seen <= {"old", "new"} and "old" in seen and steps > 10
+
+
+def _kill_at_steps(process: Any, kept: Path, out: Path, old: Any, new: Any) -> tuple[set[str], int]:
+    """Return what readers saw after a kill at each step, and the number of steps."""
 
     def run(step: int) -> int:
         print(step, file=process.stdin, flush=True)
-        return int(process.stdout.readline())  # type: ignore[union-attr]
+        return int(process.stdout.readline())
 
     step, seen = 1, set[str]()
     while True:
-        for path in (out, tmp_path / f"{out.name}.part"):
-            shutil.rmtree(path, ignore_errors=True)
-            path.unlink(missing_ok=True)
+        shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
         shutil.copytree(kept, out) if kept.is_dir() else shutil.copy(kept, out)
         status = run(step)
         if status == 0:
-            break
+            return seen, step
         assert status == -9
         now = content(out)
         seen.add("old" if now == old else "new" if now == new else f"mixed at {step}")
         assert run(0) == 0 and content(out) == new
-        assert not (tmp_path / f"{out.name}.part").exists()
-        step += 1 if step < 12 else 3
-    process.stdin.close()
-    assert process.wait() == 0
-    assert seen <= {"old", "new"} and "old" in seen and step > 10
+        assert not out.with_name(f"{out.name}.part").exists()
+        step += 2 + step // 30
