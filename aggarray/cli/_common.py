@@ -226,7 +226,7 @@ def pairs(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
 
 
 def sizes(texts: Sequence[str], option: str) -> dict[str, int]:
-    """Return texts DIM=SIZE, separated by commas, as a mapping; BadParameter for others.
+    """Return texts DIM=SIZE,... as a mapping; BadParameter for others.
 
     >>> sizes(["time=30,lat=90", "lon=-1"], "--chunks")
     {'time': 30, 'lat': 90, 'lon': -1}

@@ -38,7 +38,7 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
 
 
 class _RecordedCommand(click.Command):
-    """Command that keeps its arguments, for the attribute ``history``, and groups its options."""
+    """Command with groups of options; keeps arguments for ``history``."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by group."""
@@ -151,7 +151,7 @@ def command(line: list[str], /, output: str, overwrite: bool, as_json: bool, **a
 
 
 def _storage_options(output: str, overwrite: bool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of storage from the arguments; BadParameter for what the output does not have."""
+    """Take the options of storage; BadParameter if the output lacks one."""
     from aggarray.output.chunk_sizes import check_shards
     from aggarray.output.compression import parse_compression
 

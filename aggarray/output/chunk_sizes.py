@@ -15,7 +15,7 @@ ChunkSizes = Mapping[str, int]
 
 
 def check_chunk_sizes(sizes: Mapping[str, Any] | None, dimensions: Iterable[str], argument: str = "chunks") -> dict[str, int]:
-    """Return sizes by dimension; SelectionError, which names the argument, for invalid ones.
+    """Return sizes by dimension; SelectionError names the argument.
 
     >>> check_chunk_sizes({"time": 30}, ["time", "lat"])
     {'time': 30}
@@ -35,7 +35,7 @@ def check_chunk_sizes(sizes: Mapping[str, Any] | None, dimensions: Iterable[str]
 
 
 def check_shards(shards: Mapping[str, Any] | None, suffix: str) -> None:
-    """Raise AggregationError for shards in a format without them, by its suffix."""
+    """Raise AggregationError for shards in a format without them."""
     if shards and suffix != ".zarr":
         raise AggregationError(f"shards={dict(shards)!r}: a {suffix} file has no shards", hint="write to .zarr, or give chunks")
 
@@ -43,7 +43,7 @@ def check_shards(shards: Mapping[str, Any] | None, suffix: str) -> None:
 def resize_chunk(
     chunk: Sequence[int], shape: Sequence[int], dimensions: Sequence[str], sizes: ChunkSizes, unlimited: Iterable[str] = ()
 ) -> tuple[int, ...]:
-    """Return a chunk shape with the given sizes, which only ``unlimited`` dimensions may exceed.
+    """Return a chunk shape with sizes that only ``unlimited`` may exceed.
 
     >>> resize_chunk((8, 90), (5, 180), ("time", "lat"), {"time": 30, "lat": -1}), resize_chunk((8,), (5,), ("x",), {"x": 30})
     ((5, 180), (5,))

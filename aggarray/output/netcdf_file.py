@@ -45,7 +45,7 @@ def _filters(compression: Compression, itemsize: int) -> list[tuple[int, tuple[i
 
 
 def stored_forms(path: str) -> dict[str, StoredForm]:
-    """Return how the variables of a file are stored; AggregationError for other filters."""
+    """Return how variables are stored; AggregationError for other filters."""
     forms = {}
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for name, dataset in file.items():

@@ -1,4 +1,4 @@
-"""Codecs of the chunks and shards of Zarr stores (version 3): metadata and encoding."""
+"""Codecs of the chunks and shards of Zarr stores (version 3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -56,7 +56,7 @@ def sharding(chunk: Sequence[int], codecs: Sequence[CodecMetadata]) -> CodecMeta
 
 
 def write_shard(file: BinaryIO, grid: Sequence[int], chunks: Iterable[tuple[Position, bytes]]) -> None:
-    """Write encoded chunks and their index; ``grid``: chunks of a shard along each dimension."""
+    """Write encoded chunks and their index; ``grid``: shape in chunks."""
     index, offset = np.full((*grid, 2), _ABSENT, "<u8"), 0
     for position, chunk in chunks:
         file.write(chunk)

@@ -98,16 +98,14 @@ def extract(
     """Write arrays with their coordinates to a Zarr store or netCDF-4 file.
 
     ``path`` ends with .zarr, .nc or .nc4. Coordinates that arrays share are written once; attributes, units, calendars and
-    missing values are kept. In netCDF the dimensions of time are unlimited.
+    missing values are kept.
     ``exists``: what happens to an existing result, unless it holds the same pieces of the same files, unchanged since: "raise",
     or "update": overwrite it if `extract` made it. "overwrite": overwrite any extract, netCDF file or Zarr store.
     ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5" and "blosc_lz4:5". None: "zlib:4" in
     netCDF and "blosc:5" in Zarr; arrays of less than 64 kB are then stored uncompressed.
-    ``chunks``: chunk sizes by dimension, -1: all of it; None: chosen to fit the chunks of the files. Coordinates of less than
-    64 kB are one chunk. ``shards``: sizes by dimension of the shards of a Zarr store, multiples of the chunks; a shard has one
-    chunk along the other dimensions.
-    ``append``: True to write only what follows the result of an earlier call along one dimension, which it keeps, with its
-    chunks and compression. Without such a result, all is written.
+    ``chunks``: sizes by dimension, -1: all of it; None: chosen to fit the files. ``shards``: sizes of the shards of a Zarr
+    store, multiples of the chunks; a shard has one chunk along other dimensions. ``append``: True to keep the result of an
+    earlier call, its chunks and compression, and to write what follows it along one dimension.
     ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
     line of the attribute ``history``; None: the names and shapes of the arrays.
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
@@ -120,8 +118,6 @@ def extract(
     the arrays, their files or these options have changed. Raises AggregationError for arrays, paths or compressions that
     cannot be written, and for a result that the arrays do not continue; SelectionError for invalid chunks.
     """
-    if append and exists == "overwrite":
-        raise AggregationError("append=True keeps what exists", path=str(path), hint="leave out exists='overwrite'")
     plan = _make_plan(arrays, local_path(path), exists, ExtractOptions(compress, chunks, shards, append))
     known = arrays if aggregation is None and isinstance(arrays, Aggregation) else aggregation
     return _carry_out(plan, exists, tuple if known is None else known._provenance.structures, command, progress)
@@ -147,6 +143,8 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
     path = os.path.abspath(path)
     compress, chunks, shards, append = options
     compression = check_format(path, compress, shards)
+    if append and exists == "overwrite":
+        raise AggregationError("append=True keeps what exists", path=path, hint="leave out exists='overwrite'")
     items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
     wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
     if wrong or not items:
@@ -166,7 +164,7 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
 
 
 def check_format(path: str, compress: str | None, shards: ChunkSizes | None) -> Compression:
-    """Return the compression; AggregationError for what the format of a path does not have."""
+    """Return the compression; AggregationError for what a format lacks."""
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _KINDS:
         raise AggregationError(f"unknown suffix {suffix!r}", path=path, hint="give a name that ends with .zarr or .nc")

@@ -1,4 +1,4 @@
-"""The extract that an append continues: its form, its values, and whether the new layout continues it."""
+"""The extract that an append continues: its form and its values."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _REPEAT = "repeat the options of the extract that exists, or replace it with exi
 
 
 class Growth(NamedTuple):
-    """The dimension that grows, and its size in the earlier extract; None: nothing is new."""
+    """The dimension that grows, None if nothing is new, and its earlier size."""
 
     dimension: str | None
     size: int
@@ -102,7 +102,7 @@ class EarlierExtract:
         return None if form is None else form.chunk
 
     def chunk(self, variable: Variable, position: Position) -> tuple[bytes, int]:
-        """Return the bytes of a chunk of a netCDF file, and the mask of the filters that were left out."""
+        """Return the bytes of a netCDF chunk, and the mask of filters left out."""
         if self._file is None:
             self._file = self._stack.enter_context(h5py_file(self.path, "r"))
         offset = tuple(n * side for n, side in zip(position, variable.stored, strict=True))
@@ -110,7 +110,7 @@ class EarlierExtract:
         return content, mask
 
     def stored_values(self, variable: Variable, box: Sequence[slice]) -> np.ndarray:
-        """Return the values of a box of the earlier extract, with missing ones filled."""
+        """Return the stored values of a box, with missing ones filled."""
         reader = self._readers.get(variable.name)
         if reader is None:
             reader = self._readers[variable.name] = SubArray.from_file(self.path, variable.name)
@@ -134,7 +134,7 @@ class EarlierExtract:
         compression: Compression | None,
         sizes: Mapping[str, Mapping[str, int]],
     ) -> Compression:
-        """Adapt a layout, which keeps chunks, shards, missing values and compression; return the compression.
+        """Adapt a layout to the earlier form; return the compression.
 
         ``data``: names of the variables of which only the last values are compared, the others entirely; ``compression``:
         None if it was not given; ``sizes``: the given sizes of "chunks" and "shards". Raises AggregationError unless the layout
@@ -183,7 +183,7 @@ class EarlierExtract:
         return dict(zip(variable.dimensions, self._variables[variable.name].shape, strict=True))
 
     def _compression(self, given: Compression | None) -> Compression:
-        """Return the compression of the chunks; AggregationError if another was given."""
+        """Return the compression; AggregationError if another was given."""
         others = (form.compression for form in self._forms.values() if form.compression.level)
         used = next(others, Compression(NONE, 0))
         if given is not None and given != used:

@@ -1,4 +1,4 @@
-"""Chunks or shards of large arrays, written to files of their own in bounded memory.
+"""Chunks or shards of arrays, written to files in bounded memory.
 
 Each is encoded into a file that gets its name when it is complete, so that a resumed run does not read it again. Values are
 read in blocks of several chunks. A shard that is larger than a block is written block by block.
@@ -35,7 +35,7 @@ _Box = tuple[slice, ...]
 
 
 class Pieces:
-    """Shards or chunks of variables as files, with the names of Zarr version 3.
+    """Shards or chunks as files, with the names of Zarr version 3.
 
     ``folder``: that of the files; ``spare``: an empty folder of the same file system, for files that are not complete;
     ``earlier``: the extract that is appended to, whose complete chunks are not written again.
@@ -86,7 +86,7 @@ class Pieces:
             write_shard(file, _grid(variable), encoded)
 
     def _store_shard(self, pool: ThreadPoolExecutor, variable: Variable, position: Position, box: _Box) -> None:
-        """Write a shard, whose values are read in blocks; threads encode the chunks."""
+        """Write a shard block by block; threads encode the chunks."""
         chunk = variable.chunks or ()
 
         def encoded() -> Iterator[tuple[Position, bytes]]:
@@ -132,7 +132,7 @@ class Pieces:
                     place(position, *self._chunk(variable, position))
 
     def _chunk(self, variable: Variable, position: Position) -> tuple[bytes, int]:
-        """Return the bytes of a chunk, and the mask of the filters that they do not have."""
+        """Return the bytes of a chunk, and the mask of filters left out."""
         if self._earlier is not None and self._earlier.has(variable, position):
             return self._earlier.chunk(variable, position)
         with open(self.path(variable, position), "rb") as chunk:

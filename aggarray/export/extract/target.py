@@ -39,7 +39,7 @@ class ExtractTarget:
         self.store, self.spare, self.file = (os.path.join(self.part, name) for name in ("store", "spare", "file.nc"))
 
     def append_to(self, digest: str) -> None:
-        """Keep only chunks that were made to be appended to an extract with this digest."""
+        """Keep only chunks for an append to the extract of a digest."""
         self.mark = f"{self.fingerprint}{_AFTER}{digest}"
 
     def check(self, exists: str) -> None:

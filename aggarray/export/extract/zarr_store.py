@@ -32,7 +32,7 @@ def _codecs(compression: Compression, itemsize: int) -> list[zarr_codecs.CodecMe
 
 
 def set_pieces(layout: ExtractLayout) -> None:
-    """Choose the chunks of small variables, so that appending to them makes few."""
+    """Choose chunks of small variables that make few when they grow."""
     unlimited = unlimited_dimensions(layout)
     for variable in layout.variables:
         if variable.chunks is None and variable.shape and variable.dimensions[0] in unlimited:
@@ -40,7 +40,7 @@ def set_pieces(layout: ExtractLayout) -> None:
 
 
 def write_small(variable: Variable, folder: str, spare: str, skipped: Any = lambda position: False) -> None:
-    """Write the chunks of a small variable; ``skipped``: tells by position which are not."""
+    """Write the chunks of a small variable, except ``skipped`` positions."""
     values = variable.values(...)
     box = [slice(0, size) for size in variable.shape]
     for position in variable.positions():
