@@ -62,6 +62,11 @@ class Extracted:
     appended: int = 0
     dimension: str | None = None
 
+    def __setstate__(self, state: list[Any]) -> None:
+        # Earlier releases wrote no appended positions.
+        for field, value in zip(fields(self), [*state, 0, None], strict=False):
+            object.__setattr__(self, field.name, value)
+
 
 class ExtractOptions(NamedTuple):
     """How values are stored; see `extract`."""
