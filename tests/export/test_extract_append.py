@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.export.extract import extract
+from aggarray.export.extract.target import ExtractTarget
+from aggarray.output.layout import Variable
 from tests.support.netcdf import TIME, cube, write
 from tests.support.paths import ROOT
 
@@ -223,6 +225,90 @@ def test_other_files_are_not_appended_to(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(aa.AggregationError, match="was not extracted by aggarray"):
         extract(aa.open(files), out, append=True)
     assert before == (stats(out) if suffix == "zarr" else out.read_bytes())
+
+
+#: Reads the output again and again; prints the sizes that it saw, or what differed.
+READER = """
+import sys, numpy as np, netCDF4, zarr
+out, expected, sizes = sys.argv[1], np.load(sys.argv[2]), []
+print("begun", flush=True)
+while not sizes or sizes[-1] < len(expected):
+    if out.endswith(".zarr"):
+        group = zarr.open_group(out, mode="r")
+        values, times = group["tas"][...], group["time"][...]
+    else:
+        with netCDF4.Dataset(out) as file:
+            file.set_auto_maskandscale(False)
+            values, times = file["tas"][...], file["time"][...]
+    assert values.tobytes() == expected[: len(values)].tobytes(), (len(values), len(times))
+    assert times.tolist() == list(range(len(values)))
+    sizes.append(len(values))
+print(len(set(sizes)))
+"""
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_readers_during_appends(tmp_path: Path, suffix: str) -> None:
+    """Every reader sees a complete extract, of some number of steps."""
+    files, out = archive(tmp_path / "data", (1,) * 8), tmp_path / f"out.{suffix}"
+    extract(aa.open(files), tmp_path / f"whole.{suffix}", chunks={"time": 3})
+    np.save(tmp_path / "whole.npy", np.array(content(tmp_path / f"whole.{suffix}")["tas"], "f4"))
+    extract(aa.open(files[:1]), out, chunks={"time": 3})
+    command = [sys.executable, "-c", READER, str(out), str(tmp_path / "whole.npy")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        for number in range(2, 9):
+            extract(aa.open(files[:number]), out, append=True)
+        assert int(process.stdout.read()) > 1
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_another_process_has_appended_meanwhile(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    extract(aa.open(files[:2]), out)
+    held, other = ExtractTarget.held, list[bool]()
+
+    def late(self: ExtractTarget) -> Any:
+        if not other:
+            other.append(True)
+            extract(aa.open(files[:3]), out, append=True)
+        return held(self)
+
+    monkeypatch.setattr(ExtractTarget, "held", late)
+    with pytest.raises(aa.AggregationError, match=r"was modified by another process meanwhile: .*; run it again"):
+        extract(aa.open(files), out, append=True)
+    assert extract(aa.open(files), out, append=True).appended == STEPS
+    np.testing.assert_array_equal(aa.open(out)["tas"][...], aa.open(files)["tas"][...])
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_an_append_resumes_and_another_one_does_not_use_its_chunks(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of a stopped append are of no use for an extract of other chunks."""
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    extract(aa.open(files[:1]), out, chunks={"time": 4})
+    monkeypatch.setattr("aggarray.export.extract.pieces.BLOCK", 4 * 9 * 14 * 4)
+    read, calls = Variable.values, list[Any]()
+
+    def stopping(self: Any, key: Any) -> Any:
+        calls.append(key)
+        if len(calls) == 12:
+            raise aa.FormatError("stopped")
+        return read(self, key)
+
+    monkeypatch.setattr(Variable, "values", stopping)
+    with pytest.raises(aa.FormatError, match="stopped"):
+        extract(aa.open(files), out, append=True)
+    extract(aa.open(files[:1]), tmp_path / f"kept.{suffix}", chunks={"time": 4})
+    copied = tmp_path / f"copy.{suffix}"
+    shutil.copytree(out, copied) if out.is_dir() else shutil.copy(out, copied)
+    shutil.copytree(f"{out}.part", f"{copied}.part")
+    assert extract(aa.open(files), out, append=True).resumed > 0
+    extract(aa.open(files[:1]), copied, chunks={"time": 5}, exists="update")
+    assert extract(aa.open(files), copied, append=True).resumed == 0
+    assert content(copied) == content(out)
 
 
 #: Appends in a child process for each number on standard input, and kills it at that step.
