@@ -107,7 +107,7 @@ def command_line(arguments: Sequence[str], source: Sequence[str]) -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing output.")
 @click.option("--append", is_flag=True, help="Write only what follows an existing output, such as new times.")
-@click.option("--compress", metavar="NAME[:LEVEL]", help="zlib:4, zstd:3 or none; in Zarr also blosc:5, blosc_lz4:5.")
+@click.option("--compress", metavar="NAME[:LEVEL]", help="zlib:4, zstd:3, blosc:5, blosc_lz4:5 or none.")
 @click.option("--chunks", multiple=True, metavar="DIM=SIZE,...", help="Chunk sizes by dimension (-1: all of it).", **_SIZES)
 @click.option("--shards", multiple=True, metavar="DIM=SIZE,...", help="Sizes of files of several chunks, in Zarr.", **_SIZES)
 @common.opening_options

@@ -1,6 +1,7 @@
 """Sizes of chunks and shards by dimension, as a caller gives them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from aggarray.errors import AggregationError, SelectionError, names_hint
 if TYPE_CHECKING:
     from aggarray.output.layout import ExtractLayout, Variable
 
+#: Most bytes of a chunk: more than Blosc and the readers of netCDF take.
+MOST_BYTES = 2**31 - 64
 #: Size by dimension; -1: the whole dimension.
 ChunkSizes = Mapping[str, int]
 
@@ -78,6 +81,10 @@ def set_chunk_sizes(layout: "ExtractLayout", chunks: Mapping[str, Any] | None, s
         if variable.chunks is None:
             continue
         variable.chunks = resize_chunk(variable.chunks, variable.shape, variable.dimensions, sizes, unlimited)
+        nbytes = prod(variable.chunks) * variable.dtype.itemsize
+        if sizes and nbytes > MOST_BYTES:
+            what = f"chunks={sizes!r}: a chunk has {nbytes} bytes, more than {MOST_BYTES}"
+            raise SelectionError(what, variable=variable.name, hint="give smaller sizes")
         if not shard_sizes.keys().isdisjoint(variable.dimensions):
             _set_shards(variable, sizes, shard_sizes)
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 
+#: Compressors in Blosc, as Blosc names them.
+BLOSC: Mapping[str, str] = {
+    **{"blosc": "zstd", "blosc_lz4": "lz4", "blosc_lz4hc": "lz4hc", "blosc_lz": "blosclz", "blosc_zlib": "zlib"},
+}
+_BLOSC_LEVELS = dict.fromkeys(BLOSC, (9, 5))
 #: The greatest level of each compressor by suffix, and the level without one; the first compressor is the default.
 COMPRESSORS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    ".nc": {"zlib": (9, 4), "zstd": (22, 3)},
-    ".zarr": {
-        "blosc": (9, 5),
-        "zlib": (9, 4),
-        "zstd": (22, 3),
-        **dict.fromkeys(("blosc_lz4", "blosc_lz4hc", "blosc_lz", "blosc_zlib"), (9, 5)),
-    },
+    ".nc": {"zlib": (9, 4), "zstd": (22, 3), **_BLOSC_LEVELS},
+    ".zarr": {"blosc": (9, 5), "zlib": (9, 4), "zstd": (22, 3), **_BLOSC_LEVELS},
 }
 #: Other names of compressors.
 _ALIASES = {"gzip": "zlib", "deflate": "zlib", "blosc_zstd": "blosc"}
@@ -41,9 +41,9 @@ def parse_compression(text: str | None, suffix: str) -> Compression:
     ('zstd:3', 'zlib:4', 'zlib:4')
     >>> str(parse_compression("gzip:6", ".zarr")), str(parse_compression("blosc_lz4", ".zarr"))
     ('zlib:6', 'blosc_lz4:5')
-    >>> parse_compression("lzma:3", ".nc")
+    >>> parse_compression("lzma", ".nc")
     Traceback (most recent call last):
-    aggarray.errors.AggregationError: compress='lzma:3' is invalid for .nc; give zlib:1 to 9, zstd:1 to 22, or none
+    aggarray.errors.AggregationError: compress='lzma' is invalid for .nc; give zlib:1 to 9, zstd:1 to 22, blosc:1 to 9, or none
     """
     known = COMPRESSORS.get(suffix, COMPRESSORS[".nc"])  # .nc4 too
     name, colon, level = (next(iter(known)) if text is None else str(text).strip().lower()).partition(":")
@@ -56,5 +56,6 @@ def parse_compression(text: str | None, suffix: str) -> Compression:
             return Compression(name, usual)
         if level.isascii() and level.isdigit() and 1 <= int(level) <= most:
             return Compression(name, int(level))
-    choices = ", ".join(f"{name}:1 to {most}" for name, (most, _) in known.items())
+    # The other compressors in Blosc take the levels of "blosc".
+    choices = ", ".join(f"{name}:1 to {most}" for name, (most, _) in known.items() if "_" not in name)
     raise AggregationError(f"compress={text!r} is invalid for {suffix}", hint=f"give {choices}, or {NONE}")

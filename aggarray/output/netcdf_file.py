@@ -5,7 +5,8 @@ unlimited.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ from aggarray.errors import AggregationError
 from aggarray.formats.base import LIBRARY_LOCK, h5py_file
 from aggarray.index.netcdf import created
 from aggarray.output.chunks import Position
-from aggarray.output.compression import NONE, Compression
+from aggarray.output.compression import BLOSC, NONE, Compression
 from aggarray.output.layout import ExtractLayout, StoredForm, Variable, appendable_piece, unlimited_dimensions
 
 #: Kinds of data types that netCDF has.
 KINDS = "iufT"
 #: Identifiers of the filters in HDF5, and the flag of an optional filter.
-_SHUFFLE, _DEFLATE, _ZSTD, _OPTIONAL = 2, 1, 32015, 1
+_SHUFFLE, _DEFLATE, _ZSTD, _BLOSC, _OPTIONAL = 2, 1, 32015, 32001, 1
+#: Codes of the compressors in Blosc.
+_BLOSC_CODES = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "zlib": 4, "zstd": 5}
 
 
 def encode(values: np.ndarray, compression: Compression) -> bytes:
@@ -29,6 +32,10 @@ def encode(values: np.ndarray, compression: Compression) -> bytes:
         from numcodecs.zstd import Zstd
 
         return bytes(Zstd(compression.level).encode(values))
+    if compression.name in BLOSC:
+        from numcodecs.blosc import Blosc
+
+        return bytes(Blosc(BLOSC[compression.name], compression.level, Blosc.SHUFFLE).encode(values))
     if not compression.level:
         return values.tobytes()
     import deflate
@@ -37,10 +44,14 @@ def encode(values: np.ndarray, compression: Compression) -> bytes:
     return bytes(deflate.zlib_compress(np.ascontiguousarray(planes), compression.level))
 
 
-def _filters(compression: Compression, itemsize: int) -> list[tuple[int, tuple[int, ...]]]:
+def _filters(compression: Compression, variable: Variable) -> list[tuple[int, tuple[int, ...]]]:
     """Return the filters of `encode`, with their parameters."""
+    itemsize = variable.dtype.itemsize
     if compression.name == "zstd":  # netCDF4 declares no shuffle before zstd
         return [(_ZSTD, (compression.level,))]
+    if compression.name in BLOSC:
+        code = _BLOSC_CODES[BLOSC[compression.name]]
+        return [(_BLOSC, (0, 0, itemsize, prod(variable.chunks or ()) * itemsize, compression.level, 1, code))]
     return [(_SHUFFLE, (itemsize,)), (_DEFLATE, (compression.level,))] if compression.level else []
 
 
@@ -51,26 +62,34 @@ def stored_forms(path: str) -> dict[str, StoredForm]:
         for name, dataset in file.items():
             plist = dataset.id.get_create_plist()
             filters = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
-            codes = [code for code, _ in filters]
-            if codes and codes not in ([_SHUFFLE, _DEFLATE], [_ZSTD]):
-                raise AggregationError(f"has other filters than an extract ({codes})", path=path, variable=name)
-            compression = (
-                Compression("zstd" if _ZSTD in codes else "zlib", filters[-1][1][0]) if codes else Compression(NONE, 0)
-            )
+            compression = _compression_of(filters)
+            if compression is None:
+                raise AggregationError(f"has other filters than an extract ({filters})", path=path, variable=name)
             fill = dataset.attrs.get("_FillValue")
             fill = None if fill is None else np.asarray(fill).ravel()[0]
             forms[name] = StoredForm(dataset.chunks, None, compression, fill)
     return forms
 
 
+def _compression_of(filters: Sequence[tuple[int, Sequence[int]]]) -> Compression | None:
+    """Return the compression of the filters of `_filters`, None for others."""
+    codes, values = tuple(code for code, _ in filters), filters[-1][1] if filters else ()
+    if codes == (_BLOSC,):
+        name = next((n for n, cname in BLOSC.items() if _BLOSC_CODES[cname] == values[-1]), None)
+        return None if name is None else Compression(name, values[4])
+    names = {(_SHUFFLE, _DEFLATE): "zlib", (_ZSTD,): "zstd"}
+    return Compression(NONE, 0) if not codes else Compression(names[codes], values[0]) if codes in names else None
+
+
 def check_compression(compression: Compression, path: str) -> None:
     """Raise AggregationError if netCDF-C lacks the filter of a compression."""
-    if compression.name == "zstd":
+    family = compression.name.partition("_")[0]
+    if family in ("zstd", "blosc"):
         import netCDF4
 
         with LIBRARY_LOCK, netCDF4.Dataset("unwritten.nc", "w", diskless=True, persist=False) as dataset:
-            if not dataset.has_zstd_filter():
-                raise AggregationError("this netCDF4 has no zstd", path=path, hint="give zlib, or write to .zarr")
+            if not getattr(dataset, f"has_{family}_filter")():
+                raise AggregationError(f"this netCDF4 has no {family}", path=path, hint="give zlib, or write to .zarr")
 
 
 def create_file(layout: ExtractLayout, path: str, compression: Compression, extend: bool = False) -> None:
@@ -124,7 +143,8 @@ def _declare_file(
             if variable.chunks is not None:
                 options["chunksizes"] = variable.chunks
                 if compression.level:
-                    options |= {"compression": compression.name, "complevel": compression.level, "shuffle": True}
+                    name = "blosc_zstd" if compression.name == "blosc" else compression.name
+                    options |= {"compression": name, "complevel": compression.level, "shuffle": True}
             elif not unlimited.isdisjoint(variable.dimensions):
                 leads = variable.dimensions[0] in unlimited
                 options["chunksizes"] = appendable_piece(variable.shape) if leads else variable.shape
@@ -149,7 +169,7 @@ def _check_filters(layout: ExtractLayout, path: str, compression: Compression) -
                 # The flags do not matter: an optional filter encodes chunks in the same way.
                 # promise: extract-resume-filter-flags
                 filters = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
-                expected = _filters(compression, variable.dtype.itemsize)
+                expected = _filters(compression, variable)
                 if filters != expected:
                     return f"netCDF-C gave variable {variable.name!r} the filters {filters}, not {expected}"
     return None

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from aggarray.output.chunks import Position
-from aggarray.output.compression import NONE, Compression
+from aggarray.output.compression import BLOSC, NONE, Compression
 
 #: A codec as the metadata of an array state it.
 CodecMetadata = Mapping[str, Any]
@@ -14,8 +14,6 @@ CodecMetadata = Mapping[str, Any]
 CRC32C: CodecMetadata = {"name": "crc32c"}
 #: Order of the bytes of numbers.
 LITTLE_ENDIAN: CodecMetadata = {"name": "bytes", "configuration": {"endian": "little"}}
-#: Names of the compressors in Blosc.
-_IN_BLOSC = {"blosc": "zstd", "blosc_lz": "blosclz", "blosc_lz4": "lz4", "blosc_lz4hc": "lz4hc", "blosc_zlib": "zlib"}
 #: Offset and size of a chunk that a shard does not have.
 _ABSENT = 2**64 - 1
 
@@ -25,8 +23,8 @@ def compressors_of(compression: Compression, itemsize: int) -> list[CodecMetadat
     name, level = compression.name, compression.level
     if not level:
         return []
-    if name in _IN_BLOSC:
-        settings = {"typesize": itemsize, "cname": _IN_BLOSC[name], "clevel": level, "shuffle": "shuffle", "blocksize": 0}
+    if name in BLOSC:
+        settings = {"typesize": itemsize, "cname": BLOSC[name], "clevel": level, "shuffle": "shuffle", "blocksize": 0}
         return [{"name": "blosc", "configuration": settings}]
     if name == "zlib":
         return [{"name": "gzip", "configuration": {"level": level}}]
@@ -42,7 +40,7 @@ def compression_of(codecs: Sequence[CodecMetadata]) -> Compression:
     for codec in codecs:
         settings = codec.get("configuration", {})
         if codec["name"] == "blosc":
-            names = {cname: name for name, cname in _IN_BLOSC.items()}
+            names = {cname: name for name, cname in BLOSC.items()}
             return Compression(names[settings["cname"]], settings["clevel"])
         if codec["name"] in ("gzip", "zstd"):
             return Compression("zlib" if codec["name"] == "gzip" else "zstd", settings["level"])

@@ -291,7 +291,11 @@ def test_runs_do_not_overlap(job: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("tolerance = { lat = 3", "tolerance = { lat = true", "give a number, a duration such as '12h'"),
         ('method = "nearest"', "", "tolerance: a tolerance needs a method"),
         ('path = "north.nc"', "", "[extract 1]: 'path' is missing"),
-        ('variables = "tas"', 'compress = "lzma"', "invalid for .nc: north.nc; give zlib:1 to 9, zstd:1 to 22, or none"),
+        (
+            'variables = "tas"',
+            'compress = "lzma"',
+            "invalid for .nc: north.nc; give zlib:1 to 9, zstd:1 to 22, blosc:1 to 9, or none",
+        ),
         ('variables = "tas"', "compress = 4", "[extract 1]: compress = 4 is invalid; give a text"),
         ('variables = "tas"', "units = { tas = 1 }", "give a table of units, such as { tas = 'degC' }"),
         ('source = ["data/*.nc"]', "source = []", "source = [] is invalid; give a text, or a list of texts"),

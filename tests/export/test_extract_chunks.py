@@ -146,6 +146,12 @@ def test_invalid_sizes(tmp_path: Path, tas: aa.MasterArray, how: dict[str, Any],
     assert not (tmp_path / "out.zarr").exists()
 
 
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_chunks_of_gigabytes(tmp_path: Path, tas: aa.MasterArray, suffix: str) -> None:
+    with pytest.raises(aa.SelectionError, match="a chunk has 5040000000 bytes, more than 2147483584"):
+        extract(tas, tmp_path / f"out.{suffix}", chunks={"time": 10**7})
+
+
 def test_netcdf_has_no_shards(tmp_path: Path, tas: aa.MasterArray) -> None:
     with pytest.raises(aa.AggregationError, match=r"shards={'time': 4}: a \.nc file has no shards; write to \.zarr"):
         extract(tas, tmp_path / "out.nc", shards={"time": 4})
@@ -176,6 +182,16 @@ def test_any_shards(shape: Any, chunk: Any, times: Any, block: int, tmp_path_fac
     [("blosc_lz4", "lz4"), ("blosc_lz4hc:7", "lz4hc"), ("blosc_zlib", "zlib"), ("blosc_lz", "blosclz"), ("blosc_zstd", "zstd")],
 )
 def test_compressors_in_blosc(tmp_path: Path, tas: aa.MasterArray, compress: str, cname: str) -> None:
+    """In netCDF netCDF-C, which chooses the filter, and h5py read the values."""
+    extract(tas, tmp_path / "out.nc", compress=compress, chunks={"time": 4})
+    check_values(tmp_path / "out.nc", tas)
+    with netCDF4.Dataset(tmp_path / "out.nc") as file:
+        filters = file["tas"].filters()
+        assert filters["blosc"] == {"compressor": f"blosc_{cname.replace('blosclz', 'lz')}", "shuffle": 1}
+        assert filters["complevel"] == (7 if ":" in compress else 5) and not filters["shuffle"]
+    assert extract(tas.lazy[:20], tmp_path / "part.nc", compress=compress).appended == 0
+    assert extract(tas, tmp_path / "part.nc", append=True).appended == 10
+    check_values(tmp_path / "part.nc", tas)
     extract(tas, tmp_path / "out.zarr", compress=compress)
     (codec, _) = zarr.open_group(tmp_path / "out.zarr", mode="r")["tas"].compressors
     settings = codec.to_dict()["configuration"]

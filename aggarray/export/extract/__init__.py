@@ -106,8 +106,8 @@ def extract(
     missing values are kept.
     ``exists``: what happens to an existing result, unless it holds the same pieces of the same files, unchanged since: "raise",
     or "update": overwrite it if `extract` made it. "overwrite": overwrite any extract, netCDF file or Zarr store.
-    ``compress``: "zlib:4" or another level, "zstd:3", "none"; in Zarr also "blosc:5" and "blosc_lz4:5". None: "zlib:4" in
-    netCDF and "blosc:5" in Zarr; arrays of less than 64 kB are then stored uncompressed.
+    ``compress``: "zlib:4" or another level, "zstd:3", "blosc:5", "blosc_lz4:5", "none". None: "zlib:4" in netCDF and "blosc:5"
+    in Zarr; arrays of less than 64 kB are then stored uncompressed.
     ``chunks``: sizes by dimension, -1: all of it; None: chosen to fit the files. ``shards``: sizes of the shards of a Zarr
     store, multiples of the chunks; a shard has one chunk along other dimensions. ``append``: True to keep the result of an
     earlier call, its chunks and compression, and to write what follows it along one dimension.
