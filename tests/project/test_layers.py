@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("interop", "export", "display", "mpi"),
 )
 #: Modules above the layers, which no module imports. They and the bottom layer are the only modules outside folders.
-ENTRY_POINTS = ("cli", "dap", "exchange", "report", "xarray_engine", "__main__", "__init__")
+ENTRY_POINTS = ("cli", "serve", "dap", "exchange", "report", "xarray_engine", "__main__", "__init__")
 LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) for name in names}
 
 #: (from, to) of imports upwards inside functions only: methods such as `MasterArray.to_dask` import their implementation.
@@ -44,6 +44,7 @@ DEFERRED = {
 }
 #: Imports within a row of modules.
 SIDEWAYS = {
+    ("cli", "serve"),
     ("dataclass", "errors"),
     ("options", "dataclass"),
     ("options", "errors"),
@@ -64,6 +65,8 @@ HOMES = {
     "mpi4py": ("mpi",),
     "pyarrow": ("formats", "export"),
     "rich": ("cli",),
+    "starlette": ("serve",),
+    "uvicorn": ("serve",),
     "xarray": ("interop", "xarray_engine"),
     "zarr": ("export", "formats", "mpi"),
 }
@@ -172,7 +175,7 @@ def test_files_import_each_other_in_no_cycle() -> None:
 
 def test_no_other_top_level_modules() -> None:
     top = {path.stem for path in (ROOT / PACKAGE).glob("*.py")}
-    assert top == {"dataclass", "errors", "options", "plugins", *ENTRY_POINTS} - {"cli"}
+    assert top == {"dataclass", "errors", "options", "plugins", *ENTRY_POINTS} - {"cli", "serve"}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,11 @@ class ViewArray:
         return prod(self.chunk_shape) * self.variable.dtype.itemsize
 
     @property
+    def size(self) -> int | None:
+        """Size of an encoded chunk, in bytes; None if it depends on the values."""
+        return None if self.codecs or self.variable.dtype.kind == "T" else self.chunk_bytes
+
+    @property
     def grid(self) -> tuple[int, ...]:
         """Number of chunks along each dimension."""
         return tuple(-(-size // side) for size, side in zip(self.variable.shape, self.chunk_shape, strict=True))

@@ -1,0 +1,79 @@
+"""Server processes of the command ``aggarray serve``, by uvicorn."""
+
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+from aggarray.dataclass import dataclass
+from aggarray.errors import AggregationError, install_command
+from aggarray.opening.aggregation import Aggregation
+from aggarray.serve.limits import Limits
+
+try:
+    import uvicorn
+    from uvicorn.supervisors.multiprocess import Multiprocess
+except ImportError as error:
+    raise AggregationError(f"aggarray serve needs uvicorn: {error}", hint=install_command("serve")) from error
+
+#: Connections of a process that are open at once; others get status 503.
+_CONNECTIONS = 4000
+#: Seconds that requests in progress have to end after SIGTERM.
+_GRACE = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServerSettings:
+    """What each process serves; ``archives``: pairs of a name and an aggregation."""
+
+    archives: tuple[tuple[str, Aggregation], ...]
+    chunks: Mapping[str, int] | None
+    compressor: str | None
+    limits: Limits
+    quiet: bool
+
+    def __call__(self) -> Any:
+        """Return the application, and direct its log to standard error."""
+        from aggarray.serve.application import app
+
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        for name, level in (
+            ("aggarray.serve", logging.WARNING if self.quiet else logging.INFO),
+            ("uvicorn.error", logging.ERROR),
+        ):
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [handler], False
+            logger.setLevel(level)
+        return app(*self.archives, chunks=self.chunks, compressor=self.compressor, limits=self.limits)
+
+
+def serve(settings: ServerSettings, host: str, port: int, workers: int, announce: Callable[[int], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C; ``announce`` gets the port once it listens.
+
+    Raises AggregationError if the address cannot be used.
+    """
+    application = settings()  # its errors come before the address is announced
+    with closing(_listen(host, port)) as listener:
+        announce(listener.getsockname()[1])
+        options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "ws": "none"}
+        options |= {"limit_concurrency": _CONNECTIONS, "timeout_graceful_shutdown": _GRACE}
+        # uvicorn raises SIGTERM again after the last request: it shall not end this process by force.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        if workers == 1:
+            uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listener])
+        else:
+            config = uvicorn.Config(settings, factory=True, workers=workers, **options)
+            Multiprocess(config, sockets=[listener]).run()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        reason = f"cannot listen at {host}:{port}: {error.strerror or error}"
+        raise AggregationError(reason, hint="give another port or host; port 0 is any free one") from error
