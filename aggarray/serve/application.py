@@ -5,12 +5,13 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from aggarray.serve.access_log import AccessLog
@@ -61,13 +62,16 @@ class Server:
             Route("/", self.front, methods=_METHODS),
             Route("/health", self.health, methods=_METHODS),
             Route("/arrays", self.arrays, methods=_METHODS),
+            Route("/{stem}", self.redirect, methods=_METHODS),
             Route("/{stem}/{key:path}", self.content, methods=_METHODS),
         ]
         cors = Middleware(
             CORSMiddleware, allow_origins=["*"], allow_methods=_METHODS, allow_headers=["*"], expose_headers=_EXPOSED
         )
         handlers: Any = {404: _not_found, 405: _not_allowed}
-        return Starlette(False, routes, [Middleware(AccessLog), cors], handlers, lifespan=self._lifespan)
+        application = Starlette(False, routes, [Middleware(AccessLog), cors], handlers, lifespan=self._lifespan)
+        application.router.redirect_slashes = False
+        return application
 
     @asynccontextmanager
     async def _lifespan(self, _application: Starlette) -> AsyncIterator[None]:
@@ -90,14 +94,22 @@ class Server:
 
     async def arrays(self, request: Request) -> Response:
         """Return the arrays of all archives as JSON."""
-        listing = [{"index": a.name, **facts} for a in self._archives.values() for facts in a.listing(str(request.base_url))]
+        listing = [{"index": a.name, **facts} for a in self._archives.values() for facts in a.listing(_address(request))]
         return self._bytes(request, json.dumps(listing, indent=1).encode(), "application/json")
+
+    async def redirect(self, request: Request) -> Response:
+        """Redirect to the page of an archive."""
+        stem = request.path_params["stem"]
+        return RedirectResponse(f"{_address(request)}{quote(stem)}/") if stem in self._archives else self._no_archive(stem)
+
+    def _no_archive(self, stem: str) -> Response:
+        return error_response(404, f"no index {stem!r}", indexes=list(self._archives))
 
     async def content(self, request: Request) -> Any:
         """Return the content of a key of a store, or the page of an archive."""
         archive, key = self._archives.get(request.path_params["stem"]), request.path_params["key"]
         if archive is None:
-            return error_response(404, f"no index {request.path_params['stem']!r}", indexes=list(self._archives))
+            return self._no_archive(request.path_params["stem"])
         if not key:
             return await self._page(request, archive)
         if key in archive.contents.documents:
@@ -116,6 +128,11 @@ class Server:
     def _bytes(self, request: Request, content: bytes, media_type: str) -> Response:
         tag = entity_tag(content)
         return not_modified(request, tag) or content_response(request, content, tag, media_type, True, self._limits.seconds)
+
+
+def _address(request: Request) -> str:
+    """Return the URL of the application, which may be mounted in another."""
+    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}/"
 
 
 async def _not_found(request: Request, _error: Exception) -> Response:

@@ -115,6 +115,12 @@ def test_zarr_and_netcdf3(tmp_path: Path) -> None:
     assert aa.open(tmp_path / "a.nc")["tas"].chunks_for(2 * 320) == ((2,) * 6, (8,), (10,))
 
 
+def test_coordinates_in_memory(sample_archive: Path) -> None:
+    bounds = aa.open(sample_archive)["tas"].coords["time_bnds"]
+    assert bounds.chunks_for(1600, regular=True) == ((183, 182), (1, 1))
+    assert bounds.chunks_for(300)[0][:4] == (16, 15, 14, 14)  # within months
+
+
 def test_values_in_memory_and_holes() -> None:
     pieces = [([(n, n + 4)], SubArray.from_array(np.zeros(4), dimensions=("x",))) for n in (0, 8)]
     array = MasterArray.from_subarrays(pieces, dimensions=("x",))

@@ -1,0 +1,175 @@
+"""``aggarray serve``: real processes, signals, and clients of other projects."""
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+import aggarray as aa
+from tests.support.netcdf import cube, write
+from tests.support.paths import ROOT
+
+pytest.importorskip("starlette", reason="no starlette")
+pytest.importorskip("uvicorn", reason="no uvicorn")
+
+from tests.support.http_server import request
+
+ARCHIVE = ROOT / "sample_data" / "archive"
+
+
+@contextmanager
+def command(*arguments: str, addresses: int = 1) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run the command within a block; yield its process, and the addresses that it prints."""
+    line = [sys.executable, "-m", "aggarray", "serve", *arguments, "--port", "0"]
+    with subprocess.Popen(line, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(addresses)]
+            yield process, [line.split()[-1] for line in lines]
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def port_of(address: str) -> int:
+    return int(address.rsplit(":", 1)[1].split("/")[0])
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with command("sample_data/archive", "--chunks", "time=100") as (_, (printed,)):
+        yield printed
+
+
+@pytest.fixture(scope="module")
+def values() -> np.ndarray:
+    array: np.ndarray = aa.open(ARCHIVE)["tas"][...]
+    return array
+
+
+# Clients
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_python(address: str, values: np.ndarray, version: Any) -> None:
+    group = zarr.open_group(address, mode="r", zarr_format=version)
+    np.testing.assert_array_equal(group["tas"][...], values)
+
+
+def test_xarray(address: str) -> None:
+    opened = xr.open_zarr(address, zarr_format=3)
+    xr.testing.assert_equal(opened.compute(), aa.open(ARCHIVE).to_xarray().compute())
+    assert str(opened.time.values[-1]).startswith("2001-12-31")
+
+
+def test_aggarray(address: str, values: np.ndarray) -> None:
+    np.testing.assert_array_equal(aa.open(address)["tas"][...], values)
+
+
+def test_curl(address: str, values: np.ndarray, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["curl", "-sS", "--fail", "--compressed", "-o", str(tmp_path / "chunk"), f"{address}tas/c/1/0/0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "chunk").reshape(100, 18, 36), values[100:200])
+
+
+@pytest.mark.parametrize("driver", ["zarr", "zarr3"])
+def test_tensorstore(address: str, values: np.ndarray, driver: str) -> None:
+    ts = pytest.importorskip("tensorstore", reason="no tensorstore")
+    spec = {"driver": driver, "kvstore": {"driver": "http", "base_url": f"{address}tas/"}}
+    array = ts.open(spec, read=True).result()
+    np.testing.assert_array_equal(array.read().result(), values)
+    np.testing.assert_array_equal(array[95:105, 3].read().result(), values[95:105, 3])
+
+
+# Processes
+
+
+def test_several_indexes(tmp_path: Path) -> None:
+    write(tmp_path / "b c.nc", cube([0]))
+    with command(str(ARCHIVE), str(tmp_path / "b c.nc"), addresses=2) as (_, (first, second)):
+        assert first.endswith("/archive/") and second.endswith("/b%20c/") and port_of(first) == port_of(second)
+        assert zarr.open_group(second, mode="r", zarr_format=3)["tas"].shape == (1, 3, 2)
+
+
+def test_workers(values: np.ndarray) -> None:
+    with command("sample_data/archive", "--workers", "2", "--compress", "zstd:3") as (process, (printed,)):
+        np.testing.assert_array_equal(zarr.open_group(printed, mode="r", zarr_format=3)["tas"][...], values)
+        tags = {request(port_of(printed), "/archive/tas/c/0/0/0").headers["etag"] for _ in range(8)}
+        assert len(tags) == 1
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_requests_first(tmp_path: Path, sent: signal.Signals) -> None:
+    with command("sample_data/archive", "--chunks", "time=10") as (process, (printed,)):
+        response = urllib.request.urlopen(f"{printed}tas/c/0/0/0", timeout=60)
+        first = response.read(1000)
+        process.send_signal(sent)
+        rest = response.read()
+        assert len(first + rest) == 10 * 18 * 36 * 8
+        process.wait(60)
+        assert process.returncode == (0 if sent == signal.SIGTERM else 130)
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"{printed}zarr.json", timeout=5)
+
+
+def test_log(address: str) -> None:
+    with command("sample_data/archive") as (process, (printed,)):
+        port = port_of(printed)
+        request(port, "/archive/tas/zarr.json?a=1")
+        request(port, "/archive/%1b[31mred")
+        request(port, "/health")
+        process.terminate()
+        assert process.stderr is not None
+        log = process.stderr.read().splitlines()
+    assert '127.0.0.1 "GET /archive/tas/zarr.json?a=1" 200 ' in log[0] and '" 404 ' in log[1] and "\x1b" not in log[1]
+    with command("sample_data/archive", "--quiet") as (process, (printed,)):
+        request(port_of(printed), "/health")
+        process.terminate()
+        assert process.stderr is not None and process.stderr.read() == ""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line: Sequence[str] = [sys.executable, "-m", "aggarray", "serve", *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_wrong_usage(address: str) -> None:
+    taken = run("sample_data/archive", "--port", str(port_of(address)))
+    assert taken.returncode == 1 and "cannot listen at 127.0.0.1:" in taken.stderr and "give another port" in taken.stderr
+    assert taken.stdout == ""
+    for chunks, message in (("time", "is not of the form DIM=SIZE"), ("time=0", "give a positive integer, or -1")):
+        wrong = run("sample_data/archive", "--chunks", chunks)
+        assert wrong.returncode == 2 and message in wrong.stderr
+    unknown = run("sample_data/archive", "--chunks", "tme=4")
+    assert unknown.returncode == 1 and "did you mean 'time'" in unknown.stderr and "--chunks" in unknown.stderr
+    assert run("no/such.nca").returncode == 1 and run("sample_data/archive", "sample_data/archive").returncode == 1
+
+
+def test_requests_before_the_first_are_not_lost() -> None:
+    began = time.monotonic()
+    with command("sample_data/archive") as (_, (printed,)):
+        # The address is printed after the server listens.
+        assert request(port_of(printed), "/health").status == 200
+    assert time.monotonic() - began < 60
