@@ -1,5 +1,7 @@
 """``aggarray serve``: real processes, signals, and clients of other projects."""
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +100,42 @@ def test_tensorstore(address: str, values: np.ndarray, driver: str) -> None:
     array = ts.open(spec, read=True).result()
     np.testing.assert_array_equal(array.read().result(), values)
     np.testing.assert_array_equal(array[95:105, 3].read().result(), values[95:105, 3])
+
+
+def test_gdal(address: str, values: np.ndarray) -> None:
+    if shutil.which("gdalmdiminfo") is None:
+        pytest.skip("no gdalmdiminfo")
+    line = ["gdalmdiminfo", "-detailed", "-array", "tas", f'ZARR:"/vsicurl/{address.rstrip("/")}"']
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stderr
+    array = json.loads(done.stdout)
+    assert [d["name"] for d in array["dimensions"]] == ["time", "lat", "lon"] and array["unit"] == "K"
+    np.testing.assert_array_equal(np.array(array["values"], float), values)
+
+
+ZARRITA = """
+const zarr = await import(process.argv[2]);
+for (const open of [zarr.open.v2, zarr.open.v3]) {
+  const tas = await open(zarr.root(new zarr.FetchStore(process.argv[3])).resolve("tas"), {kind: "array"});
+  const part = await zarr.get(tas, [zarr.slice(95, 105), 3, null]);
+  console.log(JSON.stringify([tas.shape, part.shape, Array.from(part.data), tas.attrs.units]));
+}
+"""
+
+
+def test_zarrita(address: str, values: np.ndarray, tmp_path: Path) -> None:
+    module = ROOT / "build" / "npm" / "node_modules" / "zarrita" / "dist" / "src" / "index.js"
+    if shutil.which("node") is None or not module.exists():
+        pytest.skip("no node, or no zarrita: npm install --prefix build/npm zarrita")
+    (tmp_path / "read.mjs").write_text(ZARRITA, encoding="utf-8")
+    line = ["node", str(tmp_path / "read.mjs"), module.as_uri(), address.rstrip("/")]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stderr
+    for printed in done.stdout.splitlines():
+        shape, part, read, units = json.loads(printed)
+        assert (shape, part, units) == ([365, 18, 36], [10, 36], "K")
+        np.testing.assert_array_equal(np.reshape(read, part), values[95:105, 3])
+    assert len(done.stdout.splitlines()) == 2
 
 
 # Processes
