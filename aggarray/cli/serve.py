@@ -16,7 +16,12 @@ from aggarray.errors import printable
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0: all of this machine.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port; 0: any free one.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="The number of processes.")
-@click.option("--chunks", multiple=True, metavar="DIM=SIZE,...", help="Sizes of chunks, such as time=30,lat=-1 (-1: all); others are chosen.")
+@click.option(
+    "--chunks",
+    multiple=True,
+    metavar="DIM=SIZE,...",
+    help="Sizes of chunks, such as time=30,lat=-1 (-1: all); others are chosen.",
+)
 @click.option("--compress", metavar="NAME[:LEVEL]", help="Compress chunks by blosc, zlib or zstd.")
 @click.option("--max-chunk", default=256, show_default=True, type=click.IntRange(1), help="The largest chunk served, in MB.")
 @click.option("--memory", default=256, show_default=True, type=click.IntRange(1), help="MB of chunks read and sent at once.")

@@ -48,7 +48,7 @@ class Archive:
         return entity_tag(identity, repr(position).encode())
 
     def listing(self, base: str) -> list[dict[str, Any]]:
-        """Return the facts of each array, for JSON; ``base``: the URL of the server."""
+        """Return the facts of each array; ``base``: the URL of the server."""
         return [_facts(f"{base}{quote(self.name)}/", path, array) for path, array in self.contents.arrays.items()]
 
 
@@ -63,7 +63,10 @@ def entity_tag(*parts: bytes) -> str:
 def open_archives(
     sources: Sequence[Any], chunks: Mapping[str, int] | None, compressor: str | None, options: Mapping[str, Any]
 ) -> dict[str, Archive]:
-    """Return the archives of sources by name: paths, aggregations, or pairs of a name and an aggregation."""
+    """Return archives by name.
+
+    ``sources``: paths, aggregations, or pairs of a name and an aggregation.
+    """
     from aggarray.opening.sources import open
 
     if not sources:

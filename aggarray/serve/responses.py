@@ -19,7 +19,7 @@ _AGE = 300
 
 
 class PiecewiseResponse(Response):
-    """Response whose bytes are sent in pieces; ``seconds``: that a client may take for one."""
+    """Response sent in pieces; ``seconds``: that a client may take for one."""
 
     def __init__(
         self, body: bytes | memoryview, status: int, headers: Mapping[str, str], media_type: str, seconds: float
@@ -78,7 +78,7 @@ def bad_range(size: int) -> JSONResponse:
 def content_response(
     request: Request, content: bytes | memoryview, tag: str, media_type: str, encodable: bool, seconds: float
 ) -> Response:
-    """Return the response for some content; runs in a thread where it may encode."""
+    """Return the response for some content; run it in a thread to encode."""
     headers = headers_of(tag)
     try:
         part = requested_range(request, tag, len(content))

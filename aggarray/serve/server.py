@@ -27,7 +27,7 @@ _GRACE = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerSettings:
-    """What each process serves; ``archives``: pairs of a name and an aggregation."""
+    """What each process serves; ``archives``: pairs (name, aggregation)."""
 
     archives: tuple[tuple[str, Aggregation], ...]
     chunks: Mapping[str, int] | None
@@ -52,7 +52,9 @@ class ServerSettings:
 
 
 def serve(settings: ServerSettings, host: str, port: int, workers: int, announce: Callable[[int], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; ``announce`` gets the port once it listens.
+    """Serve until SIGTERM or Ctrl-C.
+
+    ``announce`` gets the port once the socket listens.
 
     Raises AggregationError if the address cannot be used.
     """

@@ -197,9 +197,12 @@ def test_wrong_usage(address: str) -> None:
     taken = run("sample_data/archive", "--port", str(port_of(address)))
     assert taken.returncode == 1 and "cannot listen at 127.0.0.1:" in taken.stderr and "give another port" in taken.stderr
     assert taken.stdout == ""
-    for chunks, message in (("time", "is not of the form DIM=SIZE"), ("time=0", "give a positive integer, or -1")):
+    for chunks, status, message in (
+        ("time", 2, "is not of the form DIM=SIZE"),
+        ("time=0", 1, "give a positive integer, or -1"),
+    ):
         wrong = run("sample_data/archive", "--chunks", chunks)
-        assert wrong.returncode == 2 and message in wrong.stderr
+        assert wrong.returncode == status and message in wrong.stderr and "--chunks" in wrong.stderr
     unknown = run("sample_data/archive", "--chunks", "tme=4")
     assert unknown.returncode == 1 and "did you mean 'time'" in unknown.stderr and "--chunks" in unknown.stderr
     assert run("no/such.nca").returncode == 1 and run("sample_data/archive", "sample_data/archive").returncode == 1
