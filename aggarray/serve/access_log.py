@@ -13,7 +13,8 @@ LOGGER = logging.getLogger("aggarray.serve")
 class AccessLog:
     """ASGI middleware that logs responses.
 
-    A line has client, request, status, bytes and milliseconds. Status 499: the client closed the connection before the response was complete.
+    A line has client, request, status, bytes and milliseconds. Status 499: the client closed the connection before the response
+    was complete.
     """
 
     def __init__(self, application: Any) -> None:
