@@ -1,5 +1,6 @@
 """`extract(append=True)`: new positions behind those of an earlier extract."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -154,10 +155,15 @@ def test_identifiers_that_become_a_variable_and_grow(tmp_path: Path, suffix: str
             assert number == 1 or result.tracking_id.values.tolist() == names
 
 
+@pytest.mark.parametrize("is_old", [True, False])
 @pytest.mark.parametrize("suffix", ["zarr", "nc"])
-def test_an_extract_of_default_options_grows(tmp_path: Path, suffix: str) -> None:
+def test_an_extract_of_default_options_grows(
+    tmp_path: Path, suffix: str, is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small arrays of an extract that was not made to be appended to are in one uncompressed piece."""
     files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    if is_old:  # as earlier releases wrote it, with pieces of the size of the array
+        monkeypatch.setattr("aggarray.export.extract.zarr_store.set_pieces", lambda layout: None)
     extract(aa.open(files[:1]), out)
     for number in (2, 4):
         extract(aa.open(files[:number]), out, append=True)
@@ -213,6 +219,51 @@ def test_values_that_changed_in_the_last_step(tmp_path: Path, suffix: str) -> No
         file["tas"][-1, 4, 5] = -1
     with pytest.raises(aa.AggregationError, match=r"values differ at time=13, lat=4, lon=5: 13061\.0 in the output, -1\.0 now"):
         extract(aa.open(files), out, append=True)
+
+
+def test_a_store_with_other_metadata(tmp_path: Path) -> None:
+    files, out = archive(tmp_path / "data"), tmp_path / "out.zarr"
+    extract(aa.open(files[:2]), out)
+    document = json.loads((out / "zarr.json").read_text())
+    del document["consolidated_metadata"]
+    (out / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(aa.AggregationError, match="its metadata are not those of an extract"):
+        extract(aa.open(files), out, append=True)
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+@pytest.mark.parametrize(("first", "second"), [(1e20, -5.0), (1e20, None), (None, 1e20), (None, None)])
+def test_missing_values_stay_those_of_the_extract(
+    tmp_path: Path, suffix: str, first: float | None, second: float | None
+) -> None:
+    for number, fill in enumerate((first, second)):
+        values = np.arange(6.0, dtype="f4").reshape(2, 3, 1) + np.zeros((2, 3, 2), "f4") + 10 * number
+        if fill is not None:
+            values[1, 2] = fill
+        attrs = {"units": "K"} | ({} if fill is None else {"_FillValue": np.float32(fill)})
+        write(
+            tmp_path / "data" / f"{number}.nc", cube([2 * number, 2 * number + 1], tas=(("time", "lat", "lon"), values, attrs))
+        )
+    out = tmp_path / f"out.{suffix}"
+    extract(aa.open(tmp_path / "data" / "0.nc"), out, append=True)
+    both = aa.open(tmp_path / "data")
+    assert extract(both, out, append=True).appended == 2
+    expected = both["tas"].read(masked=True)
+    found = aa.open(out)["tas"].read(masked=True)
+    np.testing.assert_array_equal(np.ma.filled(found, -1), np.ma.filled(expected, -1))
+    with opened(out) as result:
+        np.testing.assert_array_equal(result.tas.values, both["tas"][...])
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_missing_integers_need_a_missing_value(tmp_path: Path, suffix: str) -> None:
+    for number, attrs in enumerate(({}, {"_FillValue": np.int32(3)})):
+        count = (("time",), np.arange(4, dtype="i4"), attrs)
+        write(tmp_path / "data" / f"{number}.nc", cube(np.arange(4.0) + 4 * number, count=count))
+    out = tmp_path / f"out.{suffix}"
+    extract(aa.open(tmp_path / "data" / "0.nc")["count"], out)
+    with pytest.raises(aa.AggregationError, match="the missing value differs: none in the output, -2147483647 now"):
+        extract(aa.open(tmp_path / "data")["count"], out, append=True)
 
 
 @pytest.mark.parametrize("suffix", ["zarr", "nc"])

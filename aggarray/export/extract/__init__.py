@@ -221,6 +221,7 @@ def _append(
     plan = plan._replace(compression=earlier.continue_(layout, data, given, sizes))
     dimension, size = earlier.growth
     if dimension is None:
+        unlock(target.path)
         return replace(done, unchanged=True)
     target.append_to(earlier.digest)
     new = [a.lazy[tuple(slice(size if d == dimension else 0, None) for d in a.dimensions)] for a in plan.arrays]

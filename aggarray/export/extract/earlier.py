@@ -54,7 +54,8 @@ class EarlierExtract:
         try:
             self._forms: Mapping[str, StoredForm] = (zarr_store if self._is_zarr else netcdf_file).stored_forms(path)
         except LIBRARY_ERRORS as error:
-            raise AggregationError(f"cannot be appended to: {error}", path=path, hint=_REPEAT) from error
+            what = "cannot be appended to: its metadata are not those of an extract"
+            raise AggregationError(f"{what} ({type(error).__name__}: {error})", path=path, hint=_REPEAT) from error
         self._readers: dict[str, SubArray] = {}
         self._kept: set[str] = set()
         self._stack, self._file = ExitStack(), cast(Any, None)
@@ -219,7 +220,10 @@ class EarlierExtract:
             return  # NaN: nothing in the output is missing
         same = form.fill == variable.fill or (variable.dtype.kind == "f" and form.fill is not None)
         if not same and variable.fill is not None:
-            raise self._error(f"the missing value differs: {form.fill} in the output, {variable.fill} now", variable)
+            raise self._error(
+                f"the missing value differs: {'none' if form.fill is None else form.fill} in the output, {variable.fill} now",
+                variable,
+            )
         variable.fill = form.fill
         variable.attributes |= {} if form.fill is None else {"_FillValue": form.fill}
 
