@@ -75,7 +75,11 @@ def serve(settings: ServerSettings, host: str, port: int, workers: int, announce
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         reason = f"cannot listen at {host}:{port}: {error.strerror or error}"
         raise AggregationError(reason, hint="give another port or host; port 0 is any free one") from error
+    # Connections inherit it; asyncio sets it only for sockets that name their protocol. Without it, bodies wait until clients
+    # acknowledge the head, for 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

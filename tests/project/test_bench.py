@@ -153,6 +153,15 @@ def test_graphs_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert index["chunks"] == index["partitions"] == "20" and index["tasks"] == "28"
 
 
+def test_clients_of_a_server_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn", reason="no uvicorn")
+    from tests.bench import clients
+
+    clients.main(["--size", "tiny", "--clients", "3", "--seconds", "1"])
+    count, responses, wrong, *_ = capsys.readouterr().out.splitlines()[-1].strip("| ").split(" | ")
+    assert (count, wrong) == ("3", "0") and int(responses) >= 3
+
+
 def test_the_first_task_is_timed() -> None:
     from tests.bench import graphs
 

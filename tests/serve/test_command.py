@@ -3,12 +3,13 @@
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,15 @@ def test_wrong_usage(address: str) -> None:
     unknown = run("sample_data/archive", "--chunks", "tme=4")
     assert unknown.returncode == 1 and "did you mean 'time'" in unknown.stderr and "--chunks" in unknown.stderr
     assert run("no/such.nca").returncode == 1 and run("sample_data/archive", "sample_data/archive").returncode == 1
+
+
+def test_bodies_do_not_wait_for_acknowledgements() -> None:
+    from aggarray.serve.server import _listen
+
+    with closing(_listen("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with closing(accepted):
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_requests_before_the_first_are_not_lost() -> None:
