@@ -10,6 +10,8 @@ from aggarray.display.timeline import Span, ticks, united_parts
 from aggarray.errors import counted
 from aggarray.scan.progress import amount
 
+#: Percent of an axis at each end whose labels are not centred.
+_END = 3
 #: The longest texts in characters.
 _LONGEST = 80
 #: The most rows whose groups are open at first, and whose cards are.
@@ -79,9 +81,12 @@ def _axis(limits: Span | None) -> str:
     """Return the shared axis; its text is not stretched."""
     marks = ""
     for number, (x, text) in enumerate(ticks(limits) if limits else ()):
-        place = f"{_percent(x, limits):.4g}%" if limits else ""
-        minor = ' class="minor"' if number % 2 else ""
-        marks += f'<g{minor}><line x1="{place}" x2="{place}" y1="14" y2="18"/><text x="{place}" y="11">{text}</text></g>'
+        percent = _percent(x, limits) if limits else 0
+        place, minor = f"{percent:.4g}%", ' class="minor"' if number % 2 else ""
+        # Labels at the ends do not reach into the columns beside the axis.
+        anchor = ' class="first"' if percent < _END else ' class="last"' if percent > 100 - _END else ""
+        label = f'<text{anchor} x="{place}" y="11">{text}</text>'
+        marks += f'<g{minor}><line x1="{place}" x2="{place}" y1="14" y2="18"/>{label}</g>'
     return f'<svg class="axis">{marks}</svg>'
 
 
