@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from aggarray.serve.conditions import ENCODINGS, accepted_encodings, byte_range, chosen_encoding, matches
 
 #: Bytes passed to the server at once; it waits until the client has accepted most of them.
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 #: Fewer bytes than this are not worth an encoding.
 _SMALL = 512
 #: Seconds that a cache may use a response before it asks again.
@@ -35,7 +35,8 @@ class PiecewiseResponse(Response):
         for start in range(0, max(1, len(pieces)), _PIECE):
             body = bytes(pieces[start : start + _PIECE])
             message = {"type": "http.response.body", "body": body, "more_body": start + _PIECE < len(pieces)}
-            await asyncio.wait_for(send(message), self._seconds)
+            async with asyncio.timeout(self._seconds):  # without a task for each piece
+                await send(message)
 
 
 def error_response(status: int, error: str, headers: Mapping[str, str] | None = None, **facts: Any) -> JSONResponse:
