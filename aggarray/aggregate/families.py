@@ -84,7 +84,7 @@ class Family:
 
     @cached_property
     def kinds(self) -> tuple[np.ndarray, list[tuple[int, Any]]]:
-        """The number of each file among the kinds, and the variant and own units of each kind."""
+        """The kind of each file; the variant and own units of each kind."""
         stated: Sequence[Any] = [None] * len(self.rows) if self.units is None else self.units.stated
         numbers: dict[tuple[int, Any], int] = {}
         column = [numbers.setdefault(kind, len(numbers)) for kind in zip(self.variant.tolist(), stated, strict=True)]

@@ -104,7 +104,7 @@ class JoinResult:
                     self.refuse(candidate, first, "join", printable(error.located), error.hint)
 
     def _join_series(self, group: list[Candidate]) -> bool:
-        """Join series with each other and with arrays, if that equals the join of all files."""
+        """Join series and arrays, if that equals the join of all files."""
         first, rules = min(group, key=lambda member: member.order), self.rules
         if len(group) == 1 and not (rules.units or rules.directions or rules.new_dimension):
             self.results.append((first.order, first.array))

@@ -1,4 +1,4 @@
-"""Reference times whose units differ between files: each file counts from a date of its own."""
+"""Reference times that count from a date of each file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ def units_of(table: StructureTable, row: int, position: int) -> Any:
 
 
 def counted_with(variables: Sequence[Variable], coordinate: int) -> dict[int, Variable] | None:
-    """Return a coordinate and its bounds, by position; None if they cannot be converted as stored."""
+    """Return a coordinate and its bounds by position; None if not convertible."""
     v = variables[coordinate]
     bounds = v.attrs.get("bounds", v.attrs.get("climatology"))
     counted = {p: b for p, b in enumerate(variables) if p == coordinate or b.name == bounds}

@@ -1,4 +1,4 @@
-"""Join of series with other series and arrays, without the arrays of files.
+"""Join of series with series and arrays, without the arrays of files.
 
 A series is one candidate. Its join with others equals the join of all files if the files of different series cover different
 positions, and if no tolerance, conversion or rule distinguishes one from the other. Otherwise there is none, and the arrays of
@@ -42,7 +42,7 @@ def joinable_series(group: Sequence[Candidate], rules: Rules) -> Joinable | None
 
 
 def _is_separate(view: View, key: str, fraction: float) -> bool:
-    """Return whether values along an axis are equal, or differ in any tolerance.
+    """Return whether values of an axis are equal, or differ in any tolerance.
 
     The positions of members must be equal, or follow each other.
     """
@@ -64,7 +64,7 @@ def _is_separate(view: View, key: str, fraction: float) -> bool:
 
 
 def in_order_of_files(array: MasterArray, candidate: Candidate) -> MasterArray:
-    """Return a joined array with its files in the order in which they would be joined.
+    """Return a joined array with its files in the order of their join.
 
     ``candidate``: the first one by name.
     """

@@ -62,7 +62,10 @@ def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
 
 
 def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Candidate:
-    """Return a candidate; ``dimension``: a new one, whose value the files of a series share."""
+    """Return a candidate.
+
+    ``dimension``: a new one, whose value the files of a series share.
+    """
     array, members = entry.array, entry.members
     candidate = Candidate(array, uri_of(array), entry.number, rank=rank)
     if members is not None:

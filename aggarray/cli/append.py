@@ -8,27 +8,31 @@ from typing import Any
 import click
 
 from aggarray.cli import _common as common
+from aggarray.cli._resuming import resumable, resume_option
 from aggarray.errors import AggarrayError, MissingFileError
 
 
 @click.command("append")
 @click.argument("index", type=click.Path())
 @common.source_argument
+@resume_option
 @click.option("--where", multiple=True, hidden=True)  # refused with advice
 @common.access_options
 @common.json_option
-def command(index: str, **arguments: Any) -> None:
+def command(index: str, resume: bool, **arguments: Any) -> None:
     """Add the files of SOURCE to an INDEX.
 
-    This reads only new and changed files.
+    This reads only new and changed files. During the scan, INDEX.partial contains the files scanned so far; it is removed
+    when the index is saved.
     """
     if arguments["where"]:
         hint = "an index keeps the selection it was made with; give --where to `aggarray aggregate`"
         raise click.UsageError(f"--where does not apply to append; {hint}")
     _check_index(index, arguments["source"])
     before = common.open_arguments({**arguments, "source": (index,)})
-    agg = before.append(list(arguments["source"]), progress=common.progress_bar())
-    common.save(agg, index, arguments, **agg._provenance.how)
+    with resumable(index, resume, before._provenance.rules.trust):
+        agg = before.append(list(arguments["source"]), progress=common.progress_bar())
+        common.save(agg, index, arguments, **agg._provenance.how)
 
 
 def _check_index(index: str, source: Sequence[str]) -> None:

@@ -174,7 +174,7 @@ class NetCDFFile:
 
     @contextmanager
     def _open_placer(self, stored: StoredArray) -> Iterator[ChunkPlacer]:
-        """Open the file, place the chunks of coordinates; provide the placer of others."""
+        """Open the file and place coordinates; provide the placer of others."""
         *coordinates, array = self._variables
         # Read before the lock is acquired: threads that read some of them need it.
         encoded = [(variable, list(self._encoded(variable))) for variable in coordinates if variable.chunks is not None]

@@ -280,7 +280,7 @@ def by_position(matrix: Matrix, dimensions: Sequence[str]) -> Matrix:
 
 
 def _by_occurrence(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct numbers of a column as they first occur, and the place of each element in them.
+    """Return the distinct numbers of a column in order, and where each is.
 
     >>> [part.tolist() for part in _by_occurrence(np.array([7, 3, 7, 1]))]
     [[7, 3, 1], [0, 1, 0, 2]]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -158,3 +159,77 @@ def test_assumed_files_are_not_scanned_to_be_kept(archive: Path) -> None:
     kept = [s.uri for s in aa.open(partial_of(archive))._provenance.structures()]
     assert 0 < len(kept) < 12
     assert kept == [s.uri for s in table if s.assumed is None]
+
+
+_APPEND = """
+import sys, time, aggarray.opening.checkpoint as checkpoint
+from aggarray.cli import main
+from aggarray.opening import joining
+checkpoint.INTERVAL, pause = 0.1, float(sys.argv[1])
+checkpoint.SHARE = 0.5
+scan_each = joining.scan_each
+def counted(paths, receive, *scan):
+    with open(sys.argv[2], "w") as names:  # more than a pipe holds
+        print(*(f"scans {path}" for path in paths), sep="\\n", file=names)
+    def slow(number, result):
+        time.sleep(pause)
+        return receive(number, result)
+    return scan_each(paths, slow, *scan)
+joining.scan_each = counted
+main(sys.argv[3:])
+"""
+
+
+def start_append(folder: Path, *options: str, pause: float = 0.0) -> "subprocess.Popen[str]":
+    line = ["append", str(folder / "index.nca"), str(folder / "more"), *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-c", _APPEND, str(pause), str(folder / "names"), *line]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def write_copies(folder: Path, times: range) -> None:
+    """Write files that differ in their time only, fast."""
+    folder.mkdir()
+    template = Path(write(folder / "template", cube([12345.0]), format="NETCDF3_CLASSIC"))
+    data, mark = template.read_bytes(), struct.pack(">d", 12345.0)
+    assert data.count(mark) == 1
+    template.unlink()
+    for n in times:
+        (folder / f"{n:05}.nc").write_bytes(data.replace(mark, struct.pack(">d", float(n))))
+
+
+def test_a_killed_append_resumes(archive: Path) -> None:
+    write_copies(archive / "more", range(100, 2100))
+    start(archive).communicate()
+    before = (archive / "index.nca").read_bytes()
+    process = start_append(archive, pause=0.002)
+    deadline = time.monotonic() + 60
+    while count_kept(archive) < 400 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert (archive / "index.nca").read_bytes() == before
+    known = {s.uri for s in aa.open(partial_of(archive))._provenance.structures()}
+    assert 400 <= len(known) < 2000
+    _, errors = start_append(archive, "--resume").communicate()
+    files = {str(path) for path in (archive / "more").iterdir()}
+    assert scanned((archive / "names").read_text()) == files - known, errors
+    assert f"resumed: {len(known):,} of the files" in errors
+    assert not partial_of(archive).exists()
+    result = content(archive / "index.nca")
+    (archive / "index.nca").write_bytes(before)
+    start_append(archive).communicate()
+    assert scanned((archive / "names").read_text()) == files
+    assert content(archive / "index.nca") == result
+    assert aa.open(archive / "index.nca").arrays[0].shape[0] == 2012
+
+
+@pytest.mark.parametrize("command", ["aggregate", "append"])
+def test_assumed_files_do_not_resume(archive: Path, command: str) -> None:
+    data, index = str(archive / "data"), str(archive / "index.nca")
+    main = [sys.executable, "-m", "aggarray"]
+    subprocess.run([*main, "aggregate", data, "-o", index, "--trust", "assume"], check=True, cwd=ROOT)
+    line = ["append", index, data] if command == "append" else ["aggregate", data, "-o", index, "--trust", "assume"]
+    done = subprocess.run([*main, *line, "--resume"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert "--resume does not apply with --trust assume" in done.stderr and "without --resume" in done.stderr

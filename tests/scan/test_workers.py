@@ -297,12 +297,17 @@ def test_killed_parent_leaves_no_workers(tmp_path: Path, paths: list[str]) -> No
     assert not left
 
 
-def test_workers_import_only_what_scanning_needs() -> None:
-    script = "import sys, aggarray.scan.worker; print(*sorted(m for m in sys.modules if m.startswith('aggarray.')))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    folders = {name.split(".")[1] for name in done.stdout.split()}
+@pytest.mark.parametrize("module", ["worker", "batch"])
+def test_processes_that_scan_import_only_what_they_need(module: str) -> None:
+    script = f"import sys, aggarray.scan.{module}; print(*sorted(m for m in sys.modules if m.startswith('aggarray.')))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    names = set(done.stdout.split())
+    folders = {name.split(".")[1] for name in names}
     assert folders <= {"cf", "codecs", "dataclass", "errors", "formats", "options", "partition", "plugins", "scan", "storage"}
-    partition = {name for name in done.stdout.split() if name.startswith("aggarray.partition.")}
-    assert partition == {"aggarray.partition.chunk_index"}
+    scan = {"aggarray.scan", f"aggarray.scan.{module}", "aggarray.scan.pickling"}
+    assert {name for name in names if name.startswith(("aggarray.scan", "aggarray.partition."))} == {
+        *scan,
+        "aggarray.partition.chunk_index",
+    }
+    assert "aggarray.storage.remote" not in names

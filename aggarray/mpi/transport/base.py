@@ -32,7 +32,7 @@ class Link(ABC):
 
     @cached_property
     def sums(self) -> "dict[tuple[int, ...], SharedSum | None]":
-        """Windows of groups for `sums.allreduce`, kept until the link is no longer used."""
+        """Windows of groups for `sums.allreduce`, kept as long as the link."""
         return {}
 
     @cached_property

@@ -46,7 +46,7 @@ class Pipe:
 
     @classmethod
     def open(cls, handle: PipeHandle | None) -> "Pipe | None":
-        """Return the write end of a pipe of another process, None if it is unreachable."""
+        """Return the write end of a process's pipe, None if it is unreachable."""
         if handle is None:
             return None
         path = f"/proc/{handle.process}/fd/{handle.file}"
@@ -99,7 +99,7 @@ class Node:
 
 
 def node_of(link: Link) -> Node:
-    """Return the node of this rank; collective when it is first called for a link."""
+    """Return the node of this rank; the first call for a link is collective."""
     if link.node is None:
         link.node = _find_node(link)
     return link.node

@@ -24,7 +24,7 @@ _ALIGNMENT, _MAX_SLABS = 64, 256
 
 
 class Slab(NamedTuple):
-    """A slab that a rank sends: number of the step, direction, receiver, number of elements."""
+    """A slab that a rank sends: step, direction, receiver, size in elements."""
 
     step: int
     direction: int
@@ -33,7 +33,7 @@ class Slab(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Position of a slab in a window: its number, from 1, and its first element."""
+    """Position of a slab in a window: its number from 1, its first element."""
 
     number: int
     start: int
@@ -43,7 +43,7 @@ Layout = dict[tuple[int, int], _Position]
 
 
 def _layout_of(slabs: Sequence[Slab]) -> tuple[Layout, int]:
-    """Return the positions of slabs by step and direction, and the size of the window in elements."""
+    """Return positions by step and direction, and the window's elements."""
     layout: Layout = {}
     start = 0
     for number, slab in enumerate(slabs, 1):
@@ -84,7 +84,7 @@ class SharedSlabs:
     def move(
         self, step: int, outgoing: Sequence[Message], incoming: Sequence[Message], dtype: np.dtype[Any], returned: bool
     ) -> None:
-        """Move the slabs of a step; ``returned``: those of the adjoint, which are added."""
+        """Move the slabs of a step; ``returned``: of the adjoint, which adds them."""
         messages: tuple[list[Message], list[Message]] = ([], [])
         for message in outgoing:
             if (slab := self._find(self._link.rank, step, message, dtype, returned)) is None:
@@ -105,7 +105,7 @@ class SharedSlabs:
             message.parts[0].put(slab.values, add=returned)
 
     def _find(self, rank: int, step: int, message: Message, dtype: np.dtype[Any], returned: bool) -> "_SlabInWindow | None":
-        """Return a slab in the window of its sender; None if it is sent in a message."""
+        """Return a slab in its sender's window; None if it is sent in a message."""
         position = self._layouts[rank][returned].get((step, message.direction))
         nbytes = message.size * dtype.itemsize
         if not self._windows or position is None or nbytes < SHARED_BYTES:
@@ -116,7 +116,7 @@ class SharedSlabs:
 
 
 class _SlabInWindow(NamedTuple):
-    """A slab in a window; ``written``: the counter of the window once it is complete."""
+    """A slab in a window; ``written``: the window's counter once complete."""
 
     window: Window
     written: int

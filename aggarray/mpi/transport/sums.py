@@ -1,4 +1,4 @@
-"""Sums, and other combinations, of the arrays of a group in windows of its nodes.
+"""Sums and other combinations of arrays of a group in windows of nodes.
 
 Each rank copies a block of its array into its window, combines a part of the blocks of its node, and copies the parts of the
 others. Between nodes a part goes from one to the next, which adds its own, and the result goes back. Arrays are combined in the
@@ -124,7 +124,10 @@ def _sum_of(link: Link, group: tuple[int, ...]) -> SharedSum | None:
 
 
 def _open_sum(link: Link, node: Node, group: tuple[int, ...]) -> SharedSum | None:
-    """Return the windows of a group, None unless the members of each node are consecutive. Collective over the group."""
+    """Return the windows of a group; collective.
+
+    None unless the members of each node are consecutive.
+    """
     number_of = {rank: number for number, ranks in enumerate(node.nodes) for rank in ranks}
     runs = [list(run) for _, run in groupby(group, number_of.__getitem__)]
     if len(runs) > len({number_of[rank] for rank in group}) or all(len(run) == 1 for run in runs):
