@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.aggregate.candidate import AxisCoordinate, coordinate_along, is_mapping
 from aggarray.aggregate.equality import is_longitude, roundings
-from aggarray.aggregate.families import Family, families
+from aggarray.aggregate.file_series import FileSeries, find_file_series
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.aggregate.rules import Rules, parse_dimension
 from aggarray.aggregate.variables import arrays_of
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Series:
-    """Joined arrays of a family of files, by their number in each file.
+class JoinedSeries:
+    """Joined arrays of a series of files, by their number in each file.
 
     ``rows`` of the ``table``: the files along the dimension; ``count``: of the arrays of each file; ``skipped``: of each.
     """
@@ -54,38 +54,38 @@ def find_series(
     access: Access,
     tables: "ChunkIndexes | None" = None,
     left_out: Collection[str] = (),
-) -> Iterator[Series]:
+) -> Iterator[JoinedSeries]:
     """Yield the series among the files of a table, except those ``left_out``."""
     if rules.order or rules.versions is not None:
         return  # these rules change the join of single arrays
     name, pattern = (None, None) if rules.new_dimension is None else parse_dimension(rules.new_dimension)
     stated = [] if name is None or pattern is not None else [name]
     identifying = (*rules.facets, *stated, "featureType", "coordinates")
-    for family in families(table, identifying, left_out, pattern):
-        is_converted_once = family.units is None or not rules.units
-        if is_converted_once and (rules.along is None or family.dimension in rules.along):
-            builder = _Builder(family, access, tables)
+    for files in find_file_series(table, identifying, left_out, pattern):
+        is_converted_once = files.units is None or not rules.units
+        if is_converted_once and (rules.along is None or files.dimension in rules.along):
+            builder = _Builder(files, access, tables)
             joined = builder.joined(rules)
             if joined:
-                skipped = list(dict.fromkeys(table.variants[table.variant[family.rows[0]]].model.skipped))
-                yield Series(table, family.rows, len(builder.first), joined, skipped)
+                skipped = list(dict.fromkeys(table.variants[table.variant[files.rows[0]]].model.skipped))
+                yield JoinedSeries(table, files.rows, len(builder.first), joined, skipped)
 
 
 class _Builder:
-    """Joined arrays of one family.
+    """Joined arrays of one series of files.
 
-    ``first``: the arrays of the first file; ``whole``: those of a file with the values of all files.
+    ``first``: the arrays of the first file; ``merged``: those of a file with the values of all files.
     """
 
-    def __init__(self, family: Family, access: Access, tables: "ChunkIndexes | None") -> None:
-        self.family, self._tables, self._access = family, tables, access
-        structures = family.table[family.rows[0]], family.whole()
-        self.first, self.whole = (self._arrays(structure) for structure in structures)
-        self._counted = {v.name for v in family.counted.values()}
+    def __init__(self, files: FileSeries, access: Access, tables: "ChunkIndexes | None") -> None:
+        self.files, self._tables, self._access = files, tables, access
+        structures = files.table[files.rows[0]], files.merge_structures()
+        self.first, self.merged = (self._arrays(structure) for structure in structures)
+        self._counted = {v.name for v in files.counted.values()}
         ragged = any(isinstance(array, RaggedMasterArray) for array in self.first)
         self.is_plain = bool(self.first) and not ragged and not any(map(_may_fall, structures[1].variables))
-        self._examples = {n: self._arrays(family.table[row]) for n, row in family.examples.items()}
-        forms = [[_form(array, self._counted) for array in arrays] for arrays in (self.whole, *self._examples.values())]
+        self._examples = {n: self._arrays(files.table[row]) for n, row in files.examples.items()}
+        forms = [[_form(array, self._counted) for array in arrays] for arrays in (self.merged, *self._examples.values())]
         self.is_plain = self.is_plain and all(form == forms[0] for form in forms)
 
     def _arrays(self, structure: Structure) -> list[MasterArray]:
@@ -97,20 +97,20 @@ class _Builder:
         """Return the joined arrays that certainly equal the join of the files."""
         if not self.is_plain:
             return {}
-        d = self.family.dimension
-        along = [n for n, array in enumerate(self.whole) if d in array.dimensions]
+        d = self.files.dimension
+        along = [n for n, array in enumerate(self.merged) if d in array.dimensions]
         return {n: self._array(n) for n in along if self._is_joinable(n, rules)}
 
     def _is_joinable(self, number: int, rules: Rules) -> bool:
-        whole, first, d = self.whole[number], self.first[number], self.family.dimension
-        axis = whole.coords.get(d)
-        if axis is None or coordinate_along(d, whole) is not axis or not prod(whole.shape):
+        merged, first, d = self.merged[number], self.first[number], self.files.dimension
+        axis = merged.coords.get(d)
+        if axis is None or coordinate_along(d, merged) is not axis or not prod(merged.shape):
             return False
-        if not all(a._matrix.directions[a.dimensions.index(d)] for a in (whole, axis)):
+        if not all(a._matrix.directions[a.dimensions.index(d)] for a in (merged, axis)):
             return False
         # Other coordinates that are not known would be read and compared.
         shared = [c for c in first.coords.values() if d not in c.dimensions]
-        if any(c._known is None and not is_mapping(c) for c in shared) or len(self.family.rows) > MAX_CELLS:
+        if any(c._known is None and not is_mapping(c) for c in shared) or len(self.files.rows) > MAX_CELLS:
             return False
         return self._is_increasing(axis, rules)
 
@@ -124,42 +124,42 @@ class _Builder:
         values = values.astype(np.float64 if values.dtype.kind in "uf" else np.int64, copy=False)
         steps = np.diff(values).astype(np.float64)
         within = np.ones(len(steps), bool)
-        within[self.family.edges[1:-1] - 1] = False
+        within[self.files.edges[1:-1] - 1] = False
         spacing = float(steps[within].min(initial=np.inf))
         largest = max(abs(float(values[0])), abs(float(values[-1])))
         one = AxisCoordinate(str(axis.name), False, len(values), axis, False, True, largest)
         (rounding,) = roundings([one], (axis.units, axis.calendar))
-        rounding += 0.0 if self.family.units is None else self.family.units.rounding(largest)
+        rounding += 0.0 if self.files.units is None else self.files.units.rounding(largest)
         tolerance = tolerance_of(spacing if spacing < np.inf else 0.0, rules.tolerance, rounding)
         return bool((steps > max(tolerance, 0)).all())
 
     def _array(self, number: int) -> MasterArray:
-        d, whole, first = self.family.dimension, self.whole[number], self.first[number]
+        d, merged, first = self.files.dimension, self.merged[number], self.first[number]
         coords = {
             name: self._columns(number, name, c) if d in c.dimensions else first.coords[name]
-            for name, c in whole.coords.items()
+            for name, c in merged.coords.items()
         }
-        return replace(self._columns(number, None, whole), coords=coords)
+        return replace(self._columns(number, None, merged), coords=coords)
 
-    def _columns(self, number: int, coordinate: str | None, whole: MasterArray) -> MasterArray:
-        """Return an array of the whole series as an array over its files."""
-        family, one = self.family, whole._matrix
-        column, kinds = family.kinds
+    def _columns(self, number: int, coordinate: str | None, merged: MasterArray) -> MasterArray:
+        """Return an array of the series as an array over its files."""
+        files, one = self.files, merged._matrix
+        column, kinds = files.kinds
         templates: dict[Template, int] = {}
         numbers = []
         for variant, units in kinds:
             item = self._examples[variant][number]
             (template,) = (item if coordinate is None else item.coords[coordinate])._matrix.references.templates
-            if family.units is not None and whole.name in self._counted:
-                template = family.units.of(units, template)
+            if files.units is not None and merged.name in self._counted:
+                template = files.units.of(units, template)
             numbers.append(templates.setdefault(template, len(templates)))
-        count = len(family.rows)
+        count = len(files.rows)
         order, names = np.arange(count, dtype=np.int32), one.references.variables
         columns = order, np.zeros(count, np.int32), np.array(numbers, np.int32)[column]
-        references = References(family.uris, names, tuple(templates), (), *columns, family.stamps, self._tables, family.seen)
-        axis = one.dimensions.index(family.dimension)
-        edges = (*one.edges[:axis], family.edges, *one.edges[axis + 1 :])
-        return replace(whole, _matrix=Matrix(one.dimensions, one.directions, edges, references, order))
+        references = References(files.uris, names, tuple(templates), (), *columns, files.stamps, self._tables, files.seen)
+        axis = one.dimensions.index(files.dimension)
+        edges = (*one.edges[:axis], files.edges, *one.edges[axis + 1 :])
+        return replace(merged, _matrix=Matrix(one.dimensions, one.directions, edges, references, order))
 
 
 def _may_fall(variable: Variable) -> bool:

@@ -15,7 +15,7 @@ from aggarray.scan.structure_table import StructureTable
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
-    from aggarray.aggregate.series import Series
+    from aggarray.aggregate.series import JoinedSeries
     from aggarray.partition.stored_sizes import ChunkIndexes
 
 #: Numbers of the arrays of one file; those of the next file begin after them.
@@ -59,7 +59,7 @@ class FileArrays:
                 begun.add(number)
                 yield from self._joined(one)
 
-    def _series(self, rules: Rules) -> "list[Series]":
+    def _series(self, rules: Rules) -> "list[JoinedSeries]":
         if not isinstance(self._structures, StructureTable) or len(self._structures) < 2:
             return []
         from aggarray.aggregate.series import find_series
@@ -86,7 +86,7 @@ class FileArrays:
 
         return replace(changed(array), coords={name: changed(c) for name, c in array.coords.items()})
 
-    def _joined(self, series: "Series") -> Iterator[Entry]:
+    def _joined(self, series: "JoinedSeries") -> Iterator[Entry]:
         """Yield the joined arrays of a series, with the arrays of its files."""
         first = min(series.rows, key=series.uri)
         made: dict[int, list[Entry]] = {}

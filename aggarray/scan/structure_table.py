@@ -208,21 +208,21 @@ class StructureTable(Sequence[Structure]):
     def _ref(self, row: int, position: int) -> int:
         return self._refs[self._start[row] + self.variants[self.variant[row]].valued.index(position)]
 
-    def values_of(self, row: int, position: int) -> np.ndarray:
+    def values_at(self, row: int, position: int) -> np.ndarray:
         """Return the values of a variable that has them, read-only."""
         head = self.variants[self.variant[row]].heads[position]
         return self._values(self.heads[head][0], self._ref(row, position))
 
-    def bytes_of(self, row: int, position: int) -> bytes:
+    def bytes_at(self, row: int, position: int) -> bytes:
         """Return the values of a variable of numbers as bytes."""
         ref = self._ref(row, position)
         if ref >= 0:
             return self._arrays[ref].tobytes()
         return self._own_bytes(self.heads[self.variants[self.variant[row]].heads[position]][0], ref)
 
-    def content_of(self, row: int, position: int) -> object:
+    def value_key_at(self, row: int, position: int) -> object:
         """Return a key that is equal for equal values."""
-        values = self.values_of(row, position)
+        values = self.values_at(row, position)
         if values.dtype.kind not in _PLAIN:
             return values.shape, tuple(map(str, values.ravel().tolist()))
         ref = self._ref(row, position)

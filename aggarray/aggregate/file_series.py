@@ -1,6 +1,6 @@
-"""Families: scanned files that differ only along one dimension.
+"""Scanned files that differ only along one dimension.
 
-Files of a family have the same variables, attributes and values, except along one dimension, and except attributes without
+Files of such a series have the same variables, attributes and values, except along one dimension, and except attributes without
 meaning for joins. They are found by comparing what a `StructureTable` stores of them.
 """
 
@@ -26,12 +26,12 @@ from aggarray.scan.comparison import as_text
 from aggarray.scan.roles import samplings_of
 from aggarray.scan.structure_table import StructureTable
 
-#: Attributes of variables in which the files of a family may differ.
+#: Attributes of variables in which the files of a series may differ.
 _FREE = frozenset(("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id"))
 
 
-class Family:
-    """Rows of a table, sorted by their coordinate along a dimension.
+class FileSeries:
+    """Files that differ along a dimension, sorted by its coordinate.
 
     ``dimension``: along which they differ; ``axes``: {position of a variable: its axis of the dimension}; ``edges``: int64, the
     positions at which the files begin, and the end; ``units``: of the coordinate and its bounds, the variables ``counted``, if
@@ -44,7 +44,7 @@ class Family:
         self.axes = {p: v.dimensions.index(dimension) for p, v in enumerate(heads) if dimension in v.dimensions}
         stated = [units_of(table, row, coordinate) for row in rows]
         own = OwnUnits(stated, heads[coordinate].attrs.get("calendar")) if len(set(stated)) > 1 else None
-        firsts = [table.values_of(row, coordinate)[:1] for row in rows]
+        firsts = [table.values_at(row, coordinate)[:1] for row in rows]
         order = np.argsort(np.concatenate(firsts if own is None else own.converted(firsts)), kind="stable").tolist()
         self.rows = [rows[n] for n in order]
         self.counted = {} if own is None else counted_with(heads, coordinate) or {}
@@ -90,33 +90,33 @@ class Family:
         column = [numbers.setdefault(kind, len(numbers)) for kind in zip(self.variant.tolist(), stated, strict=True)]
         return np.array(column, np.int32), list(numbers)
 
-    def whole(self) -> Structure:
+    def merge_structures(self) -> Structure:
         """Return the structure of one file with the values of all files."""
         first, total = self.table[self.rows[0]], int(self.edges[-1])
         variables = []
         for position, v in enumerate(first.variables):
             attrs, axis = self._common(position, v.attrs), self.axes.get(position)
             if axis is not None:
-                values = self._joined(position, v, axis) if self._is_valued(position) else None
+                values = self._join_values(position, v, axis) if self._is_valued(position) else None
                 shape = (*v.shape[:axis], total, *v.shape[axis + 1 :])
                 v = replace(v, shape=shape, values=values, dtype=v.dtype if values is None else values.dtype)
             variables.append(v if attrs is v.attrs else replace(v, attrs=attrs))
         sizes = None if first.sizes is None else {**first.sizes, self.dimension: total}
-        whole: Structure = replace(first, attrs=self._common(-1, first.attrs), variables=tuple(variables), sizes=sizes)
-        return whole
+        merged: Structure = replace(first, attrs=self._common(-1, first.attrs), variables=tuple(variables), sizes=sizes)
+        return merged
 
     def _is_valued(self, position: int) -> bool:
         return all(position in self.table.variants[number].valued for number in self.examples)
 
-    def _joined(self, position: int, variable: Variable, axis: int) -> np.ndarray:
+    def _join_values(self, position: int, variable: Variable, axis: int) -> np.ndarray:
         if position in self.counted and self.units is not None:
-            values = np.concatenate(self.units.converted([self.table.values_of(row, position) for row in self.rows]), axis)
+            values = np.concatenate(self.units.converted([self.table.values_at(row, position) for row in self.rows]), axis)
         elif axis or variable.dtype.kind not in "biufcmM":
-            values = np.concatenate([self.table.values_of(row, position) for row in self.rows], axis)
+            values = np.concatenate([self.table.values_at(row, position) for row in self.rows], axis)
         else:
             data = bytearray()
             for row in self.rows:
-                data += self.table.bytes_of(row, position)
+                data += self.table.bytes_at(row, position)
             values = np.frombuffer(data, variable.dtype).reshape(-1, *variable.shape[1:])
         values.flags.writeable = False
         return values
@@ -143,13 +143,13 @@ class Family:
         return True
 
 
-def families(
+def find_file_series(
     table: StructureTable,
     identifying: Collection[str],
     left_out: Collection[str] = (),
     pattern: re.Pattern[str] | None = None,
-) -> Iterator[Family]:
-    """Yield the families of a table, without the files ``left_out``.
+) -> Iterator[FileSeries]:
+    """Yield the series of a table, without the files ``left_out``.
 
     ``identifying``: attributes that separate files, as does what ``pattern`` finds in their names.
     """
@@ -169,12 +169,12 @@ def families(
             yield from _split(table, rows)
 
 
-#: (position of a variable or -1, name, value as text) of attributes that are equal in a family.
+#: (position of a variable or -1, name, value as text) of attributes that are equal in a series.
 _Stated = frozenset[tuple[int, str, str]]
 
 
 class _Form(NamedTuple):
-    """What the files of a family share: variables, and attributes.
+    """What the files of a series share: variables, and attributes.
 
     ``heads``: the variables.
     """
@@ -185,7 +185,7 @@ class _Form(NamedTuple):
 
 
 def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _Form | None:
-    """Return the form of a variant, None if it is in no family."""
+    """Return the form of a variant, None if it is in no series."""
     variant, heads = table.variants[table.variant[row]], _heads(table, row)
     if variant.groups or any("/" in v.name or v.scopes is not None for v in heads) or samplings_of(table[row]):
         return None
@@ -228,8 +228,8 @@ def _heads(table: StructureTable, row: int) -> list[Variable]:
     return [table.heads[head][0] for head in table.variants[table.variant[row]].heads]
 
 
-def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
-    """Yield the families among files of equal form."""
+def _split(table: StructureTable, rows: list[int]) -> Iterator[FileSeries]:
+    """Yield the series among files of equal form."""
     heads, variants = _heads(table, rows[0]), [table.variants[n] for n in {table.variant[row] for row in rows}]
     valued = [p for p in range(len(heads)) if all(p in variant.valued for variant in variants)]
     units = {p: [units_of(table, row, p) for row in rows] for p in valued if counts_time(heads[p], heads[p].attrs.get("units"))}
@@ -254,12 +254,12 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[Family]:
         if number not in keys:
             keys[number] = _shapes(table, row, dimension, coordinate)
         if keys[number] is not None:
-            values = tuple([(table.content_of(row, p), units[p][n] if p in units else None) for p in others])
+            values = tuple([(table.value_key_at(row, p), units[p][n] if p in units else None) for p in others])
             parts.setdefault((keys[number], values), []).append(row)
     for part in parts.values():
         if len(part) > 1 and (coordinate not in units or len(set(units[coordinate])) == 1 or counted_with(heads, coordinate)):
             with suppress(AggarrayError):  # units that do not convert
-                yield Family(table, part, dimension, coordinate)
+                yield FileSeries(table, part, dimension, coordinate)
 
 
 def _shapes(table: StructureTable, row: int, dimension: str, coordinate: int) -> object:
