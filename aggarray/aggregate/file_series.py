@@ -44,8 +44,9 @@ class FileSeries:
         self.axes = {p: v.dimensions.index(dimension) for p, v in enumerate(heads) if dimension in v.dimensions}
         stated = [units_of(table, row, coordinate) for row in rows]
         own = OwnUnits(stated, heads[coordinate].attrs.get("calendar")) if len(set(stated)) > 1 else None
-        firsts = [table.values_at(row, coordinate)[:1] for row in rows]
-        order = np.argsort(np.concatenate(firsts if own is None else own.converted(firsts)), kind="stable").tolist()
+        firsts = (table.values_at(row, coordinate)[:1] for row in rows)
+        starts = np.concatenate(list(firsts)) if own is None else own.convert(firsts)
+        order = np.argsort(starts, kind="stable").tolist()
         self.rows = [rows[n] for n in order]
         self.counted = {} if own is None else counted_with(heads, coordinate) or {}
         self.units = None if own is None else OwnUnits([stated[n] for n in order], heads[coordinate].attrs.get("calendar"))
@@ -87,8 +88,9 @@ class FileSeries:
         """The kind of each file; the variant and own units of each kind."""
         stated: Sequence[Any] = [None] * len(self.rows) if self.units is None else self.units.stated
         numbers: dict[tuple[int, Any], int] = {}
-        column = [numbers.setdefault(kind, len(numbers)) for kind in zip(self.variant.tolist(), stated, strict=True)]
-        return np.array(column, np.int32), list(numbers)
+        kinds = zip(self.variant.tolist(), stated, strict=True)
+        column = np.fromiter((numbers.setdefault(kind, len(numbers)) for kind in kinds), np.int32, len(stated))
+        return column, list(numbers)
 
     def merge_structures(self) -> Structure:
         """Return the structure of one file with the values of all files."""
@@ -110,7 +112,7 @@ class FileSeries:
 
     def _join_values(self, position: int, variable: Variable, axis: int) -> np.ndarray:
         if position in self.counted and self.units is not None:
-            values = np.concatenate(self.units.converted([self.table.values_at(row, position) for row in self.rows]), axis)
+            values = self.units.convert((self.table.values_at(row, position) for row in self.rows), axis)
         elif axis or variable.dtype.kind not in "biufcmM":
             values = np.concatenate([self.table.values_at(row, position) for row in self.rows], axis)
         else:

@@ -1,7 +1,8 @@
 """Reference times that count from a date of each file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from aggarray.aggregate.candidate import EPSILON
 from aggarray.arrays.build import common_dtype
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.compatibility import conversion
+from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.formats.base import Variable
 from aggarray.partition.conform import convert
@@ -18,6 +20,9 @@ from aggarray.scan.structure_table import StructureTable
 
 #: Attributes of packed values, and of values that may be missing.
 _ENCODING = frozenset(("scale_factor", "add_offset", "_Unsigned", "missing_value", "valid_min", "valid_max", "valid_range"))
+
+#: Number of files whose arrays exist at the same time.
+_BLOCK = 1024
 
 
 def counts_time(variable: Variable, units: Any) -> bool:
@@ -55,25 +60,30 @@ class OwnUnits:
     """
 
     def __init__(self, stated: Sequence[str], calendar: Any) -> None:
-        self.stated, text = stated, text_attribute(calendar)
-        self._calendars = {units: normal_calendar(units, text) for units in set(stated)}
-        self._conversions = {units: conversion(*self._of(units), *self._of(stated[0])) for units in self._calendars}
-
-    def _of(self, units: str) -> tuple[str, str | None]:
-        return units, self._calendars[units]
+        self.stated, self._calendar = stated, normal_calendar(stated[0], text_attribute(calendar))
+        first = stated[0], self._calendar
+        self._inexact, self._offset = list[Conversion](), 0.0
+        for units in set(stated):
+            one = conversion(units, self._calendar, *first)
+            self._offset = max(self._offset, abs(float(one.offset)))
+            if not (self._inexact or one.identity or one.integer_exact):
+                self._inexact.append(one)
 
     def of(self, units: str, template: Template) -> Template:
         """Return a template in other units."""
-        return replace(template, units=units, calendar=self._calendars[units])
+        return replace(template, units=units, calendar=self._calendar)
 
-    def converted(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return an array of each file in the units of the first."""
-        dtype = common_dtype([arrays[0].dtype], self._conversions.values())
-        target = Step(*self._of(self.stated[0]), dtype)
-        steps = {units: Step(*self._of(units), arrays[0].dtype) for units in self._calendars}
-        return [convert(values, None, steps[units], target)[0] for units, values in zip(self.stated, arrays, strict=True)]
+    def convert(self, arrays: Iterable[np.ndarray], axis: int = 0) -> np.ndarray:
+        """Return the arrays of the files, in the units of the first, as one."""
+        pairs, blocks = zip(self.stated, arrays, strict=True), list[np.ndarray]()
+        while block := list(islice(pairs, _BLOCK)):
+            dtype = block[0][1].dtype
+            target = Step(self.stated[0], self._calendar, common_dtype([dtype], self._inexact))
+            steps = [Step(units, self._calendar, dtype) for units, _ in block]
+            own = [convert(values, None, step, target)[0] for step, (_, values) in zip(steps, block, strict=True)]
+            blocks.append(np.concatenate(own, axis))
+        return np.concatenate(blocks, axis)
 
     def rounding(self, largest: float) -> float:
         """Return the most that rounding changes a value of at most ``largest``."""
-        offsets = (abs(float(c.offset)) for c in self._conversions.values())
-        return 4 * EPSILON * (largest + 2 * max(offsets, default=0.0))
+        return 4 * EPSILON * (largest + 2 * self._offset)
