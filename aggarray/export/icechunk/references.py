@@ -8,12 +8,13 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.codecs import Filter
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import MissingFileError
 from aggarray.export.chunk_grid import (
     ChunkGrid,
