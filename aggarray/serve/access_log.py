@@ -8,6 +8,8 @@ from aggarray.errors import printable
 
 #: Receives a line for each request.
 LOGGER = logging.getLogger("aggarray.serve")
+#: Most characters of a request that a line has.
+_LONGEST = 1000
 
 
 class AccessLog:
@@ -41,6 +43,6 @@ class AccessLog:
         finally:
             path = scope["path"] + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
             client = scope["client"][0] if scope.get("client") else "-"
-            request = printable(f"{scope['method']} {path}")
+            request = printable(f"{scope['method']} {path}"[:_LONGEST])
             milliseconds = (time.perf_counter() - began) * 1000
             LOGGER.info('%s "%s" %d %d %.1f', client, request, status if complete else 499, sent, milliseconds)

@@ -54,7 +54,10 @@ class Server:
 
     def __init__(self, archives: Mapping[str, Archive], limits: Limits) -> None:
         self._archives, self._limits = archives, limits
-        self._reader = ChunkReader(ChunkReads(limits), ByteBudget(limits.memory), limits)
+        self._reader = self._new_reader()
+
+    def _new_reader(self) -> ChunkReader:
+        return ChunkReader(ChunkReads(self._limits), ByteBudget(self._limits.memory), self._limits)
 
     def application(self) -> Starlette:
         """Return the ASGI application."""
@@ -79,6 +82,7 @@ class Server:
             yield
         finally:
             self._reader.reads.close()
+            self._reader = self._new_reader()  # the application may be started again, in another event loop
 
     async def front(self, request: Request) -> Response:
         """Return the page of the only archive, or a list of several."""
@@ -94,6 +98,9 @@ class Server:
 
     async def arrays(self, request: Request) -> Response:
         """Return the arrays of all archives as JSON."""
+        return await asyncio.to_thread(self._listing, request)
+
+    def _listing(self, request: Request) -> Response:
         listing = [{"index": a.name, **facts} for a in self._archives.values() for facts in a.listing(_address(request))]
         return self._bytes(request, json.dumps(listing, indent=1).encode(), "application/json")
 

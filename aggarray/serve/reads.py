@@ -1,6 +1,7 @@
 """Bounded reads of chunks: cached, shared by equal requests, in threads."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -17,30 +18,36 @@ class ByteBudget:
     """
 
     def __init__(self, total: int) -> None:
-        self._total, self._held, self.waiting = total, 0, 0
-        self._changed = asyncio.Condition()
+        self._total, self.held = total, 0
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
-    def held(self) -> int:
-        """Bytes that are held now."""
-        return self._held
+    def waiting(self) -> int:
+        """Number of tasks that wait."""
+        return len(self._queue)
 
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
         """Hold bytes within a block."""
-        self.waiting += 1
+        entry = nbytes, asyncio.get_running_loop().create_future()
+        self._queue.append(entry)
+        self._admit()
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: not self._held or self._held + nbytes <= self._total)
-                self._held += nbytes
-        finally:
-            self.waiting -= 1
-        try:
+            await entry[1]
             yield
         finally:
-            self._held -= nbytes
-            async with self._changed:
-                self._changed.notify_all()
+            if entry in self._queue:
+                self._queue.remove(entry)
+            else:
+                self.held -= nbytes
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._queue and (not self.held or self.held + self._queue[0][0] <= self._total):
+            nbytes, turn = self._queue.popleft()
+            self.held += nbytes
+            if not turn.done():  # a cancelled task gives the bytes back
+                turn.set_result(None)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,11 +1,14 @@
 """Server processes of the command ``aggarray serve``, by uvicorn."""
 
 import logging
+import multiprocessing
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from threading import Thread
 from typing import Any
 
 from aggarray.dataclass import dataclass
@@ -15,6 +18,7 @@ from aggarray.serve.limits import Limits
 
 try:
     import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
     from uvicorn.supervisors.multiprocess import Multiprocess
 except ImportError as error:
     raise AggregationError(f"aggarray serve needs uvicorn: {error}", hint=install_command("serve")) from error
@@ -23,6 +27,8 @@ except ImportError as error:
 _CONNECTIONS = 4000
 #: Seconds that requests in progress have to end after SIGTERM.
 _GRACE = 60
+#: Seconds that a client has to send the headers of a request.
+_HEADERS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +54,7 @@ class ServerSettings:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
             logger.setLevel(level)
+        Thread(target=_end_with_parent, daemon=True).start()
         return app(*self.archives, chunks=self.chunks, compressor=self.compressor, limits=self.limits)
 
 
@@ -60,16 +67,51 @@ def serve(settings: ServerSettings, host: str, port: int, workers: int, announce
     """
     application = settings()  # its errors come before the address is announced
     with closing(_listen(host, port)) as listener:
-        announce(listener.getsockname()[1])
         options: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False, "ws": "none"}
-        options |= {"limit_concurrency": _CONNECTIONS, "timeout_graceful_shutdown": _GRACE}
-        # uvicorn raises SIGTERM again after the last request: it shall not end this process by force.
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        options |= {"limit_concurrency": _CONNECTIONS, "timeout_graceful_shutdown": _GRACE, "http": _Connection}
         if workers == 1:
-            uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listener])
+            server = uvicorn.Server(uvicorn.Config(application, **options))
+            # A SIGTERM before the server runs ends it too. uvicorn raises the signal again after the last request.
+            signal.signal(signal.SIGTERM, server.handle_exit)
+            announce(listener.getsockname()[1])
+            server.run(sockets=[listener])
         else:
             config = uvicorn.Config(settings, factory=True, workers=workers, **options)
-            Multiprocess(config, sockets=[listener]).run()
+            processes = Multiprocess(config, sockets=[listener])  # it handles signals from here on
+            announce(listener.getsockname()[1])
+            processes.run()
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """Connection that ends if a request is not complete in time.
+
+    Otherwise clients that send headers slowly, or none, would use all connections.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(_HEADERS, self._end_if_waiting)
+
+    def on_response_complete(self) -> None:
+        self._deadline.cancel()
+        self._deadline = self.loop.call_later(_HEADERS, self._end_if_waiting)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _end_if_waiting(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+def _end_with_parent() -> None:
+    """End a worker whose parent was killed: it would keep the port."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -208,6 +208,7 @@ def test_keys(months: Any) -> None:
             "tas/c/00/0/0",
             "tas/c/0/0/0/",
             "tas/c/\u0660/0/0",
+            f"tas/c/{'9' * 5000}/0/0",
             "tas/c",
         ),
         *(

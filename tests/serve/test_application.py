@@ -189,6 +189,7 @@ def test_read_only(port: int, method: str) -> None:
             "/archive/file:///etc/passwd",
             "/archive/tas/c/-1/0/0",
             "/archive/tas/c/0/0/%30%30",
+            f"/archive/tas/c/{'9' * 5000}/0/0",
             "/archive/.zarray",
             "/ARCHIVE/",
             "/none",

@@ -1,6 +1,7 @@
 """``aggarray serve``: real processes, signals, and clients of other projects."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,56 @@ def test_signals_end_requests_first(tmp_path: Path, sent: signal.Signals) -> Non
         assert process.returncode == (0 if sent == signal.SIGTERM else 130)
         with pytest.raises(OSError):
             urllib.request.urlopen(f"{printed}zarr.json", timeout=5)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_before_the_first_request(workers: int) -> None:
+    with command("sample_data/archive", "--workers", str(workers)) as (process, _):
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def _workers_of(process: subprocess.Popen[str]) -> set[int]:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+    return {int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def _until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_killed_processes() -> None:
+    """A killed worker is replaced; workers end if their parent is killed, and free the port."""
+    with command("sample_data/archive", "--workers", "2") as (process, (printed,)):
+        _until(lambda: len(_workers_of(process)) == 2)
+        first = _workers_of(process)
+        killed = first.pop()
+        os.kill(killed, signal.SIGKILL)
+        _until(lambda: len(_workers_of(process) - {killed}) == 2)
+        assert request(port_of(printed), "/health").status == 200
+        left = _workers_of(process)
+        process.kill()
+        _until(lambda: not any(map(maps, left)))
+        with pytest.raises(OSError):
+            urllib.request.urlopen(printed, timeout=5)
+
+
+def maps(pid: int) -> bytes:
+    """Return the mapped files of a process, empty after it ended."""
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_ipv6() -> None:
+    with command("sample_data/archive", "--host", "::1") as (_, (printed,)):
+        assert printed.startswith("http://[::1]:")
+        assert json.load(urllib.request.urlopen(f"{printed}zarr.json", timeout=60))["node_type"] == "group"
 
 
 def test_log(address: str) -> None:

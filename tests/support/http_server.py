@@ -35,9 +35,10 @@ def request(port: int, path: str, method: str = "GET", **headers: str) -> Answer
 
 
 @contextmanager
-def serving(application: Any) -> Iterator[int]:
-    """Serve an application within a block; yield the port."""
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=5))
+def serving(application: Any, **options: Any) -> Iterator[int]:
+    """Serve an application within a block; yield the port. ``options``: of uvicorn."""
+    options = {"port": 0, "log_config": None, "access_log": False, "timeout_graceful_shutdown": 5, **options}
+    server = uvicorn.Server(uvicorn.Config(application, **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

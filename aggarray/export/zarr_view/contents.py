@@ -26,7 +26,7 @@ from aggarray.output.zarr_metadata import (
 )
 
 #: A number as keys have it, without leading zeros.
-_NUMBER = re.compile("0|[1-9][0-9]*", re.ASCII)
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 #: Most documents that are kept.
 _MOST_CACHED = 64
 
