@@ -112,7 +112,7 @@ class ExtractLayout:
 
 
 class _LayoutContainer(Container):
-    """Container that records variables in a layout; ``kinds``: of dtypes."""
+    """Container that records variables in a layout; ``kinds``: of dtypes, "e": float16."""
 
     def __init__(self, layout: ExtractLayout, kinds: str, whole: int) -> None:
         super().__init__(layout, lambda references: (Texts.of(()), np.zeros(0, np.int64)))
@@ -127,7 +127,7 @@ class _LayoutContainer(Container):
         return None
 
     def _unfit(self, array: MasterArray) -> str | None:
-        supported = array.dtype.kind in self._kinds and array.dtype != np.float16
+        supported = array.dtype.kind in self._kinds and (array.dtype != np.float16 or "e" in self._kinds)
         return None if supported else f"the format has no type for {array.dtype}"
 
     def aggregated(self, array: MasterArray, name: str, dimensions: Sequence[str]) -> Variable:

@@ -19,7 +19,8 @@ def regular_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> Chunk
     """Return equal chunk sizes of at most ``nbytes``, or of one stored chunk.
 
     Unlike `chunk_sizes`, a chunk may span partitions. Sizes grow along the dimensions with several partitions first, then along
-    the others from the last to the first.
+    the others from the last to the first. Contiguous values have no stored chunks: there a chunk first takes all values of a
+    partition, so that few chunks read the same file.
 
     >>> months, free = np.array([0, 31, 59, 90]), np.zeros(3, bool)
     >>> time = AxisCuts(months, np.zeros(0, int), free)
@@ -31,7 +32,9 @@ def regular_sizes(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> Chunk
     atoms = [int(np.diff(np.flatnonzero(cuts)).max(initial=1)) for cuts in allowed]
     sizes = list(atoms)
     joined = [d for d, axis in enumerate(axes) if len(axis.edges) > 2] or [0]
-    for d in [*joined, *(d for d in reversed(range(len(axes))) if d not in joined)] if axes else ():
+    others = [d for d in reversed(range(len(axes))) if d not in joined]
+    contiguous = [d for d in others if axes[d].free.all()]
+    for d in [*contiguous, *joined, *others] if axes else ():
         limit = most // max(1, prod(size for other, size in enumerate(sizes) if other != d))
         sizes[d] = _best(allowed[d], max(limit, atoms[d]))
     return tuple(_cut(len(cuts) - 1, size) for cuts, size in zip(allowed, sizes, strict=True))

@@ -54,6 +54,16 @@ def test_months_cut_as_few_as_possible() -> None:
         assert cut_chunks(axis(MONTHS), sizes) <= min(cut_chunks(axis(MONTHS), other) for other in others)
 
 
+def test_contiguous_values_are_not_cut_within_a_file() -> None:
+    """Chunks take all values of a step before they take more steps: each file is read by few chunks."""
+    time, lat, lon = axis([1] * 10_000, free=True), axis([18], free=True), axis([36], free=True)
+    assert [sizes[0] for sizes in regular_sizes([time, lat, lon], 4, 1 << 23)] == [2500, 18, 36]
+    assert [sizes[0] for sizes in regular_sizes([time, lat, lon], 4, 4 * 36 * 9)] == [1, 9, 36]
+    # Stored chunks are joined along time first.
+    chunked = axis([1] * 10_000), axis([18], 9), axis([36])
+    assert [sizes[0] for sizes in regular_sizes(chunked, 4, 4 * 36 * 9 * 10_000)] == [10_000, 9, 36]
+
+
 def test_several_dimensions() -> None:
     time, lat, lon = axis([12] * 5, 4), axis([90], 45), axis([180], 60)
     assert regular_sizes([time, lat, lon], 4, 4 * 4 * 45 * 60) == ((4,) * 15, (45, 45), (60, 60, 60))

@@ -16,7 +16,7 @@ from aggarray.output.zarr_metadata import Document, array_document, group_docume
 from aggarray.storage.atomic import flush
 
 #: Kinds of data types that a store holds.
-KINDS = "biufcT"
+KINDS = "biufceT"
 _DOCUMENT = "zarr.json"
 
 

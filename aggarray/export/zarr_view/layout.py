@@ -13,7 +13,7 @@ from aggarray.output.datasets import datasets
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 
 #: Kinds of data types that Zarr has.
-KINDS = "biufcT"
+KINDS = "biufceT"
 #: Most bytes of a chosen chunk, unless a stored chunk is larger.
 MOST_BYTES = 1 << 23
 
