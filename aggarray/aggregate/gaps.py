@@ -21,6 +21,7 @@ from aggarray.cf.frequency import Frequency, is_climatology, stated_frequency
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
+from aggarray.partition.matrix import BLOCK
 
 #: Maximum deviation of a step from a whole multiple of the usual step, and of the stated one.
 _SLACK, _STATED_SLACK = 0.01, 0.2
@@ -32,6 +33,8 @@ _FEW = 6
 _DAYS_ABOUT = 3
 #: Steps in months and in hours to which data are often reduced without a change of their attributes.
 _REDUCED_MONTHS, _REDUCED_HOURS = (1, 3, 6, 12, 120, 360), (3, 6, 12, 24, 120, 168, 192, 240)
+#: Times of an axis of equal steps that stand for all of them, and the longest such step in days.
+_EXAMPLE, _FORTNIGHT = 100, 14
 #: Occurrences of such a step that outweigh the attributes.
 _REDUCED = 3
 
@@ -72,6 +75,10 @@ def _gaps(times: np.ndarray, frequency: Frequency | None, climatology: bool) -> 
     """Return the gaps, and whether the stated frequency decided."""
     if len(times) < 2 or (frequency is not None and frequency.fixed):
         return [], False
+    if not climatology and len(times) > _EXAMPLE and _are_regular(times):
+        example = _gaps(times[:_EXAMPLE], frequency, climatology)
+        if not example[0]:
+            return example
     multiple = None if frequency is None else _stated_multiples(times, frequency)
     if multiple is not None and climatology and multiple.min() > 1:
         multiple = None
@@ -79,6 +86,14 @@ def _gaps(times: np.ndarray, frequency: Frequency | None, climatology: bool) -> 
     multiple = multiple if by_frequency else _usual_multiples(times)
     missing = [] if multiple is None else _missing(multiple, by_frequency)
     return [gap for gap in missing if not climatology or _is_in_cycle(times, gap.after)], by_frequency
+
+
+def _are_regular(times: np.ndarray) -> bool:
+    """Return whether all steps are equal, and far below a month."""
+    if times.dtype.kind != "M" or not np.timedelta64(0) < (step := times[1] - times[0]) <= np.timedelta64(_FORTNIGHT, "D"):
+        return False
+    blocks = (times[at : at + BLOCK + 1] for at in range(0, len(times) - 1, BLOCK))
+    return all(bool((block[1:] - block[:-1] == step).all()) for block in blocks)
 
 
 def _stated_multiples(times: np.ndarray, frequency: Frequency) -> np.ndarray | None:
@@ -134,8 +149,18 @@ def _seconds(times: np.ndarray) -> np.ndarray:
     return np.array([(b - a).total_seconds() for a, b in pairwise(times)])
 
 
+def _days(first: Any, last: Any) -> int:
+    """Return the whole days between two times."""
+    if isinstance(first, np.datetime64):
+        return int((last.astype("M8[s]") - first.astype("M8[s]")) // np.timedelta64(1, "D"))
+    days: int = (last - first).days
+    return days
+
+
 def _months(times: np.ndarray) -> np.ndarray | None:
     """Return steps in months of times on nearly one day a month, or None."""
+    if _days(times[0], times[-1]) < 28 * (len(times) - 2):
+        return None  # some month has two times
     months, day = _numbers(_shifted(times, _middle(times)))
     steps = np.diff(months)
     return steps if (steps > 0).all() and (np.abs(day - 15) <= _DAYS_ABOUT).mean() >= _NEARLY_ALL else None

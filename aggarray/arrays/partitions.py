@@ -12,7 +12,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError, printable
 from aggarray.partition.matrix import Matrix, Step
 from aggarray.partition.plan import part_of
-from aggarray.partition.stored_sizes import stored_bytes
+from aggarray.partition.stored_sizes import cell_costs
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
@@ -99,21 +99,12 @@ class PartitionMatrix:
         values; missing partitions cost nothing. A partition that shows a part of its sub-array costs that part. All processes
         compute equal costs for the same array.
         """
-        matrix = self._matrix
-        references = matrix.references
-        sizes = np.array([max(int(np.prod(t.shape, dtype=np.int64)), 1) for t in references.templates], np.int64)
-        widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
-        stored = stored_bytes(references)
-        each = widths[references.template].astype(float)  # bytes of one element
-        known = stored >= 0
-        each[known] = stored[known] / sizes[references.template[known]]
-        elements = np.ones(1)
-        for edge in matrix.edges:
-            elements = np.multiply.outer(elements, np.diff(edge)).ravel()
-        costs = np.where(matrix.refs >= 0, np.append(each, 0.0)[matrix.refs] * elements, 0.0)
-        table = np.rint(costs).astype(np.int64).reshape(matrix.cells)
-        axes = range(table.ndim)
-        return tuple(table.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes)
+        table = cell_costs(self._matrix)
+        # A sum over dimensions of one partition would copy the costs.
+        axes = [axis for axis, count in enumerate(table.shape) if count != 1]
+        squeezed = table.reshape([table.shape[axis] for axis in axes])
+        sums = {axis: squeezed.sum(axis=tuple(a for a in range(len(axes)) if a != i)) for i, axis in enumerate(axes)}
+        return tuple(sums[axis] if axis in sums else table.sum().reshape(1) for axis in range(table.ndim))
 
     def __len__(self) -> int:
         return prod(self._matrix.cells)

@@ -7,8 +7,9 @@ samples.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,13 @@ from aggarray.maps.base import Map, count_of
 from aggarray.maps.block import Block
 from aggarray.maps.fields import as_integer, as_integers, short_repr
 from aggarray.maps.unstructured import Unstructured
+
+#: Slabs that are assigned one by one at a time, so that no list of all is made.
+_BLOCK = 1 << 16
+#: Slabs of equal cost per rank from which on they are assigned in rounds.
+_ROUNDS = 4
+#: Cost and number of slabs of a rank so far, and the rank.
+_Load = tuple[int, int, int]
 
 
 def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tuple[Map, ...]:
@@ -34,7 +42,7 @@ def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tu
             reason = "the instances of a ragged array cannot be reordered"
             raise ProtocolError(reason, hint="give balance='contiguous' and no assignment, or a Block")
         (count,) = _grid(nprocs, [len(offsets) - 1], [0])
-        return (_map(np.arange(len(offsets)), assign_contiguous(np.diff(offsets), count), count, as_blocks=True),)
+        return (_blocks(np.arange(len(offsets)), np.diff(offsets), count),)
     edges = array.partitions.edges
     assigned = {_axis(d, array.dimensions): ranks for d, ranks in assignment.items()}
     grid = _grid(nprocs, [len(e) - 1 for e in edges], sorted(assigned))
@@ -43,24 +51,36 @@ def partition_maps(array: Any, nprocs: Any, assignment: Any, balance: str) -> tu
     for axis, (cuts, count) in enumerate(zip(edges, grid, strict=True)):
         if axis in assigned:
             ranks = _assigned_ranks(assigned[axis], len(cuts) - 1, count, array.dimensions[axis])
+            ascending = (ranks[1:] >= ranks[:-1]).all()
+            maps.append(Block(cuts[np.searchsorted(ranks, np.arange(count + 1))]) if ascending else _listed(cuts, ranks, count))
         elif count == 1:
-            ranks = np.zeros(len(cuts) - 1, np.int64)
+            maps.append(Block(cuts[[0, -1]]))
         else:
             costs = array.partitions.costs() if costs is None else costs
-            ranks = (assign_contiguous if balance == "contiguous" else assign_longest_first)(costs[axis], count)
-        as_blocks = axis in assigned or count == 1 or balance == "contiguous"
-        maps.append(_map(cuts, ranks, count, as_blocks))
+            contiguous = balance == "contiguous"
+            maps.append(
+                _blocks(cuts, costs[axis], count)
+                if contiguous
+                else _listed(cuts, assign_longest_first(costs[axis], count), count)
+            )
     return tuple(maps)
 
 
-def _map(cuts: np.ndarray, ranks: np.ndarray, count: int, as_blocks: bool) -> Map:
-    """Return the map of slabs; ``as_blocks``: blocks if the ranks ascend."""
-    if as_blocks and (np.diff(ranks) >= 0).all():
-        return Block(cuts[np.searchsorted(ranks, np.arange(count + 1))])
-    order = np.argsort(ranks, kind="stable")
-    by_rank = np.split(order, np.searchsorted(ranks[order], np.arange(1, count)))
-    lists = [_positions(cuts[slabs], np.diff(cuts)[slabs]) for slabs in by_rank]
-    return Unstructured(int(cuts[-1]), lists, one_to_one=True)
+def _blocks(cuts: np.ndarray, costs: np.ndarray, count: int) -> Map:
+    """Return the map of contiguous slabs; ranks beyond their number get none."""
+    starts = _contiguous_starts(costs, count)
+    return Block(cuts[[*starts, *[len(costs)] * (count + 1 - len(starts))]])
+
+
+def _listed(cuts: np.ndarray, ranks: np.ndarray, count: int) -> Map:
+    """Return the map of slabs by the rank of each."""
+    # NumPy sorts integers of two bytes in linear time.
+    order = np.argsort(ranks.astype(np.int16) if count <= 1 << 15 else ranks, kind="stable")
+    by_rank = np.split(order, np.cumsum(np.bincount(ranks, minlength=count))[:-1])
+    sizes = np.diff(cuts)
+    if not (sizes == 1).all():
+        by_rank = [_positions(cuts[slabs], sizes[slabs]) for slabs in by_rank]
+    return Unstructured(int(cuts[-1]), by_rank, one_to_one=True)
 
 
 def _positions(begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -81,6 +101,12 @@ def assign_contiguous(costs: np.ndarray, count: int) -> np.ndarray:
     >>> assign_contiguous(np.array([1, 1, 1, 5, 1, 1]), 3).tolist()
     [0, 0, 0, 1, 2, 2]
     """
+    starts = _contiguous_starts(costs, count)
+    return np.repeat(np.arange(len(starts)), np.diff([*starts, len(costs)]))
+
+
+def _contiguous_starts(costs: np.ndarray, count: int) -> list[int]:
+    """Return the first slab of each rank that gets any."""
     total, slabs = np.concatenate([[0], np.cumsum(costs)]), len(costs)
     maximum, ranks = _lowest_maximum(total, int(costs.max(initial=0)), count), min(count, slabs)
     # enough[n]: the first slab from which on n ranks hold the remaining slabs.
@@ -91,11 +117,11 @@ def assign_contiguous(costs: np.ndarray, count: int) -> np.ndarray:
     for others in reversed(range(1, ranks)):
         start = starts[-1]
         share = (int(total[-1]) - int(total[start])) / (others + 1) + int(total[start])
-        after = int(np.searchsorted(total, share))
+        after = int(np.searchsorted(total, ceil(share)))  # a number of another dtype would convert the column
         after -= int(share - total[after - 1] < total[after] - share)
         last = min(int(np.searchsorted(total, total[start] + maximum, side="right")) - 1, slabs - others)
         starts.append(min(max(after, start + 1, enough[others]), last))
-    return np.repeat(np.arange(len(starts)), np.diff([*starts, slabs]))
+    return starts
 
 
 def _lowest_maximum(total: np.ndarray, highest: int, count: int) -> int:
@@ -120,16 +146,61 @@ def assign_longest_first(costs: np.ndarray, count: int) -> np.ndarray:
     >>> assign_longest_first(np.array([1, 4, 2, 3]), 2).tolist()
     [0, 0, 1, 1]
     """
-    if len(costs) and (costs == costs[0]).all():
-        return np.arange(len(costs)) % count
-    ranks = np.zeros(len(costs), np.int64)
+    order = _descending(costs)
+    ordered = costs[order]
+    assigned = np.empty(len(costs), np.int32)
+    # Ranks of equal cost are ordered by their number of slabs, because slabs may cost nothing.
     least = [(0, 0, rank) for rank in range(count)]
-    for slab in np.argsort(-costs, kind="stable").tolist():
-        cost, slabs, rank = heapq.heappop(least)
-        ranks[slab] = rank
-        # Ranks of equal cost are ordered by their number of slabs, because slabs may cost nothing.
-        heapq.heappush(least, (cost + int(costs[slab]), slabs + 1, rank))
+    edges = np.append(0, np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1) if len(costs) else np.zeros(1, int)
+    long = np.flatnonzero((np.diff(edges) >= _ROUNDS * count) & (ordered[edges[:-1]] > 0))
+    done = 0
+    for first, last in np.stack([edges[long], edges[long + 1]], axis=1).tolist():
+        _assign_each(ordered, assigned, done, first, least)
+        _assign_equal(int(ordered[first]), assigned[first:last], least)
+        done = last
+    _assign_each(ordered, assigned, done, len(costs), least)
+    ranks = np.empty(len(costs), np.int32)
+    ranks[order] = assigned
     return ranks
+
+
+def _descending(costs: np.ndarray) -> np.ndarray:
+    """Return the stable order of descending costs."""
+    highest = costs.max(initial=0)
+    below = highest - costs
+    # NumPy sorts integers of two bytes in linear time.
+    return np.argsort(below.astype(np.uint16) if below.max(initial=0) < 1 << 16 else below, kind="stable")
+
+
+def _assign_each(ordered: np.ndarray, assigned: np.ndarray, first: int, last: int, least: list[_Load]) -> None:
+    """Assign the slabs of a part of the order one by one."""
+    for at in range(first, last, _BLOCK):
+        ranks = []
+        for cost in ordered[at : min(at + _BLOCK, last)].tolist():
+            total, slabs, rank = least[0]
+            ranks.append(rank)
+            heapq.heapreplace(least, (total + cost, slabs + 1, rank))
+        assigned[at : at + len(ranks)] = ranks
+
+
+def _assign_equal(cost: int, assigned: np.ndarray, least: list[_Load]) -> None:
+    """Assign slabs of equal cost, as `_assign_each` does, in rounds.
+
+    Ranks whose costs differ by less than that of a slab get one slab each in every round, until the next rank joins them.
+    """
+    done = 0
+    while done < len(assigned):
+        least.sort()  # a sorted list is a heap
+        lowest, highest = least[0][0], least[-1][0]
+        active = bisect_left(least, (lowest + cost,)) if highest >= lowest + cost else len(least)
+        rounds = max(1, (len(assigned) - done) // active)
+        if active < len(least):
+            rounds = min(rounds, -((least[active - 1][0] - least[active][0]) // cost))
+        chosen = least[: len(assigned) - done][:active]
+        assigned[done : done + rounds * len(chosen)] = np.tile([rank for *_, rank in chosen], rounds)
+        least[: len(chosen)] = [(total + rounds * cost, slabs + rounds, rank) for total, slabs, rank in chosen]
+        done += rounds * len(chosen)
+    heapq.heapify(least)
 
 
 def _assigned_ranks(ranks: Any, slabs: int, count: int, dimension: str) -> np.ndarray:

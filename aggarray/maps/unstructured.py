@@ -49,7 +49,7 @@ class Unstructured(MapType):
     ([1, 0], [0, 1], [30, -1])
     """
 
-    __slots__ = ("_labels", "_lists", "_owns", "_positions", "_ranks", "nprocs", "one_to_one", "periodic", "size")
+    __slots__ = ("_lists", "_ordered", "_owns", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, periodic: bool = False) -> None:
@@ -65,19 +65,34 @@ class Unstructured(MapType):
             if one.ndim != 1:
                 raise ProtocolError(f"indices of rank {rank} have shape {one.shape}", hint="give one-dimensional arrays")
         self.nprocs = count_of(len(lists), "number of index arrays", 1)
-        counts = [len(one) for one in lists]
         labels = concatenate_labels(lists)
         if labels.dtype == object:
             raise ProtocolError("indices below 0 beside indices of 2**63 or more: no 64-bit integer type holds both")
         self._lists = tuple(one.astype(labels.dtype, copy=False) for one in lists)
         for one in self._lists:
             one.flags.writeable = False
-        # A stable sort puts the lowest rank first among equal labels.
-        order = np.argsort(labels, kind="stable")
-        self._labels = labels[order]
-        self._ranks = np.repeat(np.arange(self.nprocs, dtype=np.int64), counts)[order]
-        self._positions = np.concatenate([np.arange(n, dtype=np.int64) for n in counts])[order]
-        self._check()
+        if self.size != len(labels) or not _are_positions(self._lists, self.size):
+            self._ordered = _by_label(labels, list(map(len, lists)))
+            self._check()
+
+    @property
+    def _columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The sorted labels, and the rank and position there of each."""
+        if not hasattr(self, "_ordered"):
+            object.__setattr__(self, "_ordered", _by_position(self._lists, self.size))
+        return self._ordered
+
+    @property
+    def _labels(self) -> np.ndarray:
+        return self._columns[0]
+
+    @property
+    def _ranks(self) -> np.ndarray:
+        return self._columns[1]
+
+    @property
+    def _positions(self) -> np.ndarray:
+        return self._columns[2]
 
     def _check(self) -> None:
         same = self._labels[1:] == self._labels[:-1]
@@ -100,6 +115,8 @@ class Unstructured(MapType):
 
     def fits(self, size: int) -> bool:
         """Return whether all labels are positions of a dimension of a size."""
+        if not hasattr(self, "_ordered"):  # they are the positions of its own size
+            return self.size <= size
         return not len(self._labels) or (int(self._labels[0]) >= 0 and int(self._labels[-1]) < size)
 
     def segments(self, rank: int) -> list[Range | np.ndarray]:
@@ -151,16 +168,16 @@ class Unstructured(MapType):
 
     def owner(self, g: Any) -> Any:
         """Return the lowest rank that has each label."""
-        return self._ranks[self._first(self._as_labels(g))]
+        return self._ranks[self._first(self._as_labels(g))].astype(np.int64)
 
     def _holders(self, g: np.ndarray) -> list[np.ndarray]:
         ends = zip(np.searchsorted(self._labels, g), np.searchsorted(self._labels, g, side="right"), strict=True)
-        return [self._ranks[low:high].copy() for low, high in ends]
+        return [self._ranks[low:high].astype(np.int64) for low, high in ends]
 
     def to_local(self, g: Any) -> tuple[Any, Any]:
         """Return the lowest rank that has each label, and the position there."""
         first = self._first(self._as_labels(g))
-        return self._ranks[first], self._positions[first]
+        return self._ranks[first].astype(np.int64), self._positions[first].astype(np.int64)
 
     def to_global(self, rank: Any, local: Any) -> Any:
         """Return the labels at the given positions."""
@@ -245,6 +262,39 @@ class Unstructured(MapType):
         map_ = cls(part.count, lists, part.one_to_one, part.periodic)
         object.__setattr__(map_, "size", part.size)
         return map_
+
+
+def _by_label(labels: np.ndarray, counts: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sorted labels, and the rank and position there of each.
+
+    ``labels``: of all ranks; ``counts``: their number on each.
+    """
+    # A stable sort puts the lowest rank first among equal labels.
+    order = np.argsort(labels, kind="stable")
+    ranks = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    return labels[order], ranks[order], np.concatenate([np.arange(n) for n in counts])[order]
+
+
+def _are_positions(lists: Sequence[np.ndarray], size: int) -> bool:
+    """Return whether each number from 0 to ``size - 1`` is a label of some list.
+
+    The lists have as many labels. They need no sorting then.
+    """
+    if any(len(one) and (one.min() < 0 or one.max() >= size) for one in lists):
+        return False
+    present = np.zeros(size, bool)
+    for one in lists:
+        present[one] = True
+    return bool(present.all())
+
+
+def _by_position(lists: Sequence[np.ndarray], size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the same as `_by_label` for labels from 0 to ``size - 1``."""
+    ranks, positions = np.empty(size, np.int32), np.empty(size, np.int32 if size < 1 << 31 else np.int64)
+    for rank, one in enumerate(lists):
+        ranks[one] = rank
+        positions[one] = np.arange(len(one), dtype=positions.dtype)
+    return np.arange(size), ranks, positions
 
 
 def unstructured_slice(map_: Map, selection: Range) -> Unstructured:

@@ -62,10 +62,16 @@ class ChunkTables:
 
     def stored(self, references: References) -> np.ndarray:
         """Return the stored bytes of each sub-array, -1 if its file has changed."""
-        rows = self.rows_of(references, np.arange(len(references)))
-        sizes, known = np.full(len(rows), -1, np.int64), rows >= 0
-        before = np.concatenate([[0], np.cumsum(np.where(self.offsets >= 0, self.sizes, 0), dtype=np.int64)])
-        sizes[known] = before[self.starts[rows[known] + 1]] - before[self.starts[rows[known]]]
+        by_row = np.full(len(self.file) + 1, -1, np.int64)  # the last one is for -1
+        for at in range(0, len(self.file), BLOCK):
+            starts = self.starts[at : at + BLOCK + 1].astype(np.int64)
+            chunks = slice(int(starts[0]), int(starts[-1]))
+            ends = np.cumsum(np.where(self.offsets[chunks] >= 0, self.sizes[chunks], 0), dtype=np.int64)
+            by_row[at : at + len(starts) - 1] = np.diff(np.append(0, ends)[starts - starts[0]])
+        sizes = np.empty(len(references), np.int64)
+        for at in range(0, len(references), BLOCK):
+            rows = np.arange(at, min(at + BLOCK, len(references)))
+            sizes[at : at + BLOCK] = by_row[self._rows_of(references, rows)]
         return sizes
 
     def layouts_of(self, references: References, rows: np.ndarray) -> tuple[np.ndarray, list[Layout]]:

@@ -5,10 +5,12 @@ sub-arrays; the positions of the chunks are not.
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
+from aggarray.partition.matrix import BLOCK, Matrix
 from aggarray.storage import relocated_all
 
 
@@ -35,6 +37,26 @@ def stored_bytes(references: Columns) -> np.ndarray:
         return np.full(len(references.uri), -1, np.int64)
     sizes: np.ndarray = references.tables.stored(references)
     return sizes
+
+
+def cell_costs(matrix: Matrix) -> np.ndarray:
+    """Return the cost to read each cell in bytes, int64, of the shape of the matrix."""
+    references, costs = matrix.references, np.zeros(len(matrix.refs), np.int64)
+    if not len(references):
+        return costs.reshape(matrix.cells)
+    shown = np.array([max(prod(t.shape), 1) for t in references.templates], np.int64)
+    widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
+    stored, extents = stored_bytes(references), list(map(np.diff, matrix.edges))
+    for at in range(0, len(costs), BLOCK):
+        refs = matrix.refs[at : at + BLOCK]
+        template, known = references.template[refs], stored[refs]
+        each = np.where(known >= 0, known / shown[template], widths[template])  # bytes of one element
+        cells, elements = np.arange(at, at + len(refs)), np.ones(1)
+        for own in reversed(extents):
+            elements = elements * (own if len(own) == 1 else own[cells % len(own)])
+            cells //= len(own)
+        costs[at : at + len(refs)] = np.where(refs >= 0, np.rint(each * elements), 0)
+    return costs.reshape(matrix.cells)
 
 
 def _rows(columns: Columns) -> Iterator[tuple[int, str, str, tuple[int, int]]]:

@@ -1,5 +1,6 @@
 """Assignment of whole partitions to processes by cost."""
 
+import heapq
 import pickle
 from dataclasses import fields, replace
 from itertools import combinations, pairwise
@@ -56,6 +57,22 @@ def test_longest_first_is_near_the_best(costs: np.ndarray, count: int) -> None:
     # Graham's bound of list scheduling.
     assert len(ranks) == len(costs) and sums.max() <= costs.sum() / count + (1 - 1 / count) * costs.max(initial=0)
     assert len(set(ranks.tolist())) == min(count, len(costs))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5) | st.integers(0, 1 << 40), st.integers(1, 40)), max_size=8),
+    st.integers(1, 6),
+    st.randoms(use_true_random=False),
+)
+def test_longest_first_takes_the_costliest_slab_to_the_least_rank(runs: Any, count: int, random: Any) -> None:
+    costs = [cost for cost, number in runs for _ in range(number)]
+    random.shuffle(costs)
+    expected, least = [0] * len(costs), [(0, 0, rank) for rank in range(count)]
+    for slab in sorted(range(len(costs)), key=lambda n: -costs[n]):
+        total, slabs, rank = heapq.heappop(least)
+        expected[slab] = rank
+        heapq.heappush(least, (total + costs[slab], slabs + 1, rank))
+    assert assign_longest_first(np.array(costs, np.int64), count).tolist() == expected
 
 
 @given(st.data())

@@ -26,6 +26,7 @@ EACH = {
     "to_dask": (48, 0.01),
     "to_xarray": (48, 0.01),
     "repr": (32, 0.01),
+    "Distribution.from_partitions": (128, 0.01),
     "append 100 files": (420, 0.5),
     "save": (450, 6.0),
 }
