@@ -21,7 +21,7 @@ from aggarray.cf.frequency import Frequency, is_climatology, stated_frequency
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
-from aggarray.partition.matrix import BLOCK
+from aggarray.partition.matrix import has_step
 
 #: Maximum deviation of a step from a whole multiple of the usual step, and of the stated one.
 _SLACK, _STATED_SLACK = 0.01, 0.2
@@ -33,8 +33,8 @@ _FEW = 6
 _DAYS_ABOUT = 3
 #: Steps in months and in hours to which data are often reduced without a change of their attributes.
 _REDUCED_MONTHS, _REDUCED_HOURS = (1, 3, 6, 12, 120, 360), (3, 6, 12, 24, 120, 168, 192, 240)
-#: Times of an axis of equal steps that stand for all of them, and the longest such step in days.
-_EXAMPLE, _FORTNIGHT = 100, 14
+#: Times of an axis of equal steps that stand for all of them, and the days that they cover at most: less than a month each.
+_EXAMPLE, _EXAMPLE_DAYS = 100, 1400
 #: Occurrences of such a step that outweigh the attributes.
 _REDUCED = 3
 
@@ -75,10 +75,6 @@ def _gaps(times: np.ndarray, frequency: Frequency | None, climatology: bool) -> 
     """Return the gaps, and whether the stated frequency decided."""
     if len(times) < 2 or (frequency is not None and frequency.fixed):
         return [], False
-    if not climatology and len(times) > _EXAMPLE and _are_regular(times):
-        example = _gaps(times[:_EXAMPLE], frequency, climatology)
-        if not example[0]:
-            return example
     multiple = None if frequency is None else _stated_multiples(times, frequency)
     if multiple is not None and climatology and multiple.min() > 1:
         multiple = None
@@ -86,14 +82,6 @@ def _gaps(times: np.ndarray, frequency: Frequency | None, climatology: bool) -> 
     multiple = multiple if by_frequency else _usual_multiples(times)
     missing = [] if multiple is None else _missing(multiple, by_frequency)
     return [gap for gap in missing if not climatology or _is_in_cycle(times, gap.after)], by_frequency
-
-
-def _are_regular(times: np.ndarray) -> bool:
-    """Return whether all steps are equal, and far below a month."""
-    if times.dtype.kind != "M" or not np.timedelta64(0) < (step := times[1] - times[0]) <= np.timedelta64(_FORTNIGHT, "D"):
-        return False
-    blocks = (times[at : at + BLOCK + 1] for at in range(0, len(times) - 1, BLOCK))
-    return all(bool((block[1:] - block[:-1] == step).all()) for block in blocks)
 
 
 def _stated_multiples(times: np.ndarray, frequency: Frequency) -> np.ndarray | None:
@@ -240,17 +228,18 @@ def time_coordinate(array: MasterArray, dimension: str) -> MasterArray | None:
 def coordinate_gaps(array: MasterArray, coordinate: MasterArray) -> tuple[np.ndarray, list[Gap], str] | None:
     """Return times, their gaps in order, and the stated frequency used.
 
-    None if the times cannot be read, or are not ordered.
+    None if the times cannot be read, or are not ordered. Without gaps, the times may be the first ones only.
     """
     try:
-        times = coordinate.datetimes()
-        if len(times) < 2 or (np.isnat(times) if times.dtype.kind == "M" else times == np.array(None)).any():
-            return None
         is_time, frequency = coordinate_identity(coordinate) == "time", None
         if is_time:
             attributes = {**array.attrs, **array.file_attrs}
             frequency = stated_frequency(attributes, facet(attributes, "table_id"))
         climatology = is_time and is_climatology(coordinate.attrs, array.attrs.get("cell_methods"), frequency)
+        example = None if climatology else _regular_times(coordinate)
+        times = coordinate.datetimes() if example is None or _gaps(example, frequency, False)[0] else example
+        if len(times) < 2 or (np.isnat(times) if times.dtype.kind == "M" else times == np.array(None)).any():
+            return None
         decreasing = bool(times[0] > times[-1])
         found, by_frequency = _gaps(times[::-1] if decreasing else times, frequency, climatology)
         found = [Gap(len(times) - 2 - g.after, g.count) for g in reversed(found)] if decreasing else found
@@ -262,14 +251,29 @@ def coordinate_gaps(array: MasterArray, coordinate: MasterArray) -> tuple[np.nda
     return times, found, frequency.stated if by_frequency and frequency is not None else ""
 
 
+def _regular_times(coordinate: MasterArray) -> np.ndarray | None:
+    """Return the first times of many with equal steps, None for others.
+
+    They have gaps exactly if all times have. No file is read.
+    """
+    if coordinate.ndim != 1 or len(coordinate) <= _EXAMPLE or not coordinate._is_known:
+        return None
+    values, mask = coordinate._values_and_mask()
+    step = values[1] - values[0] if values.dtype.kind in "iuf" else 0
+    if not step > 0 or (mask is not None and mask.any()) or not has_step(values, step):
+        return None
+    coordinate.datetimes([-1])  # raises an error where the last time is out of range
+    times = coordinate.datetimes(slice(0, _EXAMPLE))
+    return times if times[0] < times[-1] and _days(times[0], times[-1]) <= _EXAMPLE_DAYS else None
+
+
 def _touching(array: MasterArray, coordinate: MasterArray) -> np.ndarray | None:
     """Return whether the cells of successive times touch; None: unknown.
 
     Cells that are longer than usual were made of the times, across gaps: they do not count.
     """
     bounds: Any = next((array.coords[n] for n in bounds_names(coordinate) if n in array.coords), None)
-    unread = bounds is None or (bounds._known is None and len(bounds._matrix.references.uris))
-    if unread or bounds.shape != (*coordinate.shape, 2) or "climatology" in coordinate.attrs:
+    if bounds is None or not bounds._is_known or bounds.shape != (*coordinate.shape, 2) or "climatology" in coordinate.attrs:
         return None
     values, mask = bounds._values_and_mask()
     if values.dtype.kind not in "iuf" or (mask is not None and mask.any()):

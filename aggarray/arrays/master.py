@@ -254,6 +254,11 @@ class MasterArray(NamedArray, Convertible):
     def _time_extent(self) -> np.ndarray:
         return time_extent(self)
 
+    @property
+    def _is_known(self) -> bool:
+        """Whether the values are known without reading a file."""
+        return self._known is not None or not len(self._matrix.references.uris)
+
     def _values_and_mask(self) -> KnownValues:
         if self._known is not None:
             return self._known

@@ -10,9 +10,9 @@ import numpy as np
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError, printable
-from aggarray.partition.matrix import Matrix, Step
+from aggarray.partition.matrix import BLOCK, Matrix, Step
 from aggarray.partition.plan import part_of
-from aggarray.partition.stored_sizes import cell_costs
+from aggarray.partition.stored_sizes import stored_bytes
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class PartitionMatrix:
         values; missing partitions cost nothing. A partition that shows a part of its sub-array costs that part. All processes
         compute equal costs for the same array.
         """
-        table = cell_costs(self._matrix)
+        table = _cell_costs(self._matrix)
         # A sum over dimensions of one partition would copy the costs.
         axes = [axis for axis, count in enumerate(table.shape) if count != 1]
         squeezed = table.reshape([table.shape[axis] for axis in axes])
@@ -161,3 +161,23 @@ def _position(index: Any, size: int, dimension: str) -> int:
         what = f"partition {index!r} along {dimension!r} is out of range"
         raise SelectionError(what, hint=f"give an integer from {-size} to {size - 1}")
     return int(index) % size
+
+
+def _cell_costs(matrix: Matrix) -> np.ndarray:
+    """Return the cost to read each cell in bytes, int64, of the shape of the matrix."""
+    references, costs = matrix.references, np.zeros(len(matrix.refs), np.int64)
+    if not len(references):
+        return costs.reshape(matrix.cells)
+    shown = np.array([max(prod(t.shape), 1) for t in references.templates], np.int64)
+    widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
+    stored, extents = stored_bytes(references), list(map(np.diff, matrix.edges))
+    for at in range(0, len(costs), BLOCK):
+        refs = matrix.refs[at : at + BLOCK]
+        template, known = references.template[refs], stored[refs]
+        each = np.where(known >= 0, known / shown[template], widths[template])  # bytes of one element
+        cells, elements = np.arange(at, at + len(refs)), np.ones(1)
+        for own in reversed(extents):
+            elements = elements * (own if len(own) == 1 else own[cells % len(own)])
+            cells //= len(own)
+        costs[at : at + len(refs)] = np.where(refs >= 0, np.rint(each * elements), 0)
+    return costs.reshape(matrix.cells)

@@ -21,6 +21,7 @@ from aggarray.display.markup import counted, printable, shortened, without_crede
 from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import AggarrayError, AggregationError, install_command
+from aggarray.partition.file_names import file_count
 
 #: The most partitions along one dimension that the eye can distinguish.
 MOST = 300
@@ -45,17 +46,17 @@ def plot_coverage(array: Any, ax: Any = None) -> Any:
         ax = pyplot.figure(figsize=(10, 4), layout="constrained").add_subplot()
     across, up = (*displayed_dimensions(array), None, None)[:2]
     axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
-    cells = cells_of(array)
-    plane = cells.fewer([MOST if axis in axes else n for axis, n in enumerate(cells.files.shape)]).plane(axes[0], axes[1])
+    shape = array._matrix.cells
+    plane = cells_of(array, [MOST if axis in axes else n for axis, n in enumerate(shape)]).plane(axes[0], axes[1])
     left, right = _positions(array, across, plane.starts[1])
     low, high = _positions(array, up, plane.starts[0])
     files = np.unique(plane.files[plane.files >= 0])
     rows = files.tolist() if up is None and 1 < len(files) <= _MOST_ROWS else []
     high = high * max(len(rows), 1)
     _draw(ax, plane, (left, right, low, high), rows)
-    drawn = [n for axis, n in enumerate(cells.files.shape) if axis in axes]
+    drawn = [n for axis, n in enumerate(shape) if axis in axes]
     shared = int(np.prod([-(-n // MOST) for n in drawn], dtype=int))
-    title = f"{printable(array.name or 'array')}: {counted(cells.file_count, 'file')}"
+    title = f"{printable(array.name or 'array')}: {counted(file_count(array._matrix), 'file')}"
     ax.set_title(title + (f", up to {shared} partitions share a cell" if shared > 1 else ""), parse_math=False)
     ax.set(xlim=_limits(left, right), ylim=_limits(low, high))
     uris = [str(array._matrix.references.uris[row]) for row in rows]

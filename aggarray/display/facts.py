@@ -16,7 +16,7 @@ from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
-from aggarray.partition.file_names import count_files, file_codes
+from aggarray.partition.file_names import count_files, file_codes, used_files
 from aggarray.partition.file_names import file_count as files_in
 from aggarray.partition.matrix import Matrix, Template, are_used, used_rows
 
@@ -183,7 +183,7 @@ def problem_facts(report: "Report") -> list[dict[str, Any]]:
 
 def file_count(agg: "Aggregation") -> int:
     """Return the number of files of an aggregation."""
-    return count_files((array._matrix.references, file_codes(array._matrix)) for array in agg)
+    return count_files((array._matrix.references, used_files(array._matrix)) for array in agg)
 
 
 def _rows(items: Iterable[Any], fields: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -19,10 +19,12 @@ from aggarray.display.cells import (
     spans,
     spans_of,
     times_of,
+    virtual_count,
 )
 from aggarray.display.markup import escaped, sizes
 from aggarray.display.ownership import COLOURS
 from aggarray.errors import counted
+from aggarray.partition.file_names import file_count
 
 #: Up to this number, files are coloured in their order, otherwise by their position.
 _FEW = 16
@@ -32,13 +34,13 @@ _LEAST = 5
 
 def partition_words(array: Any) -> str:
     """Return the numbers of partitions, files and missing parts in words."""
-    cells = cells_of(array)
-    files = cells.file_count
+    matrix = array._matrix
+    files = file_count(matrix)
     facts = [
         f"partitions: {sizes(array.pmdimensions, array.pmshape)}",
         counted(files, "file") if files else "in memory",
     ]
-    for count, what in ((int(cells.virtual.sum()), "virtual"), (int(cells.holes.sum()), "missing")):
+    for count, what in ((virtual_count(matrix), "virtual"), (int((matrix.refs < 0).sum()), "missing")):
         facts += [f"{count} {what}"] if count else []
     return ", ".join(facts)
 
@@ -56,7 +58,7 @@ def svg(array: Any, width: int = 600, most: int = 96, gaps: Sequence[tuple[float
     across, up = (*displayed_dimensions(array), None, None)[:2]
     axes = [None if d is None else array.dimensions.index(d) for d in (across, up)]
     limits = [{axes[0]: width // _LEAST, axes[1]: most // _LEAST}.get(axis, n) for axis, n in enumerate(array._matrix.cells)]
-    plane = cells_of(array).fewer(limits).plane(axes[0], axes[1])
+    plane = cells_of(array, limits).plane(axes[0], axes[1])
     row = min(max(most / max(len(plane.files), 1), _LEAST), 24.0)
     begin, end = (ends * width for ends in _ends(array, across, plane.starts[1]))
     upward = up is not None and is_drawn_upwards(array, up)
@@ -135,8 +137,8 @@ def _ends(array: Any, dimension: str | None, starts: np.ndarray) -> tuple[np.nda
 
 def _places(array: Any, dimension: str, gaps: Sequence[tuple[float, float]]) -> np.ndarray:
     """Return where gaps begin and end along an axis, between 0 and 1."""
-    begin, end = spans(array._matrix.edges[array.dimensions.index(dimension)], times_of(array, dimension))
-    places: np.ndarray = (np.array(gaps) - begin[0]) / max(end[-1] - begin[0], 1e-9)
+    begin, end = spans(array._matrix.edges[array.dimensions.index(dimension)], times_of(array, dimension)).limits()
+    places: np.ndarray = (np.array(gaps) - begin) / max(end - begin, 1e-9)
     return places
 
 

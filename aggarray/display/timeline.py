@@ -15,8 +15,9 @@ from aggarray.aggregate.gaps import coordinate_gaps
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
-from aggarray.display.cells import coordinate_of, is_known, spans, times_of
+from aggarray.display.cells import Spans, coordinate_of, spans, times_of
 from aggarray.errors import AggarrayError, counted
+from aggarray.partition.matrix import BLOCK
 
 #: Begin and end of a part of an axis.
 Span = tuple[float, float]
@@ -90,10 +91,10 @@ def _along(array: Any, dimension: str) -> Timeline:
     matrix, axis = array._matrix, array.dimensions.index(dimension)
     values, coordinate = times_of(array, dimension), coordinate_of(array, dimension)
     present = np.moveaxis(matrix.refs.reshape(matrix.cells) >= 0, axis, 0).reshape(matrix.cells[axis], -1)
-    begin, end = spans(matrix.edges[axis], values)
+    own = spans(matrix.edges[axis], values)
     steps = tuple(time_gaps(array, dimension))
     missing = [(gap.begin, gap.end) for gap in steps]
-    parts = (_runs(begin, end, present.any(axis=1)), _runs(begin, end, ~present.all(axis=1)), missing)
+    parts = (_runs(own, present.any(axis=1)), _runs(own, ~present.all(axis=1)), missing)
     year = _years(coordinate, values)
     covered, holes, gaps_ = (_joined([(year(first), year(last)) for first, last in part]) for part in parts)
     first, last = coordinate.datetimes([0, len(values) - 1])
@@ -104,7 +105,7 @@ def _at_known_times(array: Any) -> Timeline | None:
     """Return the timeline of an array with one time, or times in any order."""
     for coordinate in array.coords.values():
         is_own = coordinate.dimensions in [(), *((d,) for d in array.dimensions)]
-        if is_own and is_reference_time(coordinate.units) and is_known(coordinate):
+        if is_own and is_reference_time(coordinate.units) and coordinate._is_known:
             times = coordinate.datetimes().ravel()
             valid = [t for t in times if t is not None and t == t]
             if valid:
@@ -141,15 +142,26 @@ def _decimal_year(time: Any) -> float:
     return float(time.year + (time.month - 1 + (time.day - 1 + seconds / 86_400) / time.daysinmonth) / 12)
 
 
-def _runs(begin: np.ndarray, end: np.ndarray, marked: np.ndarray) -> list[Span]:
+def _runs(own: Spans, marked: np.ndarray) -> list[Span]:
     """Return the parts that consecutive marked cells cover without a break."""
-    cells = np.flatnonzero(marked)
-    if not len(cells):
-        return []
-    breaks = (np.diff(cells) > 1) | (begin[cells[1:]] > end[cells[:-1]] + 1e-9 * np.abs(end[cells[:-1]]))
-    first = cells[np.append(True, breaks)]
-    last = cells[np.append(breaks, True)]
-    return list(zip(begin[first].tolist(), end[last].tolist(), strict=True))
+    runs: list[Span] = []
+    before = -1  # the last marked cell of the blocks so far
+    for at in range(0, len(marked), BLOCK):
+        cells = at + np.flatnonzero(marked[at : at + BLOCK])
+        if not len(cells):
+            continue
+        begin, end = own.at(cells)
+        previous = np.append(runs[-1][1] if runs else begin[0], end[:-1])
+        breaks = (np.diff(cells, prepend=before) > 1) | (begin > previous + 1e-9 * np.abs(previous))
+        breaks[0] |= not runs
+        first = np.flatnonzero(breaks)
+        last = np.append(first[1:], len(cells)) - 1
+        if not breaks[0]:
+            until = int(first[0]) - 1 if len(first) else -1
+            runs[-1] = runs[-1][0], float(end[until])
+        runs += zip(begin[first].tolist(), end[last[: len(first)]].tolist(), strict=True)
+        before = int(cells[-1])
+    return runs
 
 
 def _joined(parts: Sequence[Span]) -> tuple[Span, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan
-from aggarray.partition.file_names import count_files, file_codes
+from aggarray.partition.file_names import count_files, used_files
 from aggarray.partition.matrix import BLOCK
 from aggarray.storage.urls import is_remote
 
@@ -20,7 +20,7 @@ def first_history(arrays: Sequence[Any]) -> str | None:
     The result is None for one file, whose attributes arrays have, without a history, and for remote files, which are not opened
     for it.
     """
-    count = count_files((array._matrix.references, file_codes(array._matrix)) for array in arrays)
+    count = count_files((array._matrix.references, used_files(array._matrix)) for array in arrays)
     first = next(filter(None, map(_first_file, arrays)), None)
     if count < 2 or first is None or is_remote(first):
         return None

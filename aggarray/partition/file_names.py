@@ -29,34 +29,39 @@ def paths_among(tables: Iterable[References], paths: Collection[str]) -> set[str
 def count_files(tables: Iterable[tuple[References, np.ndarray]]) -> int:
     """Return the number of files of tables of sub-arrays.
 
-    Each has the numbers of its URIs that count.
+    Each has a column of whether each of its URIs counts.
 
     >>> from aggarray.partition.matrix import NO_REFERENCES
-    >>> count_files([(NO_REFERENCES, np.zeros(0, int))])
+    >>> count_files([(NO_REFERENCES, np.zeros(0, bool))])
     0
     """
     tables = list(tables)
     bases = {id(getattr(table.uris, "base", None)): getattr(table.uris, "base", None) for table, _ in tables}
     base: Any = next(iter(bases.values()), None)
     if base is None or len(bases) > 1:
-        return len({str(table.uris[code]) for table, codes in tables for code in codes.tolist()})
+        return len({str(table.uris[code]) for table, counted in tables for code in np.flatnonzero(counted).tolist()})
     used = np.zeros(len(base), bool)
-    for table, codes in tables:
-        uris: Any = table.uris
-        used |= are_used(uris.numbers_of(codes), len(base))
+    for table, counted in tables:
+        numbers: Any = getattr(table.uris, "numbers", None)
+        if numbers is None or isinstance(numbers, range):  # without columns of numbers
+            first = 0 if numbers is None else numbers.start
+            used[first : first + len(counted)] |= counted
+        else:
+            used[numbers[counted]] = True
     return int(np.count_nonzero(used))
 
 
 def file_codes(matrix: Matrix) -> np.ndarray:
     """Return the numbers of the URIs that the cells of a matrix use, sorted."""
-    return np.flatnonzero(_are_used(matrix))
+    return np.flatnonzero(used_files(matrix))
 
 
 def file_count(matrix: Matrix) -> int:
     """Return the number of files that the cells of a matrix use."""
-    return int(np.count_nonzero(_are_used(matrix)))
+    return int(np.count_nonzero(used_files(matrix)))
 
 
-def _are_used(matrix: Matrix) -> np.ndarray:
+def used_files(matrix: Matrix) -> np.ndarray:
+    """Return whether the cells of a matrix use each URI."""
     references = matrix.references
     return are_used(references.uri, len(references.uris), matrix.refs)

@@ -297,6 +297,26 @@ def _single_edges(size: int) -> np.ndarray:
     return _column(0, size, dtype=np.int64)
 
 
+def has_step(column: np.ndarray, step: Any) -> bool:
+    """Return whether each value exceeds the one before by a step.
+
+    >>> has_step(np.array([1, 3, 5]), 2), has_step(np.array([1, 3, 4]), 2), has_step(np.array([7]), 1)
+    (True, False, True)
+    """
+    blocks = (column[at : at + BLOCK + 1] for at in range(0, len(column) - 1, BLOCK))
+    return all(bool((block[1:] - block[:-1] == step).all()) for block in blocks)
+
+
+def is_increasing(column: np.ndarray) -> bool:
+    """Return whether each value is greater than the one before.
+
+    >>> is_increasing(np.array([1.0, 2.5])), is_increasing(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    blocks = (column[at : at + BLOCK + 1] for at in range(0, len(column) - 1, BLOCK))
+    return all(bool((block[1:] > block[:-1]).all()) for block in blocks)
+
+
 def used_rows(column: np.ndarray, count: int) -> np.ndarray:
     """Return the sorted rows, of a table of ``count``, that a column names.
 

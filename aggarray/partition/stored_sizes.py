@@ -5,12 +5,10 @@ sub-arrays; the positions of the chunks are not.
 """
 
 from collections.abc import Iterator
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
-from aggarray.partition.matrix import BLOCK, Matrix
 from aggarray.storage import relocated_all
 
 
@@ -39,24 +37,14 @@ def stored_bytes(references: Columns) -> np.ndarray:
     return sizes
 
 
-def cell_costs(matrix: Matrix) -> np.ndarray:
-    """Return the cost to read each cell in bytes, int64, of the shape of the matrix."""
-    references, costs = matrix.references, np.zeros(len(matrix.refs), np.int64)
-    if not len(references):
-        return costs.reshape(matrix.cells)
-    shown = np.array([max(prod(t.shape), 1) for t in references.templates], np.int64)
-    widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
-    stored, extents = stored_bytes(references), list(map(np.diff, matrix.edges))
-    for at in range(0, len(costs), BLOCK):
-        refs = matrix.refs[at : at + BLOCK]
-        template, known = references.template[refs], stored[refs]
-        each = np.where(known >= 0, known / shown[template], widths[template])  # bytes of one element
-        cells, elements = np.arange(at, at + len(refs)), np.ones(1)
-        for own in reversed(extents):
-            elements = elements * (own if len(own) == 1 else own[cells % len(own)])
-            cells //= len(own)
-        costs[at : at + len(refs)] = np.where(refs >= 0, np.rint(each * elements), 0)
-    return costs.reshape(matrix.cells)
+def stored_chunk_shape(references: Columns, row: int) -> tuple[int, ...] | None:
+    """Return the shape of the stored chunks of a sub-array, None if unknown."""
+    tables = references.tables
+    if hasattr(tables, "layouts_of"):  # without the positions of all chunks
+        (number,), layouts = tables.layouts_of(references, np.array([row]))
+        return layouts[number][1] if number >= 0 else None
+    index = None if tables is None else tables.find(references, row)
+    return None if index is None else tuple(index.chunk)
 
 
 def _rows(columns: Columns) -> Iterator[tuple[int, str, str, tuple[int, int]]]:

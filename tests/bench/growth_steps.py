@@ -192,6 +192,19 @@ def _to_xarray(array: Any) -> Any:
         return array.to_xarray()
 
 
+def _to_chunks(place: Place) -> Any:
+    array = _with_dask(place)
+    return array.to_dask().chunks, array.dtype
+
+
+def _dask_alone(given: Any) -> Any:
+    """Make an array of dask with the chunks of `to_dask`, without aggarray."""
+    import dask.array
+
+    chunks, dtype = given
+    return dask.array.zeros(tuple(map(sum, chunks)), chunks=chunks, dtype=dtype)
+
+
 def _to_subarrays(place: Place) -> Any:
     import aggarray as aa
 
@@ -231,6 +244,7 @@ STEPS = {
     "sel": Step(_array, _sel),
     f"plan a slice of {SLICE}": Step(_to_plan, _plan),
     "to_dask": Step(_with_dask, lambda array: array.to_dask()),
+    "dask alone": Step(_to_chunks, _dask_alone),
     "to_xarray": Step(_with_dask, _to_xarray),
     "Distribution.from_partitions": Step(_array, _from_partitions),
     "MasterArray.from_subarrays": Step(_to_subarrays, _from_subarrays, ("partitions",), most=10**6),

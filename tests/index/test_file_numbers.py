@@ -56,7 +56,7 @@ def test_files_of_several_tables(plain: bool, parts: list[tuple[list[int], bool]
         kept = [row for row in chosen if row < len(files)]
         tables.append(references(tuple(paths[row] for row in kept) if as_texts else files.take(kept)))
     expected = {uri for table in tables for uri in table.uris}
-    assert count_files((table, np.arange(len(table.uris))) for table in tables) == len(expected)
+    assert count_files((table, np.ones(len(table.uris), bool)) for table in tables) == len(expected)
     asked = {*(paths[row] for row in wanted if row < len(files)), "/elsewhere/temperature_0001.nc"}
     assert paths_among(tables, asked) == asked & expected
 

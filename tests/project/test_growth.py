@@ -20,6 +20,8 @@ from tests.bench.growth_steps import STEPS, Place, make, measured
 SIZES = [1000, 2000, 4000]
 #: Steps whose functions run as often for any number of partitions: they work on columns.
 ON_COLUMNS = {"open the index", "sel", "plan a slice of 50", "to_xarray", "repr", "HTML of a notebook"}
+#: Steps that need dask.
+ON_DASK = {"to_dask", "dask alone", "to_xarray"}
 #: Most bytes, and functions, that each of many partitions adds: long columns are worked on in blocks.
 EACH = {
     "sel": (16, 0.01),
@@ -27,6 +29,8 @@ EACH = {
     "to_xarray": (48, 0.01),
     "repr": (32, 0.01),
     "Distribution.from_partitions": (128, 0.01),
+    "HTML of a notebook": (32, 0.01),
+    "HTML page": (100, 2.0),
     "append 100 files": (420, 0.5),
     "save": (450, 6.0),
 }
@@ -72,7 +76,7 @@ def peak_of(call: Callable[[], object]) -> int:
 
 def cases() -> Iterator[Any]:
     for name, step in STEPS.items():
-        marks = [pytest.mark.skipif(not find_spec("dask"), reason="needs dask")] if name.startswith("to_") else []
+        marks = [pytest.mark.skipif(not find_spec("dask"), reason="needs dask")] if name in ON_DASK else []
         yield from (pytest.param(name, kind, id=f"{name}, {kind}", marks=marks) for kind in step.kinds)
 
 
@@ -100,7 +104,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
 
 @pytest.mark.parametrize("name", EACH)
 def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None:
-    if name.startswith("to_"):
+    if name in ON_DASK:
         pytest.importorskip("dask.array", reason="needs dask")
     step = STEPS[name]
     step.work(step.prepare(many[0]))  # imports, and caches that stay

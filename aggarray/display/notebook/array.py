@@ -10,6 +10,7 @@ from aggarray.display.markup import breakable, escaped, shortened
 from aggarray.display.matrix import partition_words, svg
 from aggarray.display.timeline import Timeline, timeline
 from aggarray.errors import AggarrayError
+from aggarray.partition.stored_sizes import stored_chunk_shape
 from aggarray.scan.progress import amount
 
 #: The most gaps that are named.
@@ -71,9 +72,8 @@ def stored_chunk(array: Any) -> list[tuple[str, int]] | None:
     row = next(iter(refs[refs >= 0][:1].tolist()), None)
     if row is None or references.tables is None or references.stamp_of(row) is None:
         return None
-    index = references.tables.find(references, row)
-    names = references.template_of(row).dimensions
-    return None if index is None or len(index.chunk) != len(names) else list(zip(names, index.chunk, strict=True))
+    names, chunk = references.template_of(row).dimensions, stored_chunk_shape(references, row)
+    return None if chunk is None or len(chunk) != len(names) else list(zip(names, chunk, strict=True))
 
 
 #: What `aggarray.display.notebook.array_html` calls.

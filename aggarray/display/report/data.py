@@ -20,7 +20,6 @@ from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
-from aggarray.partition.matrix import used_rows
 
 #: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000
@@ -46,14 +45,13 @@ def page_data(arrays: Sequence[MasterArray], lines: Sequence[Timeline | None]) -
 def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], most: int) -> dict[str, Any]:
     """Return the data of one array; adds its files to ``files``."""
     array = flat_of(array)
-    partitions = cells_of(array)
-    cells = partitions.fewer(_limits(partitions.files.shape, most))
-    uris = array._matrix.references.uris
-    used = used_rows(cells.files[cells.files >= 0], len(uris))
-    numbers = np.zeros(len(uris) + 2, np.int64)
-    numbers[-2:] = -2, -1  # the codes of missing and in memory are unchanged
-    for code in used.tolist():
-        numbers[code] = files.setdefault(str(uris[code]), len(files))
+    shape, uris = array._matrix.cells, array._matrix.references.uris
+    cells = cells_of(array, _limits(shape, most))
+    codes, inverse = np.unique(cells.files, return_inverse=True)
+    # The codes of missing and in memory are unchanged.
+    numbers = np.array(
+        [code if code < 0 else files.setdefault(str(uris[code]), len(files)) for code in codes.tolist()], np.int64
+    )
     order = [array.dimensions.index(d) for d in displayed_dimensions(array)]
     rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
     variables = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
@@ -61,11 +59,11 @@ def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], mos
     planes = (*(axis for axis in range(array.ndim) if axis not in order[:2]), *order[1::-1])
     drawn = cells.files.transpose(planes)
     colours = colours_of(drawn.reshape(-1, drawn.shape[-1] if planes else 1)).reshape(drawn.shape)
-    merged = partitions.files.size != cells.files.size
+    merged = cells.files.shape != shape
     return {
         "name": shortened(printable(array.name or "array"), _LONGEST),
         "shape": cells.files.shape,
-        "files": numbers[cells.files].ravel().tolist(),
+        "files": numbers[inverse].ravel().tolist(),
         "marks": (cells.virtual + 2 * cells.holes).ravel().tolist(),
         "colours": [int(c) for c in colours.transpose(np.argsort(planes)).ravel()],
         "templates": cells.templates.ravel().tolist(),
