@@ -37,6 +37,7 @@ class PiecewiseResponse(Response):
             message = {"type": "http.response.body", "body": body, "more_body": start + _PIECE < len(pieces)}
             async with asyncio.timeout(self._seconds):  # without a task for each piece
                 await send(message)
+                await asyncio.sleep(0)  # the end of the connection is noticed before the next piece
 
 
 def error_response(status: int, error: str, headers: Mapping[str, str] | None = None, **facts: Any) -> JSONResponse:

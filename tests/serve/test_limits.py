@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="no starlette")
 pytest.importorskip("uvicorn", reason="no uvicorn")
 
 import aggarray.serve
-from aggarray.serve import server
+from aggarray.serve import responses, server
 from aggarray.serve.reads import ByteBudget
 from tests.support.http_server import request, serving
 
@@ -69,6 +69,23 @@ def test_cancelled_tasks_hold_no_bytes() -> None:
         assert (budget.held, budget.waiting) == (0, 0)
 
     asyncio.run(run())
+
+
+def test_other_tasks_run_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a connection is noticed before the next piece is written."""
+    monkeypatch.setattr(responses, "_PIECE", 10)
+
+    async def run() -> list[str]:
+        events = list[str]()
+
+        async def send(message: Any) -> None:
+            events.append(message["type"])
+            asyncio.get_running_loop().call_soon(events.append, "noticed")
+
+        await responses.PiecewiseResponse(bytes(30), 200, {}, "text/plain", 5)({"method": "GET"}, None, send)
+        return events
+
+    assert asyncio.run(run())[2:] == ["noticed", "noticed", "http.response.body", "noticed", "http.response.body", "noticed"]
 
 
 def test_an_application_starts_again() -> None:
