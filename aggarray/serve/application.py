@@ -35,10 +35,11 @@ def app(
 ) -> Starlette:
     """Return an ASGI application that serves indexes as Zarr stores.
 
-    ``indexes``: paths as `aggarray.open` takes them, or aggregations. Each is served below ``/STEM/``, the stem of its file
-    name: there lie the keys of `Aggregation.to_zarr_store`, and its HTML page. ``/`` is the page of a single index, or a list
-    of several; ``/arrays`` lists the arrays as JSON; ``/health`` answers while the process serves. ``chunks``, ``compressor``:
-    as in `Aggregation.to_zarr_store`; ``limits``: None = the defaults of `Limits`; ``options``: of `aggarray.open`.
+    ``indexes``: paths as `aggarray.open` takes them, aggregations, or pairs of a name and an aggregation. Each is served below
+    ``/STEM/``, the stem of its file name or the given name: there lie the keys of `Aggregation.to_zarr_store`, and its HTML
+    page. ``/`` is the page of a single index, or a list of several; ``/arrays`` lists the arrays as JSON; ``/health`` answers
+    while the process serves. ``chunks``, ``compressor``: as in `Aggregation.to_zarr_store`; ``limits``: None = the defaults of
+    `Limits`; ``options``: of `aggarray.open`.
 
     Requests read only what the indexes refer to. Raises AggregationError if no index is given, or two have the same stem.
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from aggarray.arrays.pickling import fingerprint
 from aggarray.errors import AggregationError
@@ -77,7 +77,7 @@ def open_archives(
         name, agg = source if isinstance(source, tuple) else (None, source)
         if not isinstance(agg, Aggregation):
             name, agg = name_of(agg), open(agg, **options)
-        name = name or f"aggregation{len(archives) + 1}"
+        name = (name or f"aggregation{len(archives) + 1}").replace("/", "_")
         if name in archives or name in _RESERVED:
             reason = "is the name of two indexes" if name in archives else "is an address of the server"
             raise AggregationError(f"{name!r} {reason}", hint="rename the index: it is served below the stem of its name")
@@ -88,10 +88,11 @@ def open_archives(
 def name_of(source: Any) -> str:
     """Return the stem of a path, as an address has it.
 
-    >>> name_of("/data/tas_day.nca"), name_of("archive/"), name_of("https://host/a.nca")
+    >>> name_of("/data/tas_day.nca"), name_of("archive/"), name_of("https://host/a.nca?sig=b/c.d")
     ('tas_day', 'archive', 'a')
     """
-    path = os.path.normpath(os.fspath(source))
+    text = os.fspath(source)
+    path = os.path.normpath(urlsplit(text).path if "://" in text else text)
     return os.path.splitext(os.path.basename(path))[0] or "index"
 
 

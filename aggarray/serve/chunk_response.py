@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, printable
 from aggarray.export.zarr_view.contents import ViewArray
 from aggarray.output.chunks import Position
 from aggarray.serve.archives import Archive
@@ -101,7 +101,9 @@ class ChunkResponse:
         try:
             content = await self.reader.reads.read((self.array, self.position), self._read)
         except (AggarrayError, OSError) as error:
-            return error_response(502, str(error), path=str(getattr(error, "path", None) or getattr(error, "filename", None)))
+            path = getattr(error, "path", None) or getattr(error, "filename", None)
+            # promise: secrets-in-addresses
+            return error_response(502, printable(error), path=None if path is None else printable(path))
         except Exception:
             _LOGGER.exception("reading %s", self.request.url.path)
             return error_response(500, "the chunk cannot be read; the log of the server says why")

@@ -390,6 +390,29 @@ def test_errors_of_the_program_do_not_end_the_server(monkeypatch: pytest.MonkeyP
         assert health(port) == {"status": "ok", "reading": 0, "waiting": 0, "bytes": 0}
 
 
+@pytest.mark.parametrize("raised", [aa.AggregationError, FileNotFoundError])
+def test_errors_have_no_secrets(raised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "https://me:word@host/a.nc?sig=abc"
+
+    def fail(*_: Any) -> None:
+        raise raised("no such file", path=address) if raised is aa.AggregationError else FileNotFoundError(2, "gone", address)
+
+    monkeypatch.setattr(ViewArray, "read", fail)
+    with serving(aggarray.serve.app(ARCHIVE)) as port:
+        answer = request(port, CHUNK)
+    assert answer.status == 502 and json.loads(answer.body)["path"] == "https://...@host/a.nc?sig=..."
+    assert b"word" not in answer.body and b"abc" not in answer.body
+
+
+def test_errors_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise aa.AggregationError("it cannot be")
+
+    monkeypatch.setattr(ViewArray, "read", fail)
+    with serving(aggarray.serve.app(ARCHIVE)) as port:
+        assert json.loads(request(port, CHUNK).body) == {"error": "it cannot be", "path": None}
+
+
 def test_many_clients(port: int, values: np.ndarray) -> None:
     truth = [values[n : n + 100] for n in range(0, 300, 100)]
 
