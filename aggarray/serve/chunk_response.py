@@ -102,7 +102,6 @@ class ChunkResponse:
             content = await self.reader.reads.read((self.array, self.position), self._read)
         except (AggarrayError, OSError) as error:
             path = getattr(error, "path", None) or getattr(error, "filename", None)
-            # promise: secrets-in-addresses
             return error_response(502, printable(error), path=None if path is None else printable(path))
         except Exception:
             _LOGGER.exception("reading %s", self.request.url.path)

@@ -25,6 +25,17 @@ DIFFERENT = {
 }
 
 
+class Counted(dict[str, None]):
+    """Dictionary that counts how often its keys are walked through, except to copy it."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        """Count a walk."""
+        self.walks += 1
+        return super().__iter__()
+
+
 def compare(agg: Any, *, by_xarray: bool = True) -> Any:
     """Compare all arrays with their values as zarr-python reads them, and as xarray does; return the store."""
     store = agg.to_zarr_store()
@@ -111,5 +122,13 @@ def test_names(tmp_path: Path) -> None:
         attrs = {"source_id": model, "mip_era": "CMIP6"}
         write(tmp_path / "groups" / f"{number}.nc", cube(np.arange(2), tas=tas), attrs)
     store = compare(aa.open(tmp_path / "groups"))
-    paths = store.contents.arrays
+    contents = store.contents
+    counted = Counted(contents.documents)
+    contents.documents = counted
+    for path in ("", *contents.groups, *contents.arrays):
+        start = f"{path}/" if path else ""
+        names = {key[len(start) :].partition("/")[0] for key in dict(counted) if key.startswith(start)}
+        assert {*contents.members(path)} - {"c"} == names - {"c"}
+    assert counted.walks == 1  # a store of many groups is listed in linear time
+    paths = contents.arrays
     assert len(paths) == 32 and not any(part in ("", ".", "..") for path in paths for part in path.split("/"))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
 
@@ -146,13 +146,23 @@ class ViewContents:
             for position in product(*map(range, array.grid)):
                 yield "/".join([path, "c", *map(str, position)])
 
+    @cached_property
+    def _children(self) -> dict[str, dict[str, None]]:
+        """Names of documents and nodes by the path of their group or array."""
+        children: dict[str, dict[str, None]] = {}
+        for key in self.documents:
+            parent, _, name = key.rpartition("/")
+            while name and name not in children.setdefault(parent, {}):
+                children[parent][name] = None
+                parent, _, name = parent.rpartition("/")
+        return children
+
     def members(self, path: str) -> Iterator[str]:
         """Yield the names directly below a path.
 
         They are those of documents, groups and arrays, and parts of keys of chunks.
         """
-        start = f"{path}/" if path else ""
-        yield from dict.fromkeys(key[len(start) :].partition("/")[0] for key in self.documents if key.startswith(start))
+        yield from self._children.get(path, ())
         if path in self.arrays:
             yield "c"
         head, separator, tail = f"{path}/".rpartition("/c/")
