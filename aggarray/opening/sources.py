@@ -45,8 +45,9 @@ def open(
     a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
     ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
     ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
-    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed. ``missing``: "raise" or "fill"
-    when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved.
+    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed; a task of the executor must not
+    pass the executor itself, because it would wait for workers that wait for it. ``missing``: "raise" or "fill" when a read
+    meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved.
     Without roots a local index may name any local file, and any index may name remote files on its own host or bucket.
     ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options of fsspec for remote
     files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed. Each process looks up the

@@ -213,8 +213,8 @@ def test_a_table_returns_the_structures(shared_data: Path) -> None:
     assert [s.uri for s in table.take([5, 2])] == [structures[5].uri, structures[2].uri]
 
 
-@pytest.mark.parametrize("trust", ["verify", "assume"])
-def test_bytes_per_file(tmp_path: Path, trust: str) -> None:
+@pytest.mark.parametrize(("trust", "own_units"), [("verify", False), ("assume", False), ("verify", True)])
+def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool) -> None:
     write(tmp_path / "0.nc", [0.0])
     first = (tmp_path / "0.nc").read_bytes()
     with netCDF4.Dataset(tmp_path / "0.nc") as file:
@@ -225,9 +225,14 @@ def test_bytes_per_file(tmp_path: Path, trust: str) -> None:
     count, value = 3000, np.array([1.0], ">f8").tobytes()
     at = next(n for n in range(len(first)) if second[n : n + 8] == value and first[n : n + 8] == bytes(8))
     for number in range(2, count):
-        time = np.array([float(number)], ">f8").tobytes()
-        (tmp_path / f"{number}.nc").write_bytes(second[:at] + time + second[at + 8 :])
-    aa.open(sorted(tmp_path.iterdir())[:70], rules=aa.Rules(trust=trust), processes=1)
+        time = value if own_units else np.array([float(number)], ">f8").tobytes()
+        data = second[:at] + time + second[at + 8 :]
+        if own_units:
+            date = np.datetime64("2000-01-01") + number
+            data = data.replace(b"days since 2000-01-01", f"days since {date}".encode())
+        (tmp_path / f"{number}.nc").write_bytes(data)
+    # The bounded caches of units are filled before.
+    aa.open(sorted(tmp_path.iterdir())[: None if own_units else 70], rules=aa.Rules(trust=trust), processes=1)
     tracemalloc.start()
     try:
         array = aa.open(tmp_path, rules=aa.Rules(trust=trust), processes=1)["tas"]
