@@ -6,9 +6,10 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from threading import Thread
 from typing import Any
 
 from aggarray.dataclass import dataclass
@@ -54,7 +55,7 @@ class ServerSettings:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [handler], False
             logger.setLevel(level)
-        Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         return app(*self.archives, chunks=self.chunks, compressor=self.compressor, limits=self.limits)
 
 
@@ -75,11 +76,22 @@ def serve(settings: ServerSettings, host: str, port: int, workers: int, announce
             signal.signal(signal.SIGTERM, server.handle_exit)
             announce(listener.getsockname()[1])
             server.run(sockets=[listener])
+            _exit_if_reading()
         else:
             config = uvicorn.Config(settings, factory=True, workers=workers, **options)
             processes = Multiprocess(config, sockets=[listener])  # it handles signals from here on
             announce(listener.getsockname()[1])
             processes.run()
+
+
+def _exit_if_reading() -> None:
+    """Exit at once if a read does not end: Python would wait for its thread."""
+    end = time.monotonic() + 1
+    for thread in threading.enumerate():
+        if thread.name.startswith("aggarray-serve"):
+            thread.join(max(0, end - time.monotonic()))
+            if thread.is_alive():
+                os._exit(0)
 
 
 class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]

@@ -181,6 +181,32 @@ def test_a_signal_before_the_first_request(workers: int) -> None:
         assert process.wait(60) == 0
 
 
+STUCK = """
+import sys, time
+from aggarray.cli import main
+from aggarray.export.zarr_view.contents import ViewArray
+from aggarray.serve import server
+server._GRACE = 1
+ViewArray.read = lambda *_: time.sleep(300)
+main(["serve", "sample_data/archive", "--port", "0"])
+"""
+
+
+def test_reads_that_hang_do_not_delay_the_end() -> None:
+    line = [sys.executable, "-c", STUCK]
+    with subprocess.Popen(line, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            port = port_of(process.stdout.readline().split()[-1])
+            with closing(socket.create_connection(("127.0.0.1", port), timeout=60)) as client:
+                client.sendall(b"GET /archive/tas/c/0/0/0 HTTP/1.1\r\nHost: a\r\n\r\n")
+                _until(lambda: json.loads(request(port, "/health").body)["reading"] == 1)
+                process.terminate()
+                assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
 def _workers_of(process: subprocess.Popen[str]) -> set[int]:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
     return {int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
