@@ -302,10 +302,10 @@ def test_arrays_that_the_convention_cannot_express(tmp_path: Path) -> None:
     report = aa.Aggregation((*arrays, tas)).save(tmp_path / "index.nc")
     told = {p.message.partition(":")[0]: p.message for p in report.problems}
     assert set(told) == set(cases) and not report.ok
-    assert all(p.file == str(tmp_path / "index.nc") and "aggarray reads it" in p.message for p in report.problems)
+    assert all(p.file == str(tmp_path / "index.nc") and "only aggarray can read it" in p.message for p in report.problems)
     for name, text in (
         ("part", "lat|part"),
-        ("flipped", "reverses"),
+        ("flipped", "revers"),
         ("turned", "order"),
         ("mixed", "memory"),
         ("hole", "missing"),
