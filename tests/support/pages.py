@@ -6,7 +6,7 @@
 - ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then its output. ``# status 1`` after a
   command is its expected exit status.
 - ``bash`` is a script: it is written to the file that its second line, ``# NAME.sh: ...``, names. ``sbatch NAME.sh`` runs it.
-- ``text``, ``toml`` and ``py`` are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
+- ``text``, ``toml``, ``py`` and other languages of readers (`_SHOWN_ONLY`) are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
 
 Any other language is an error. A page with a line ``<!-- needs: NAME -->`` is skipped if the library is not installed.
 """
@@ -32,6 +32,8 @@ from tests.support.slurm import run_batch
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 
 _SHOWN = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+#: Languages of blocks that are not executed.
+_SHOWN_ONLY = ("text", "toml", "py", "js", "julia", "r", "ini")
 #: Commands that prepare a machine are not run.
 _PREPARING = ("pip install ", "make ", "python -m venv ", ".venv/bin/python ", "eval ")
 
@@ -87,7 +89,7 @@ def run_page(page: str, name: str, folder: Path) -> int:
         elif block.language == "console":
             compared += run_console(block.text, where, folder)
         else:
-            assert block.language in ("text", "toml", "py"), f"{where}: a block of {block.language or 'no language'}"
+            assert block.language in _SHOWN_ONLY, f"{where}: a block of {block.language or 'no language'}"
     return compared
 
 
