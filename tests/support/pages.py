@@ -6,7 +6,7 @@
 - ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then its output. ``# status 1`` after a
   command is its expected exit status.
 - ``bash`` is a script: it is written to the file that its second line, ``# NAME.sh: ...``, names. ``sbatch NAME.sh`` runs it.
-- ``text``, ``toml``, ``py`` and other languages of readers (`_SHOWN_ONLY`) are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
+- Languages of `_SHOWN_ONLY` are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
 
 Any other language is an error. A page with a line ``<!-- needs: NAME -->`` is skipped if the library is not installed.
 """
