@@ -164,7 +164,7 @@ def _position(index: Any, size: int, dimension: str) -> int:
 
 
 def _cell_costs(matrix: Matrix) -> np.ndarray:
-    """Return the cost to read each cell in bytes, int64, of the shape of the matrix."""
+    """Return the bytes to read for each cell, int64, in the matrix's shape."""
     references, costs = matrix.references, np.zeros(len(matrix.refs), np.int64)
     if not len(references):
         return costs.reshape(matrix.cells)

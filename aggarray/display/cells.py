@@ -84,7 +84,7 @@ def _merged(matrix: Matrix, starts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _columns_of(matrix: Matrix, partial: Sequence[tuple[int | None, np.ndarray]], begin: int, end: int) -> list[np.ndarray]:
-    """Return the columns of `Cells` of some cells in C order; ``partial``: `_partial`."""
+    """Return the columns of `Cells` of some cells; ``partial``: `_partial`."""
     refs, references = matrix.refs[begin:end], matrix.references
     present = refs >= 0
     files, templates = np.full(len(refs), MISSING, np.int32), np.full(len(refs), -1, np.int32)
@@ -100,7 +100,7 @@ def _columns_of(matrix: Matrix, partial: Sequence[tuple[int | None, np.ndarray]]
 
 
 def _partial(matrix: Matrix) -> Iterator[tuple[int | None, np.ndarray]]:
-    """Yield the dimensions along which cells may show a part of their sub-array.
+    """Yield the dimensions along which cells may show part of a sub-array.
 
     Each comes with the size of each template along it; None for dimensions that the master has dropped.
     """

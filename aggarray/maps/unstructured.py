@@ -276,7 +276,7 @@ def _by_label(labels: np.ndarray, counts: Sequence[int]) -> tuple[np.ndarray, np
 
 
 def _are_positions(lists: Sequence[np.ndarray], size: int) -> bool:
-    """Return whether each number from 0 to ``size - 1`` is a label of some list.
+    """Return whether each number from 0 to ``size - 1`` is a label.
 
     The lists have as many labels. They need no sorting then.
     """

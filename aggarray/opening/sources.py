@@ -45,13 +45,12 @@ def open(
     a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
     ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
     ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
-    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed; a task of the executor must not
-    pass the executor itself, because it would wait for workers that wait for it. ``missing``: "raise" or "fill" when a read
-    meets a missing file. ``roots``: the only folders and URL prefixes that may be read, symbolic links resolved.
-    Without roots a local index may name any local file, and any index may name remote files on its own host or bucket.
-    ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options of fsspec for remote
-    files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed. Each process looks up the
-    values ``{"env": NAME}`` and the options that ``provider``, the name of a function, returns.
+    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call:
+    it would wait for itself. ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and
+    URL prefixes that may be read, symbolic links resolved. Without roots a local index may name any local file, and any index
+    may name remote files on its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index.
+    ``storage_options``: options of fsspec for remote files, or {protocol: options}; they are pickled with the arrays, but never
+    saved or displayed. Each process looks up values ``{"env": NAME}`` and what the function named by ``provider`` returns.
 
     Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
     the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and

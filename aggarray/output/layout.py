@@ -112,7 +112,10 @@ class ExtractLayout:
 
 
 class _LayoutContainer(Container):
-    """Container that records variables in a layout; ``kinds``: of dtypes, "e": float16."""
+    """Container that records variables in a layout.
+
+    ``kinds``: of dtypes; "e": float16.
+    """
 
     def __init__(self, layout: ExtractLayout, kinds: str, whole: int) -> None:
         super().__init__(layout, lambda references: (Texts.of(()), np.zeros(0, np.int64)))
