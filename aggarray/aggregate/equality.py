@@ -79,11 +79,11 @@ def difference(one: Candidate, other: Candidate, names: tuple[str, str], fractio
 
     ``names``: its name in each array. ``fraction``: of the smallest spacing, within which values are equal.
     """
-    a, b = one.array.coords[names[0]], other.array.coords.get(names[1])
-    if b is None:
-        return f"{names[0]} is absent"
+    a, b = one.array.coords.get(names[0]), other.array.coords.get(names[1])
     if a is b:
         return None
+    if a is None or b is None:
+        return f"{names[a is None]} is absent"
     if _equal_as_scanned(a, b) or is_mapping(a):  # a mapping has no value; its attributes are in the signature
         return None
     try:

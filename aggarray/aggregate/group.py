@@ -58,7 +58,7 @@ def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: N
             pending.insert(0, changed)
             continue
         if division is not None:
-            pending[:0] = [_uncut(part) for part in _divide(view, division, refuse)]
+            pending[:0] = _uncut(_divide(view, division, refuse))
             continue
         rounds, blocked = _assign_rounds(view)
         if not blocked:
@@ -70,7 +70,7 @@ def split(candidates: list[Candidate], rules: Rules, refuse: Refuse, repeated: N
             if row is not None:
                 reported.add(group[row].number)
                 refuse(group[row], group[blocked[row]], "overlap", *_overlap(view, row, blocked[row]))
-        pending[:0] = [_uncut([view.group[row] for row in rows]) for rows in rounds]
+        pending[:0] = _uncut([[view.group[row] for row in rows] for rows in rounds])
 
 
 def _divide(view: View, division: Division, refuse: Refuse) -> list[list[Candidate]]:
@@ -86,9 +86,17 @@ def _divide(view: View, division: Division, refuse: Refuse) -> list[list[Candida
     return parts
 
 
-def _uncut(group: Sequence[Candidate]) -> list[Candidate]:
-    """Replace runs by the candidates that they were cut from."""
-    return list({c.number: c.cut_from or c for c in group}.values()) if any(c.cut_from for c in group) else list(group)
+def _uncut(parts: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
+    """Replace runs in the parts of a group by the candidates they are from.
+
+    A candidate with runs in several parts belongs to the last of them; every part is smaller than the group.
+    """
+    if not any(one.cut_from for part in parts for one in part):
+        return list(map(list, parts))
+    last = {one.number: number for number, part in enumerate(parts) for one in part}
+    wholes = [{c.number: c.cut_from or c for c in part if last[c.number] == n} for n, part in enumerate(parts)]
+    uncut = [list(whole.values()) for whole in wholes if whole]
+    return uncut if len(uncut) > 1 else [[one] for one in uncut[0]]
 
 
 def _sort_key(view: View) -> Callable[[int], tuple[object, ...]]:

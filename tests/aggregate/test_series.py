@@ -5,12 +5,13 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import netCDF4
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
@@ -99,6 +100,9 @@ RULES = [
 ]
 
 
+RUNS_IN_TWO_PARTS = [(10, 3, 0), (6, 1, 0), (0, 2, 7), (0, 3, 0), (6, 2, 0), (1, 2, 1), (12, 1, 4), (5, 2, 4)]
+
+
 def check(folder: Path, paths: list[Path], rules: aa.Rules) -> None:
     """Compare the join of files by series with the join of their arrays."""
     joined = aa.open(paths, rules=rules)
@@ -112,6 +116,8 @@ def check(folder: Path, paths: list[Path], rules: aa.Rules) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(files=FILES, rules=st.sampled_from(RULES), order=st.randoms(use_true_random=False))
+# Runs of one file in both parts of a divided group: before, such groups were divided without end.
+@example(files=RUNS_IN_TWO_PARTS, rules=RULES[1], order=Random(0))
 def test_a_series_equals_the_join_of_its_files(
     tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, int, int]], rules: aa.Rules, order: Any
 ) -> None:
