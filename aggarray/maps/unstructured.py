@@ -51,6 +51,7 @@ class Unstructured(MapType):
 
     __slots__ = ("_lists", "_ordered", "_owns", "nprocs", "one_to_one", "periodic", "size")
     letter: ClassVar[str] = "u"
+    _owns: tuple[np.ndarray, ...]
 
     def __init__(self, size: int, indices: Sequence[Any], one_to_one: bool = False, periodic: bool = False) -> None:
         # No dataclass: the argument has the name of a method.
@@ -135,7 +136,8 @@ class Unstructured(MapType):
             starts = np.cumsum([0, *map(len, self._lists)])
             firsts = np.ones(len(self._labels), bool)
             firsts[starts[self._ranks[repeats]] + self._positions[repeats]] = False
-            self._owns = tuple(firsts[a:b] for a, b in pairwise(starts))
+            # Threads may compute it at the same time, with equal results.
+            object.__setattr__(self, "_owns", tuple(firsts[a:b] for a, b in pairwise(starts)))
         return self._owns[self._check_rank(rank)]
 
     def _check_indices(self, g: Any) -> np.ndarray:

@@ -11,8 +11,6 @@ from aggarray.mpi.groups import ProcessGrid, ProcessGroup, as_dimensions
 from aggarray.mpi.movement import Movement
 from aggarray.mpi.schedule.groups import broadcast_groups, kept_groups
 from aggarray.mpi.text import broadcast_text
-from aggarray.mpi.transport.node import node_of
-from aggarray.mpi.transport.sums import allreduce
 from aggarray.mpi.transport.trees import broadcast_tree, reduce_tree
 
 
@@ -144,6 +142,8 @@ class AllSumReduce(Movement):
         self._own_group = next((g for g in groups if self._link.rank in g), None)
         # Processes of other sub-grids have other groups: gather all of them.
         self._all_groups = [g for g in self._link.allgather(self._own_group) if g is not None]
+        from aggarray.mpi.node import node_of
+
         node_of(self._link)
 
     def __call__(self, x: Any) -> np.ndarray:
@@ -154,6 +154,8 @@ class AllSumReduce(Movement):
         if self._own_group is None:
             return np.empty(0, dtype)
         result = np.array(values, dtype, order="C", copy=True)
+        from aggarray.mpi.sums import allreduce
+
         allreduce(self._link, self._own_group, result)
         return result
 

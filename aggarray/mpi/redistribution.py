@@ -15,7 +15,6 @@ from aggarray.mpi.schedule.halo import HaloStep, halo_steps
 from aggarray.mpi.schedule.overlap import PlannedMessage, plan_receives, plan_sends, require_same_shape
 from aggarray.mpi.text import move_texts
 from aggarray.mpi.transport.moving import Message, bind_messages, move
-from aggarray.mpi.transport.shared_slabs import SharedSlabs, Slab
 
 
 def check_distribution(group: ProcessGroup, distribution: Distribution, what: str) -> None:
@@ -135,6 +134,8 @@ class HaloExchange(Movement):
 
         self._steps: list[HaloStep] = self._plan_on_all(plan, describe_distribution(distribution))
         steps = [(number, step) for number, step in enumerate(self._steps) if not step.is_contiguous]
+        from aggarray.mpi.shared_slabs import SharedSlabs, Slab
+
         sent = [Slab(n, m.direction, P.ranks[m.rank], m.size) for n, step in steps for m in step.sent]
         returned = [Slab(n, m.direction, P.ranks[m.rank], m.size) for n, step in reversed(steps) for m in step.filled]
         self._slabs = SharedSlabs(self._link, sent, returned)

@@ -23,8 +23,6 @@ from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport.agreement import call_on_all
 from aggarray.mpi.transport.base import Link
-from aggarray.mpi.transport.node import node_of
-from aggarray.mpi.transport.sums import allreduce
 from aggarray.mpi.transport.trees import broadcast_tree
 
 OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
@@ -50,7 +48,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
     """
     with group_over(comm) as group:
         link = group.section
-        node_of(link)
+        _open_node(link)
         section, held = import_sections(link, local, "reduce")
         metadata, axes = _compare_arguments(link, section, operation, dimensions)
         distribution = section.distribution
@@ -160,6 +158,8 @@ class _Reduction:
 
     def _combine(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
         combined = np.array(values, order="C", copy=True)
+        from aggarray.mpi.sums import allreduce
+
         allreduce(self._link, self._ranks, combined, combine)
         return combined
 
@@ -179,3 +179,9 @@ def _result_metadata(metadata: ArrayMetadata, operation: str, axes: tuple[int, .
     if reduced and operation == "std" and has_temperature(metadata.units):
         attrs["units_metadata"] = f"temperature: {DIFFERENCE}"
     return replace(changed, attrs=attrs, fill_value=metadata.fill_value if dtype.kind in "iu" else None)
+
+
+def _open_node(link: Link) -> None:
+    from aggarray.mpi.node import node_of
+
+    node_of(link)

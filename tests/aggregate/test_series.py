@@ -246,4 +246,4 @@ def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool) -> None:
     finally:
         tracemalloc.stop()
     assert array.shape == (count, 2)
-    assert peak / count < 2000
+    assert peak / count < 2048

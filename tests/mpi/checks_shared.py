@@ -18,8 +18,8 @@ import pytest
 import aggarray as aa
 from aggarray import mpi
 from aggarray.dap import Distribution, LocalArray
-from aggarray.mpi import ProcessGroup, collective_read, reading
-from aggarray.mpi.transport import shared, shared_slabs, sums, trees
+from aggarray.mpi import ProcessGroup, collective_read, reading, shared_slabs, sums
+from aggarray.mpi.transport import shared, trees
 from aggarray.mpi.transport.agreement import call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import Part

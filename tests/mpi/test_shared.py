@@ -13,8 +13,8 @@ import pytest
 
 from aggarray import mpi
 from aggarray.dap import Block, Distribution, Unstructured
-from aggarray.mpi import AllSumReduce, HaloExchange, ProcessGroup, reading
-from aggarray.mpi.transport import shared, shared_slabs
+from aggarray.mpi import AllSumReduce, HaloExchange, ProcessGroup, reading, shared_slabs
+from aggarray.mpi.transport import shared
 from aggarray.mpi.transport.shared import Handle, Window
 from tests.mpi.checks import section
 from tests.mpi.checks_shared import MACHINES

@@ -15,8 +15,8 @@ import numpy as np
 from aggarray.mpi.transport.buffers import BufferPool
 
 if TYPE_CHECKING:
-    from aggarray.mpi.transport.node import Node
-    from aggarray.mpi.transport.sums import SharedSum
+    from aggarray.mpi.node import Node
+    from aggarray.mpi.sums import SharedSum
 
 #: Tags of messages: of trees, of moves (plus the direction), of objects in sections, and of calls.
 TREE, MOVE, OBJECT, CALL = 1, 2, 8, 9

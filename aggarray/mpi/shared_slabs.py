@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import NamedTuple
+from aggarray.mpi.node import node_of, open_partners
 from aggarray.mpi.transport.agreement import agree
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.moving import Message, move
-from aggarray.mpi.transport.node import node_of, open_partners
 from aggarray.mpi.transport.shared import Window
 
 #: Slabs of fewer bytes are sent in messages.

@@ -10,9 +10,9 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from aggarray.mpi.node import Node, open_partners
 from aggarray.mpi.transport.base import TREE, Link, Section
 from aggarray.mpi.transport.moving import bytes_of
-from aggarray.mpi.transport.node import Node, open_partners
 from aggarray.mpi.transport.shared import Window
 from aggarray.mpi.transport.trees import SMALL, allreduce_tree
 
