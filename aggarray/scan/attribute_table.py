@@ -12,7 +12,7 @@ _FEW_OWN, _MOST_OWN = 2, 0.34
 #: Templates of the same names with which a mapping is compared.
 _RECENT = 8
 #: Most mappings that are recognised by their id.
-_KNOWN = 4096
+_KNOWN = 512
 
 #: Names and values in which a mapping differs from its template, one after the other.
 Own = tuple[Any, ...]
@@ -65,7 +65,8 @@ class AttributeTable:
             self._keys.append(keys)
             recent.insert(0, nearest)
             del recent[_RECENT:]
-        return nearest, tuple([item for n in differing for item in (names[n], attrs[names[n]])])
+        shared = tuple(self.templates[nearest])
+        return nearest, tuple([item for n in differing for item in (shared[n], attrs[names[n]])])
 
     def mapping(self, number: int, own: Own) -> FrozenDict[Any]:
         """Return the attributes that were added."""

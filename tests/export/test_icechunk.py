@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.export.icechunk import references, repository
-from tests.support.kerchunk import FOLDER
+from tests.support.kerchunk import FOLDER, write_grid
 from tests.support.netcdf import cube, field, write
 from tests.support.paths import ROOT
 
@@ -290,21 +290,7 @@ def test_real_data(shared_data: Path, tmp_path: Path) -> None:
 def test_any_grid_of_chunks(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """The values read back the same, or the report has the reason."""
     folder = tmp_path_factory.mktemp("grid")
-    sides = data.draw(st.sampled_from([None, (1, 2), (2, 2), (3, 4)]), "chunks")
-    sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4), "sizes")
-    copy = data.draw(st.booleans(), "copy")
-    start = 0
-    for number, size in enumerate(sizes):
-        with netCDF4.Dataset(folder / f"{number}.nc", "w") as file:
-            file.createDimension("time", size)
-            file.createDimension("x", 5)
-            file.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
-            file["time"][:] = start + np.arange(size)
-            how: Any = {"contiguous": True}
-            if sides:
-                how = {"chunksizes": tuple(map(min, sides, (size, 5))), "zlib": data.draw(st.booleans())}
-            file.createVariable("v", "i4", ("time", "x"), **how)[:] = np.arange(5 * size).reshape(size, 5) + 100 * start
-        start += size
+    sides, copy = write_grid(folder, data), data.draw(st.booleans(), "copy")
     agg = aa.open(folder)
     report = agg.to_icechunk(folder / "out", copy)
     assert report.ok or (sides is not None and not copy and not (folder / "out").exists())

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggarray as aa
-from tests.support.kerchunk import FOLDER, KINDS
+from tests.support.kerchunk import FOLDER, KINDS, write_grid
 from tests.support.netcdf import cube, field, write
 
 LATS, LONS = (10.0, 20.0, 30.0), (0.0, 5.0)
@@ -269,20 +269,7 @@ def test_text_and_masked_coordinates_are_inline(tmp_path: Path) -> None:
 def test_any_grid_of_chunks(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """References read back the same, or an error has the reason."""
     folder = tmp_path_factory.mktemp("grid")
-    sides = data.draw(st.sampled_from([None, (1, 2), (2, 2), (3, 4)]), "chunks")
-    sizes = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4), "sizes")
-    start = 0
-    for number, size in enumerate(sizes):
-        with netCDF4.Dataset(folder / f"{number}.nc", "w") as file:
-            file.createDimension("time", size)
-            file.createDimension("x", 5)
-            file.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
-            file["time"][:] = start + np.arange(size)
-            how: Any = {"contiguous": True}
-            if sides:
-                how = {"chunksizes": tuple(map(min, sides, (size, 5))), "zlib": data.draw(st.booleans())}
-            file.createVariable("v", "i4", ("time", "x"), **how)[:] = np.arange(5 * size).reshape(size, 5) + 100 * start
-        start += size
+    sides = write_grid(folder, data)
     agg = aa.open(folder)
     try:
         result = check(agg, folder)

@@ -10,6 +10,7 @@ from typing import Any
 
 import netCDF4
 import numpy as np
+from hypothesis import strategies as st
 
 from tests.support.paths import FIXTURES
 
@@ -53,6 +54,27 @@ def make_data(folder: Path) -> None:
                         made.scale_factor = 0.5
                     made.set_auto_maskandscale(False)
                     made[:] = data
+
+
+def write_grid(folder: Path, data: Any) -> tuple[int, int] | None:
+    """Write files of one array in drawn sizes and chunks; return the chunk shape, None if contiguous.
+
+    ``data``: as `hypothesis.strategies.data` draws.
+    """
+    sides = data.draw(st.sampled_from([None, (1, 2), (2, 2), (3, 4)]), "chunks")
+    start = 0
+    for number, size in enumerate(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4), "sizes")):
+        with netCDF4.Dataset(folder / f"{number}.nc", "w") as file:
+            file.createDimension("time", size)
+            file.createDimension("x", 5)
+            file.createVariable("time", "f8", ("time",)).units = "days since 2000-01-01"
+            file["time"][:] = start + np.arange(size)
+            how: Any = {"contiguous": True}
+            if sides:
+                how = {"chunksizes": tuple(map(min, sides, (size, 5))), "zlib": data.draw(st.booleans())}
+            file.createVariable("v", "i4", ("time", "x"), **how)[:] = np.arange(5 * size).reshape(size, 5) + 100 * start
+        start += size
+    return sides
 
 
 def relative(references: Any) -> Any:

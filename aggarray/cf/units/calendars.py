@@ -52,7 +52,7 @@ _LEAST = (("year", 0), ("month", 1), ("day", 1), ("hour", 0), ("minute", 0))
 _TOP = 2**63
 #: Limit of numerator and denominator of a unit in microseconds, for exact products in float64.
 _LONGEST = 2**53
-#: Number of values that are converted at a time, whose columns fit into the cache of a processor.
+#: Number of values converted at once: their columns fit into the cache of a processor.
 _BLOCK = 1 << 15
 
 
@@ -228,7 +228,7 @@ def _microseconds(values: np.ndarray, base: Epoch, origin: int, units: str) -> n
 
 
 def _extent(values: np.ndarray) -> tuple[Any, ...]:
-    """Return the least and the greatest value, none if there are none.
+    """Return the least and the greatest value, () if all are NaN.
 
     >>> [float(end) for end in _extent(np.array([2.0, np.nan, 1.0]))], _extent(np.array([np.nan]))
     ([1.0, 2.0], ())

@@ -252,7 +252,7 @@ class EarlierExtract:
 class _Continued(Variable):
     """Variable whose values of the earlier positions are those that it has."""
 
-    earlier: EarlierExtract | None = None
+    earlier: Any = None  # an EarlierExtract; fields without a default cannot follow those of Variable
 
     def new_values(self, key: Any) -> np.ndarray:
         """Return the values of a box, all of the source."""
@@ -260,7 +260,6 @@ class _Continued(Variable):
 
     def values(self, key: Any) -> np.ndarray:
         """Return the values of a box: of the earlier extract, and new ones."""
-        assert self.earlier is not None
         dimension, size = self.earlier.growth
         box = [slice(0, n) for n in self.shape] if key is ... else list(key)
         if dimension not in self.dimensions:
@@ -270,7 +269,7 @@ class _Continued(Variable):
         if span.start >= size:
             return self.new_values(key)
         box[axis] = slice(span.start, min(span.stop, size))
-        before = self.earlier.stored_values(self, box)
+        before: np.ndarray = self.earlier.stored_values(self, box)
         if span.stop <= size:
             return before
         box[axis] = slice(size, span.stop)

@@ -141,9 +141,8 @@ def _codec(step: Filter) -> tuple[str, dict[str, Any]] | None:
 
 
 def _metadata(step: Filter) -> CodecMetadata:
-    codec = _codec(step)
-    assert codec is not None, step  # see check_filters
-    return {"name": codec[0], "configuration": codec[1]}
+    name, configuration = _codec(step) or ("", {})  # check_filters refuses steps without a codec
+    return {"name": name, "configuration": configuration}
 
 
 def _check_path(chunk: StoredChunk) -> None:
