@@ -257,6 +257,7 @@ def _signature(candidate: Candidate) -> Signature:
     bounds_names = set(candidate.bounds.values())
     names_without_bounds = [n for n in array.coords if n not in bounds_names]
     signature["coordinates"] = tuple(sorted(candidate.identities[n] for n in names_without_bounds))
+    coordinates: dict[str, list[tuple[Any, ...]]] = {}
     for name in names_without_bounds:
         coordinate = array.coords[name]
         if is_mapping(coordinate):
@@ -269,7 +270,10 @@ def _signature(candidate: Candidate) -> Signature:
         data_kind = "numbers" if coordinate.dtype.kind in "iufcb" else "text"
         bounded = "bounds" if name in candidate.bounds else "no bounds"
         described = (data_kind, quantity_of(coordinate), tuple(spans), bounded)
-        signature[f"coordinate {candidate.identities[name]}"] = described
+        coordinates.setdefault(candidate.identities[name], []).append(described)
+    # Several coordinates of one identity are described together.
+    for identity, each in coordinates.items():
+        signature[f"coordinate {identity}"] = each[0] if len(each) == 1 else tuple(zip(*sorted(each), strict=True))
     return signature
 
 
@@ -307,7 +311,7 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
         if key.startswith("coordinate "):
             number, (x, y) = next((n, pair) for n, pair in enumerate(zip(a or (), b or (), strict=True)) if pair[0] != pair[1])
             text = f"{_shown(x)} and {_shown(y)}"
-            if number == 1:
+            if number == 1 and isinstance(x, str):
                 own = (next(n for n, i in c.identities.items() if f"coordinate {i}" == key) for c in (one, other))
                 text = describe_units(*(c.array.coords[n] for c, n in zip((one, other), own, strict=True)))
             return "coordinate", f"{key} differs: {text}"
@@ -337,4 +341,4 @@ def _unshared(these: Any, those: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return repr(" ".join(value)) if isinstance(value, tuple) else repr(value)
+    return repr(" ".join([_shown(v)[1:-1] for v in value])) if isinstance(value, tuple) else repr(value)

@@ -188,13 +188,16 @@ def match_coordinates(first: Candidate, other: Candidate) -> dict[str, str]:
     """Return {coordinate of the first: the same coordinate of the other}."""
     if other.identities is first.identities or (other.identities == first.identities and other.bounds == first.bounds):
         return {name: name for name in first.identities}
-    by_identity: dict[str, list[str]] = {}
-    for name, identity in other.identities.items():
-        by_identity.setdefault(identity, []).append(name)
-    matches = {}
-    for name, identity in first.identities.items():
-        names = by_identity.get(identity, [name])
-        matches[name] = name if name in names else names[0]
+    # Of several with one identity, those of equal names belong together.
+    keys, others = ({n: (i, n in c.bounds) for n, i in c.identities.items()} for c in (first, other))
+    matches = {name: name for name, key in keys.items() if others.get(name) == key}
+    free: dict[tuple[str, bool], list[str]] = {}
+    for name, key in others.items():
+        if name not in matches:
+            free.setdefault(key, []).append(name)
+    for name, key in keys.items():
+        if name not in matches:
+            matches[name] = free[key].pop(0) if free.get(key) else name
     for name, bounds in first.bounds.items():
         matches[bounds] = other.bounds.get(matches[name], bounds)
     return matches

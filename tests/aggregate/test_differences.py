@@ -357,6 +357,17 @@ def test_two_dimensions_of_one_identity_in_any_order(tmp_path: Path, steps: tupl
     assert not aa.open(tmp_path).refusals
 
 
+def test_one_of_two_times_has_bounds(tmp_path: Path) -> None:
+    for number, changes in enumerate(([two_times, climatological], [two_times])):
+        made = cube(range(number, number + 1))
+        for change in changes:
+            change(made)
+        write(tmp_path / f"{number}.nc", made)
+    agg = aa.open(tmp_path)
+    assert [a.shape for a in agg if a.name == "tas"] == [(1, 3, 2)] * 2
+    assert "coordinate time differs: 'bounds no bounds' and 'no bounds no bounds'" in str(agg.refusals)
+
+
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_mixture_of_odd_files_opens(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
