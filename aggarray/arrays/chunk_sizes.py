@@ -6,7 +6,7 @@ import numpy as np
 
 from aggarray.errors import SelectionError
 from aggarray.partition.chunk_sizes import AxisCuts, ChunkSizes, chunk_sizes, stored_cuts
-from aggarray.partition.matrix import used_numbers, used_rows
+from aggarray.partition.matrix import used_numbers
 from aggarray.read.stored_shapes import stored_shapes
 
 
@@ -24,7 +24,7 @@ def chunks_for(array: Any, nbytes: Any, regular: bool = False) -> ChunkSizes:
 def axis_cuts(array: Any) -> list[AxisCuts]:
     """Return where each dimension of an array may be cut."""
     matrix, references = array._matrix, array._matrix.references
-    rows = used_rows(matrix.refs, len(references)) if array._known is None else np.zeros(0, np.int64)
+    rows = np.flatnonzero(matrix.used) if array._known is None else np.zeros(0, np.int64)
     numbers, shapes = stored_shapes(references, rows, array._access)
     # A layout is the number of a shape and that of a template, whose dimensions it follows.
     count = max(1, len(references.templates))

@@ -171,13 +171,16 @@ def _cell_costs(matrix: Matrix) -> np.ndarray:
     shown = np.array([max(prod(t.shape), 1) for t in references.templates], np.int64)
     widths = np.array([t.encoding.stored.itemsize for t in references.templates], np.int64)
     stored, extents = stored_bytes(references), list(map(np.diff, matrix.edges))
+    whole = float(prod(int(own[0]) for own in extents if len(own) == 1))
+    cut = [own for own in extents if len(own) > 1]
     for at in range(0, len(costs), BLOCK):
         refs = matrix.refs[at : at + BLOCK]
-        template, known = references.template[refs], stored[refs]
+        template: Any = 0 if len(shown) == 1 else references.template[refs]
+        known = stored[refs]
         each = np.where(known >= 0, known / shown[template], widths[template])  # bytes of one element
-        cells, elements = np.arange(at, at + len(refs)), np.ones(1)
-        for own in reversed(extents):
-            elements = elements * (own if len(own) == 1 else own[cells % len(own)])
+        cells, elements = np.arange(at, at + len(refs)), np.full(len(refs), whole)
+        for own in reversed(cut):
+            elements *= own[cells % len(own) if own is not cut[0] else cells]
             cells //= len(own)
         costs[at : at + len(refs)] = np.where(refs >= 0, np.rint(each * elements), 0)
     return costs.reshape(matrix.cells)

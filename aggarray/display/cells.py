@@ -14,7 +14,6 @@ import numpy as np
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError
 from aggarray.partition.matrix import BLOCK, Matrix, has_step, is_increasing
 
 #: In `Cells.files`: values in memory, and no sub-array.
@@ -163,12 +162,12 @@ def times_of(array: Any, dimension: str) -> Any:
     coordinate = coordinate_of(array, dimension)
     if coordinate is None or not is_reference_time(coordinate.units) or coordinate.dtype.kind not in "iuf":
         return None
-    try:
-        values = coordinate.read(copy=None).astype("f8", copy=False)
-    except AggarrayError:
+    values, mask = coordinate._values_and_mask()
+    values = values.astype("f8", copy=False)
+    if not len(values) or (mask is not None and mask.any()):
         return None
     # Increasing values are finite where the ends are.
-    return values if len(values) and np.isfinite(values[[0, -1]]).all() and is_increasing(values) else None
+    return values if np.isfinite(values[[0, -1]]).all() and is_increasing(values) else None
 
 
 def is_drawn_upwards(array: Any, dimension: str) -> bool:

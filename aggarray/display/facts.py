@@ -18,7 +18,7 @@ from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
 from aggarray.partition.file_names import count_files, file_codes, used_files
 from aggarray.partition.file_names import file_count as files_in
-from aggarray.partition.matrix import Matrix, Template, are_used, used_rows
+from aggarray.partition.matrix import Matrix, Template, used_rows
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
@@ -96,7 +96,7 @@ def _number(value: Any) -> str:
 
 def used_subarrays(matrix: Matrix) -> np.ndarray:
     """Return the rows of the sub-arrays that a matrix uses."""
-    return used_rows(matrix.refs, len(matrix.references))
+    return np.flatnonzero(matrix.used)
 
 
 def files_of(array: "MasterArray") -> list[str]:
@@ -149,7 +149,7 @@ def array_facts(array: "MasterArray", with_time: bool = True, with_paths: bool =
         },
         "files": files_in(array._matrix),
         "bytes": array.nbytes,
-        "subarrays": int(are_used(array._matrix.refs, len(array._matrix.references)).sum()),
+        "subarrays": int(array._matrix.used.sum()),
         "time": (list(time_range(array) or []) or None) if with_time else None,
         "coords": list(array.coords),
         **({"paths": files_of(array)} if with_paths else {}),

@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.memory.selection import distinct
-from aggarray.partition.matrix import BLOCK, Matrix
+from aggarray.partition.matrix import BLOCK, Matrix, is_increasing, largest_step
 
 #: Chunk sizes along each dimension, as dask has them.
 ChunkSizes = tuple[tuple[int, ...], ...]
@@ -53,8 +53,7 @@ def stored_cuts(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.ndarra
     stored piece there has a chunk boundary.
     """
     edges = matrix.edges[axis]
-    extents = np.diff(edges)
-    stored = _are_stored(matrix.refs, layouts, sides) if extents.all() else np.zeros(len(matrix.refs), bool)
+    stored = _are_stored(matrix.refs, layouts, sides) if is_increasing(edges) else np.zeros(len(matrix.refs), bool)
     others = tuple(d for d in range(len(matrix.cells)) if d != axis)
     free = np.asarray(~stored.reshape(matrix.cells).any(axis=others))
     rows = _grids(matrix, axis, layouts, sides, _distinct_cells(matrix, axis, layouts, sides, stored))
@@ -89,9 +88,9 @@ def _distinct_cells(matrix: Matrix, axis: int, layouts: np.ndarray, sides: np.nd
     Partitions of one element have none.
     """
     name, cells = matrix.dimensions[axis], matrix.cells
-    long = np.diff(matrix.edges[axis]) > 1
-    if not long.any():
+    if largest_step(matrix.edges[axis]) == 1:
         return np.zeros(0, np.int64)
+    long = np.diff(matrix.edges[axis]) > 1
     if cells[axis] > 1 or name in matrix.parts.starts or name in matrix.parts.steps:
         if not long.all():
             shape = (1,) * axis + (-1,) + (1,) * (len(cells) - axis - 1)
@@ -182,11 +181,15 @@ def chunk_ends(axes: Sequence[AxisCuts], itemsize: int, nbytes: int) -> list[np.
     """Return where the chunks of `chunk_sizes` end, from 0 on."""
     most = max(1, nbytes // max(1, itemsize))
     points = [_united(axis.edges, axis.cuts) for axis in axes]
+    longest = [largest_step(p) for p in points]
     for d, axis in enumerate(axes):
-        points[d] = _cut_free(axis, points[d], max(1, most // _others(points, d)))
+        if axis.free.any():
+            points[d] = _cut_free(axis, points[d], max(1, most // _others(longest, d)))
+            longest[d] = largest_step(points[d])
     joined = [d for d, axis in enumerate(axes) if len(axis.edges) > 2] or [0]
     for d in [*joined, *(d for d in reversed(range(len(axes))) if d not in joined)] if axes else ():
-        points[d] = _merge(axes[d].edges, points[d], max(1, most // _others(points, d)))
+        points[d] = _merge(axes[d].edges, points[d], max(1, most // _others(longest, d)))
+        longest[d] = largest_step(points[d])
     return points
 
 
@@ -221,15 +224,15 @@ def _united(edges: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     return positions if (positions[1:] > positions[:-1]).all() else distinct(positions)
 
 
-def _others(points: Sequence[np.ndarray], axis: int) -> int:
+def _others(longest: Sequence[int], axis: int) -> int:
     """Return the elements of the largest piece across an axis."""
-    return prod(int(np.diff(p).max(initial=1)) for d, p in enumerate(points) if d != axis)
+    return prod(longest[:axis]) * prod(longest[axis + 1 :])
 
 
 def _cut_free(axis: AxisCuts, points: np.ndarray, limit: int) -> np.ndarray:
     """Cut the pieces of free partitions into equal ones of at most ``limit``."""
     added = []
-    for i in np.flatnonzero(axis.free & (np.diff(axis.edges) > limit)).tolist() if axis.free.any() else ():
+    for i in np.flatnonzero(axis.free & (np.diff(axis.edges) > limit)).tolist():
         first, last = int(axis.edges[i]), int(axis.edges[i + 1])
         count = -(-(last - first) // limit)
         added.append(np.arange(first, last, -(-(last - first) // count)))
@@ -238,11 +241,10 @@ def _cut_free(axis: AxisCuts, points: np.ndarray, limit: int) -> np.ndarray:
 
 def _merge(edges: np.ndarray, points: np.ndarray, limit: int) -> np.ndarray:
     """Merge pieces within partitions to at most ``limit``, where they can be."""
-    seen: dict[bytes, np.ndarray] = {}
-    merged = [edges]
-    large = np.flatnonzero(np.diff(edges) > limit)
-    if not len(large):
+    if largest_step(edges) <= limit:
         return edges
+    seen: dict[bytes, np.ndarray] = {}
+    merged, large = [edges], np.flatnonzero(np.diff(edges) > limit)
     bounds = zip(*(np.searchsorted(points, edges[ends]).tolist() for ends in (large, large + 1)), strict=True)
     for i, (first, last) in zip(large.tolist(), bounds, strict=True):
         relative = points[first : last + 1] - edges[i]

@@ -79,9 +79,10 @@ class ChunkTables:
 
         Changed and unknown files have the number -1.
         """
-        numbers, layout = np.full(len(rows), -1, np.int32), np.append(self.layout, -1)
-        for at in range(0, len(rows), BLOCK):
-            numbers[at : at + BLOCK] = layout[self._rows_of(references, rows[at : at + BLOCK])]
+        numbers = np.full(len(rows), -1, np.int32)
+        for at in range(0, len(rows), BLOCK) if len(self.layout) else ():
+            found = self._rows_of(references, rows[at : at + BLOCK])
+            numbers[at : at + BLOCK] = np.where(found < 0, -1, self.layout[found])
         return numbers, self.layouts
 
     def _row(self, references: References, row: int) -> int:

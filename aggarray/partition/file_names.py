@@ -63,5 +63,5 @@ def file_count(matrix: Matrix) -> int:
 
 def used_files(matrix: Matrix) -> np.ndarray:
     """Return whether the cells of a matrix use each URI."""
-    references = matrix.references
-    return are_used(references.uri, len(references.uris), matrix.refs)
+    references, used = matrix.references, matrix.used
+    return are_used(references.uri if used.all() else references.uri[used], len(references.uris))

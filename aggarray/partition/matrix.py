@@ -213,6 +213,17 @@ class Matrix:
     references: References
     refs: np.ndarray
     parts: Parts = field(default_factory=Parts)
+    _cached_used: np.ndarray | None = field(default=None, init=False)
+
+    @property
+    def used(self) -> np.ndarray:
+        """Whether the cells use each sub-array."""
+        used = self._cached_used
+        if used is None:
+            used = are_used(self.refs, len(self.references))
+            used.flags.writeable = False
+            object.__setattr__(self, "_cached_used", used)
+        return used
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -256,7 +267,7 @@ class Matrix:
 
     def compact(self) -> "Matrix":
         """Return the same matrix without the sub-arrays that it does not use."""
-        used = used_rows(self.refs, len(self.references))
+        used = np.flatnonzero(self.used)
         if len(used) == len(self.references):
             return self
         refs = np.where(self.refs >= 0, np.searchsorted(used, self.refs), -1).astype(np.int32)
@@ -264,7 +275,7 @@ class Matrix:
 
     def __reduce__(self) -> tuple[Any, ...]:
         compacted = self.compact()
-        return Matrix, tuple(getattr(compacted, f.name) for f in fields(compacted))
+        return Matrix, tuple(getattr(compacted, f.name) for f in fields(compacted) if f.init)
 
 
 def single(
@@ -315,6 +326,16 @@ def is_increasing(column: np.ndarray) -> bool:
     """
     blocks = (column[at : at + BLOCK + 1] for at in range(0, len(column) - 1, BLOCK))
     return all(bool((block[1:] > block[:-1]).all()) for block in blocks)
+
+
+def largest_step(column: np.ndarray) -> int:
+    """Return the largest difference of neighbours, at least 1.
+
+    >>> largest_step(np.array([0, 2, 7])), largest_step(np.array([4]))
+    (5, 1)
+    """
+    blocks = (column[at : at + BLOCK + 1] for at in range(0, len(column) - 1, BLOCK))
+    return max(1, *(int((block[1:] - block[:-1]).max()) for block in blocks), 1)
 
 
 def used_rows(column: np.ndarray, count: int) -> np.ndarray:
