@@ -1,9 +1,12 @@
 """Zarr view: zarr-python, xarray, dask and cubed read the conformed values, of versions 3 and 2."""
 
 import asyncio
+import faulthandler
 import json
+import os
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -305,6 +308,36 @@ def test_the_event_loop_runs_while_chunks_are_read(months: Any, monkeypatch: pyt
 
     store = months.to_zarr_store()
     assert all(asyncio.run(two()))
+
+
+def test_number_of_reads_at_once(months: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, most, read, lock = 0, 0, ViewArray.read, threading.Lock()
+
+    def count(*arguments: Any) -> Any:
+        nonlocal reading, most
+        with lock:
+            reading += 1
+            most = max(most, reading)
+        time.sleep(0.01)
+        with lock:
+            reading -= 1
+        return read(*arguments)
+
+    monkeypatch.setattr(ViewArray, "read", count)
+    with aa.set_options(threads=1):
+        zarr.open_array(months.to_zarr_store(chunks={"time": 1}), path="tas", mode="r")[...]
+    assert most == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_child_process_reads_on(months: Any) -> None:
+    store = months.to_zarr_store()
+    expected = content(store, "tas/c/0/0/0")
+    child = os.fork()
+    if not child:
+        faulthandler.dump_traceback_later(30, exit=True)
+        os._exit(0 if content(store, "tas/c/0/0/0") == expected else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_dask_and_cubed(months: Any, tmp_path: Path) -> None:

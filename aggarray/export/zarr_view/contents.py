@@ -24,6 +24,7 @@ from aggarray.output.zarr_metadata import (
     json_bytes,
     plain,
 )
+from aggarray.storage.urls import is_remote
 
 #: A number as keys have it, without leading zeros.
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
@@ -57,6 +58,12 @@ class ViewArray:
     def grid(self) -> tuple[int, ...]:
         """Number of chunks along each dimension."""
         return tuple(-(-size // side) for size, side in zip(self.variable.shape, self.chunk_shape, strict=True))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the first of its files is remote."""
+        uris = self.variable.source._matrix.references.uris
+        return bool(len(uris)) and is_remote(str(uris[0]))
 
     def read(self, position: Position, threads: int | None = None) -> memoryview:
         """Return the encoded values of a chunk.

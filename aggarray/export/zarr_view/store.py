@@ -1,8 +1,11 @@
 """The store that zarr-python reads."""
 
 import asyncio
+import os
 import warnings
 from collections.abc import AsyncIterator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -12,8 +15,10 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from aggarray.arrays.master import MasterArray
 from aggarray.export.zarr_view.contents import ViewContents
+from aggarray.options import get_options
 from aggarray.output.chunk_sizes import ChunkSizes
 from aggarray.output.compression import NONE, Compression, parse_compression
+from aggarray.read import DISTANT
 
 _SCHEME = "aggarray-view"
 
@@ -73,7 +78,9 @@ class ZarrView(Store):
             if located is None:
                 return None
             array, position = located
-            content = await asyncio.to_thread(array.read, position, 1)
+            # More threads than processors contend with the event loop, which places the values.
+            threads = _threads(DISTANT if array.is_remote else get_options().threads + 1)
+            content = await asyncio.get_running_loop().run_in_executor(threads, array.read, position, 1)
         view = memoryview(content).cast("B")[_slice_of(byte_range, len(content))]
         return (prototype or default_buffer_prototype()).buffer.from_array_like(np.frombuffer(view, np.uint8))
 
@@ -110,6 +117,16 @@ class ZarrView(Store):
     async def delete(self, key: str) -> None:
         """Raise ValueError."""
         self._check_writable()
+
+
+@lru_cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, "aggarray-view")
+
+
+# A child process has none of the threads of its parent.
+if hasattr(os, "register_at_fork"):
+    pass #(after_in_child=_threads.cache_clear)
 
 
 def view_of(arrays: Sequence[MasterArray], chunks: ChunkSizes | None, compressor: str | None) -> ZarrView:
