@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
@@ -34,7 +35,6 @@ from aggarray.mpi.write_errors import convert_write_errors
 from aggarray.options import get_options
 from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
 from aggarray.output.compression import NONE, Compression
-from aggarray.output.history import history_line, names_with_shapes
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.output.netcdf_file import KINDS, check_compression, chunk_placer, create_file, encode
 from aggarray.storage.atomic import replace_atomically

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("read",),
     ("arrays",),
     ("aggregate", "index"),
-    ("opening", "output"),
+    ("opening", "output", "reduce"),
     ("interop", "export", "display", "mpi"),
 )
 #: Modules above the layers, which no module imports. They and the bottom layer are the only modules outside folders.
@@ -37,6 +37,7 @@ LAYER = {name: number for number, names in enumerate((*LAYERS, ENTRY_POINTS)) fo
 DEFERRED = {
     ("arrays", "interop"),
     ("arrays", "display"),
+    ("arrays", "reduce"),
     ("aggregate", "display"),
     ("opening", "interop"),
     ("opening", "display"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
 from aggarray.errors import AggarrayError
@@ -17,7 +18,6 @@ from aggarray.export.extract.earlier import FILES, TRACKING_ID, EarlierExtract
 from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
-from aggarray.output.history import history_line, names_with_shapes
 from aggarray.output.layout import ExtractLayout, Variable
 from aggarray.storage.access import Access
 from aggarray.storage.credentials import in_threads

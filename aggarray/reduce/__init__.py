@@ -1,0 +1,1 @@
+"""Reductions of arrays while their files are read."""

@@ -1,0 +1,119 @@
+"""Results of reductions as arrays: metadata that says what was done."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggarray.arrays.history import history_line, names_with_shapes
+from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import basename, words
+from aggarray.reduce.cell_areas import horizontal_dimensions, measure_names
+from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
+from aggarray.reduce.coordinates import result_coordinates
+from aggarray.reduce.grouping import CYCLES, Groups
+from aggarray.reduce.memory_arrays import in_memory
+from aggarray.reduce.time_cells import step_of, time_along, time_fields
+from aggarray.reduce.weighting import weight_units
+
+#: File attribute of the step of times, and its CMIP values for times of each grouping.
+_FREQUENCY = "frequency"
+_FREQUENCIES = {"year": "yr", "year-month": "mon", "day": "day", "month": "monC"}
+_COVERAGE = ("time_coverage_resolution", "time_coverage_duration")
+
+
+def described(
+    array: MasterArray,
+    values: np.ndarray,
+    mask: np.ndarray | None,
+    operation: str,
+    dims: Sequence[str],
+    groups: Groups | None = None,
+    weights: Any = None,
+) -> MasterArray:
+    """Return the result of a reduction as an array in memory.
+
+    ``values``: in the order of the dimensions of ``array``, without the reduced ones; groups stand in the place of their
+    dimension. ``mask``: True where missing, or None. ``dims``: the reduced dimensions, that of ``groups`` included;
+    ``weights``: as given to the reduction.
+    """
+    names = result_dimensions(array, dims, groups)
+    units, calendar = result_units(array.units, array.calendar, operation, weight_units(array, dims, weights))
+    attrs = result_attributes(array.attrs, array.name, array.units, operation, _method(array, operation, dims, groups, weights))
+    coords = result_coordinates(array, dims, groups)
+    result = in_memory(array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
+    file_attrs = _file_attributes(array, operation, dims, groups, weights)
+    return replace(result, attrs=_valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
+
+
+def result_dimensions(array: MasterArray, dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
+    """Return the dimensions of a result, in the order of the array's."""
+    own = {groups.dimension: groups.name} if groups is not None else {}
+    return tuple(own.get(d, d) for d in array.dimensions if d in own or d not in dims)
+
+
+def _method(array: MasterArray, operation: str, dims: Sequence[str], groups: Groups | None, weights: Any) -> str | None:
+    """Return the cell method of a reduction."""
+    reduced = [d for d in array.dimensions if d in dims]
+    horizontal = horizontal_dimensions(array)
+    names = list(reduced)
+    if isinstance(weights, str) and weights == "area" and len(horizontal) > 1 and set(horizontal) <= set(reduced):
+        at = names.index(horizontal[0])
+        names = [*(d for d in names[:at] if d not in horizontal), "area", *(d for d in names[at:] if d not in horizontal)]
+    times = {d: c for d in reduced if (c := time_along(array, d)) is not None}
+    time, coordinate = next(iter(times.items()), (None, None))
+    step = None if coordinate is None else step_of(array, time_fields(coordinate))
+    cycle = (
+        groups.by
+        if groups is not None and groups.dimension == time and groups.by in CYCLES and groups.edges is not None
+        else None
+    )
+    named = basename(coordinate.name or str(time)) if coordinate is not None else None
+    return cell_method([str(named) if d == time else d for d in names], operation, time=named, cycle=cycle, step=step)
+
+
+def _valid_references(array: MasterArray, attrs: dict[str, Any], coords: dict[str, Any], dims: Sequence[str]) -> dict[str, Any]:
+    """Return attributes without names of variables that no longer apply."""
+    horizontal = set(horizontal_dimensions(array)) & set(dims)
+    if "coordinates" in attrs:
+        present = {basename(name) for name in coords}
+        names = [w for w in words(attrs["coordinates"]) if basename(w) in present]
+        attrs = {**attrs, "coordinates": " ".join(names)} if names else {k: v for k, v in attrs.items() if k != "coordinates"}
+    if "cell_measures" in attrs:
+        own = {m: n for m, n in measure_names(array).items() if _measure_applies(array, m, n, dims, bool(horizontal))}
+        attrs = {**attrs, "cell_measures": " ".join(f"{m}: {n}" for m, n in own.items())}
+    drop = {k for k in ("cell_measures",) if not attrs.get(k)} | ({"grid_mapping"} if horizontal else set())
+    return {k: v for k, v in attrs.items() if k not in drop}
+
+
+def _measure_applies(array: MasterArray, measure: str, name: str, dims: Sequence[str], horizontal: bool) -> bool:
+    own = next((c for n, c in array.coords.items() if basename(n) == basename(name)), None)
+    if own is not None:
+        return not set(own.dimensions) & set(dims)
+    # A cell measure in another file has dimensions that are not known here: horizontal, and vertical ones of volumes.
+    vertical = any(
+        c.dimensions and c.dimensions[0] in dims and ("positive" in c.attrs or c.attrs.get("axis") == "Z")
+        for c in array.coords.values()
+    )
+    return not horizontal and not (measure == "volume" and vertical)
+
+
+def _file_attributes(
+    array: MasterArray, operation: str, dims: Sequence[str], groups: Groups | None, weights: Any
+) -> dict[str, Any]:
+    """Return file attributes with one more line of history."""
+    attributes = dict(array.file_attrs)
+    if any(time_along(array, d) is not None for d in dims if d in array.dimensions):
+        stated = _FREQUENCY in attributes
+        attributes = {k: v for k, v in attributes.items() if k not in (_FREQUENCY, *_COVERAGE)}
+        frequency = None if groups is None else _FREQUENCIES.get(groups.by or "")
+        if stated and frequency is not None:
+            attributes[_FREQUENCY] = frequency
+    over = ", ".join(d for d in array.dimensions if d in dims) or "no dimensions"
+    by = "" if groups is None else f" by {groups.by or 'labels'}"
+    weighted = (
+        "" if weights is None else f" with weights {weights}" if isinstance(weights, str) else " with weights of an array"
+    )
+    line = history_line(f"aggarray reduce of {names_with_shapes([array])}: {operation} over {over}{by}{weighted}")
+    return {**attributes, "history": "\n".join(filter(None, [line, str(attributes.get("history", ""))]))}
