@@ -26,7 +26,7 @@ _SCHEME = "aggarray-view"
 class ZarrView(Store):
     """Read-only Zarr store of arrays: see `Aggregation.to_zarr_store`.
 
-    ChunkSizes are read in threads, without blocking the event loop.
+    Chunks are read in threads, without blocking the event loop.
     """
 
     supports_writes = supports_deletes = supports_partial_writes = False
@@ -126,7 +126,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 # A child process has none of the threads of its parent.
 if hasattr(os, "register_at_fork"):
-    pass #(after_in_child=_threads.cache_clear)
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def view_of(arrays: Sequence[MasterArray], chunks: ChunkSizes | None, compressor: str | None) -> ZarrView:
