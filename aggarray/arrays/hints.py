@@ -98,3 +98,13 @@ def text_key(array: Any, key: str) -> SelectionError:
     """Return the error of text in the square brackets of an array."""
     hint = f"the coordinate is .coords[{key!r}]" if key in array.coords else "select by coordinate values with .sel(...)"
     return SelectionError(f"text is not a position: {key!r}", variable=array.name, hint=hint)
+
+
+def unknown_option(operation: str, options: dict[str, Any], names: Sequence[str]) -> TypeError:
+    """Return the error of an argument that a reduction does not take.
+
+    NumPy's functions pass their own: ``numpy.mean(array)`` passes ``axis``.
+    """
+    name = next(n for n in options if n not in names)
+    hint = f"name dimensions, .{operation}(dims=...), or use NumPy on a[...]; the other arguments are {', '.join(names)}"
+    return TypeError(f"{operation}() got an unexpected keyword argument {name!r}; {hint}")

@@ -1,25 +1,27 @@
-"""Lazy operations on matrix, known values and templates of an array.
+"""Lazy operations on arrays; their known values and reference times.
 
 An array of an index is pickled as its `Origin`: its position there, and the lazy operations to repeat.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.values import select_known
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
-from aggarray.errors import NotFoundError, SelectionError, names_hint
-from aggarray.memory.selection import Range, Selector, as_range, normalise
+from aggarray.errors import NotFoundError, SelectionError, UnitsError, names_hint
+from aggarray.memory.selection import Range, Selector, as_range, normalise, result_shape
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Step, Template
 from aggarray.partition.plan import plan_dimension, runs
+from aggarray.read import ReadOptions, Target, masked_array, output
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
+    from aggarray.arrays.values import KnownValues
 
 
 def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
@@ -48,6 +50,71 @@ def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -
             if not (isinstance(selector, Range) and selector.is_full(matrix.shape[axis])):
                 matrix, known = select_matrix(matrix, axis, selector), known and select_known(known, axis, selector)
     return replace(array, _matrix=matrix, _known=known)
+
+
+def select_known(known: "KnownValues", axis: int, selector: Selector) -> "KnownValues":
+    """Select along a dimension of the known values of an array."""
+    key: Any = selector.as_slice() if isinstance(selector, Range) else selector
+    index = (*(slice(None),) * axis, key)
+    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+
+
+def read_known(known: "KnownValues", target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
+    """Copy a selection of values in memory, as `read` reads those of files."""
+    for axis in reversed(range(len(selectors))):
+        known = select_known(known, axis, selectors[axis])
+    values, mask = known
+    result = output(options.out, result_shape(selectors), target.step.dtype)
+    result[...] = values
+    if mask is not None:
+        result[mask] = target.fill_value
+    if not options.masked:
+        return result
+    mask = np.zeros(result.shape, bool) if mask is None else mask
+    return masked_array(result, mask, target.fill_value)
+
+
+def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
+    """Read a selection of reference times, as `MasterArray.datetimes` does."""
+    from aggarray.cf.units.calendars import datetime_kind, datetimes
+
+    if array.units is None or not is_reference_time(array.units):
+        named = next((n for n, c in array.coords.items() if c.units and c.ndim == 1 and is_reference_time(c.units)), None)
+        hint = "select an array with units such as 'days since 2000-01-01'"
+        hint = hint if named is None else f"the times are .coords[{named!r}].datetimes()"
+        raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)
+    times = _with_nan(*array._values_and_mask())
+    time_type = datetime_kind(array.units, array.calendar, *_finite_extent(times))
+    if key is not ...:
+        values = array.read(key, masked=True)
+        times = _with_nan(np.ma.getdata(values), np.ma.getmaskarray(values))
+    return datetimes(times, array.units, array.calendar, time_type)
+
+
+def _finite_extent(values: np.ndarray) -> tuple[float | None, float | None]:
+    """Return the least and the greatest finite value, None without any."""
+    ends = (float(np.fmin.reduce(values, axis=None)), float(np.fmax.reduce(values, axis=None))) if values.size else ()
+    if not all(map(math.isfinite, ends)):  # infinite, or NaN alone
+        values = values[np.isfinite(values)]
+        ends = (float(values.min()), float(values.max())) if values.size else ()
+    return ends or (None, None)
+
+
+def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
+
+
+def time_extent(array: "MasterArray") -> np.ndarray:
+    """Return the first and the last of reference times, as `read_datetimes`.
+
+    The result is empty if all are missing.
+    """
+    from aggarray.cf.units.calendars import datetime_kind, datetimes
+
+    times = _with_nan(*array._values_and_mask())
+    ends = [np.fmin.reduce(times, axis=None), np.fmax.reduce(times, axis=None)] if times.size else []
+    time_type = datetime_kind(str(array.units), array.calendar, *_finite_extent(times))
+    return datetimes(np.array([end for end in ends if end == end], times.dtype), str(array.units), array.calendar, time_type)
 
 
 def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterArray":

@@ -14,14 +14,17 @@ from aggarray.arrays.lazy import (
     dimension_names,
     labels_key,
     positions_key,
+    read_datetimes,
+    read_known,
     restore_array,
     reverse_bounds,
     reverse_dimensions,
     select_dimensions,
+    time_extent,
     transpose_dimensions,
     with_step,
 )
-from aggarray.arrays.values import Convertible, KnownValues, NamedArray, read_datetimes, read_known, time_extent
+from aggarray.arrays.values import Convertible, KnownValues, NamedArray, Reducible
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MasterArray(NamedArray, Convertible):
+class MasterArray(NamedArray, Convertible, Reducible):
     """One array made out of many files.
 
     ``fill_value``: the value of missing elements (NaN in floating arrays); ``attrs``: attributes equal in all pieces (units,

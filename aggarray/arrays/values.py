@@ -1,6 +1,5 @@
-"""What all arrays have in common; values in memory; reference times."""
+"""What all arrays have in common: names, conversions, reductions."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
@@ -9,10 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
-from aggarray.cf.units.recognition import is_reference_time
-from aggarray.errors import AggregationError, UnitsError
-from aggarray.memory.selection import Range, Selector, result_shape
-from aggarray.read import ReadOptions, Target, masked_array, output
+from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -25,6 +21,12 @@ else:
 
 #: The values of an array that scanning has read, and their mask (None: none is missing).
 KnownValues = tuple[np.ndarray, np.ndarray | None]
+
+
+#: Dimensions to reduce: a name, several, or all.
+Dimensions = str | Sequence[str] | None
+#: Options of reductions.
+_OPTIONS = ("by", "weights", "skipna", "min_count")
 
 
 class AttributeHints:
@@ -209,66 +211,149 @@ class Convertible:
         return array_html(self)
 
 
-def select_known(known: KnownValues, axis: int, selector: Selector) -> KnownValues:
-    """Select along a dimension of the known values of an array."""
-    key: Any = selector.as_slice() if isinstance(selector, Range) else selector
-    index = (*(slice(None),) * axis, key)
-    return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
+class Reducible:
+    """Array whose reductions read its files once, in bounded memory."""
 
+    __slots__ = ()
 
-def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
-    """Copy a selection of values in memory, as `read` reads those of files."""
-    for axis in reversed(range(len(selectors))):
-        known = select_known(known, axis, selectors[axis])
-    values, mask = known
-    result = output(options.out, result_shape(selectors), target.step.dtype)
-    result[...] = values
-    if mask is not None:
-        result[mask] = target.fill_value
-    if not options.masked:
-        return result
-    mask = np.zeros(result.shape, bool) if mask is None else mask
-    return masked_array(result, mask, target.fill_value)
+    def reduce(
+        self,
+        operation: str,
+        dims: Dimensions = None,
+        *,
+        by: Any = None,
+        weights: Any = None,
+        skipna: bool = True,
+        min_count: int = 1,
+    ) -> "MasterArray":
+        """Reduce dimensions while the files are read; return values in memory.
 
+        Each stored chunk is read and decoded once, and reduced while it is in the processor's cache. Beside the result this
+        needs at most 64 MB if stored chunks have less than 8 MB. The result has the same bits for any number of threads.
 
-def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
-    """Read a selection of reference times, as `MasterArray.datetimes` does."""
-    from aggarray.cf.units.calendars import datetime_kind, datetimes
+        ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
+        "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
+        sums of integers are int64, as are counts and positions. "any" and "all", of values that are not 0, are bool; the others
+        keep the dtype. ``dims``: a name, names, or None for all dimensions. "first", "last", "argmin" and "argmax" take one:
+        the last two return the position along it where the extreme occurs first. ``by``: how the one dimension of ``dims`` is
+        grouped, instead of vanishing: "month", "season", "dayofyear", "hour" make a dimension of that name; "year",
+        "year-month", "day" keep the dimension; an array of labels, one for each position, makes a dimension ``group``.
+        ``weights``: "area", "time", an array over ``dims``, or {dimension: 1-d array}; only mean, sum, std and var use them.
+        ``skipna``: False makes the result missing where any value is ("first", "last": where that value is). ``min_count``: the
+        least number of values. With fewer, and for most operations with none at all, the result is missing: NaN in floating
+        arrays, the fill value in others, -1 for positions. Raises NotFoundError for an unknown dimension and AggregationError
+        for other arguments that do not fit, before anything is read.
 
-    if array.units is None or not is_reference_time(array.units):
-        named = next((n for n, c in array.coords.items() if c.units and c.ndim == 1 and is_reference_time(c.units)), None)
-        hint = "select an array with units such as 'days since 2000-01-01'"
-        hint = hint if named is None else f"the times are .coords[{named!r}].datetimes()"
-        raise UnitsError(f"units {array.units!r} are not a reference time", variable=array.name, hint=hint)
-    times = _with_nan(*array._values_and_mask())
-    time_type = datetime_kind(array.units, array.calendar, *_finite_extent(times))
-    if key is not ...:
-        values = array.read(key, masked=True)
-        times = _with_nan(np.ma.getdata(values), np.ma.getmaskarray(values))
-    return datetimes(times, array.units, array.calendar, time_type)
+        >>> from aggarray import MasterArray, SubArray
+        >>> pieces = [([(n, n + 1), (0, 2)], SubArray.from_array([[n, 5.0]], fill_value=2.0)) for n in (0, 1, 2)]
+        >>> a = MasterArray.from_subarrays(pieces, dimensions=("time", "x"))
+        >>> a.reduce("mean", "time")[:].tolist(), a.reduce("count")[...].item(), a.reduce("argmax", "time")[:].tolist()
+        ([0.5, 5.0], 5, [1, 0])
+        """
+        from aggarray.reduce import reduce_array
 
+        options = {"by": by, "weights": weights, "skipna": skipna, "min_count": min_count}
+        return reduce_array(self, [operation], dims, **options)[operation]  # type: ignore[arg-type]
 
-def _finite_extent(values: np.ndarray) -> tuple[float | None, float | None]:
-    """Return the least and the greatest finite value, None without any."""
-    ends = (float(np.fmin.reduce(values, axis=None)), float(np.fmax.reduce(values, axis=None))) if values.size else ()
-    if not all(map(math.isfinite, ends)):  # infinite, or NaN alone
-        values = values[np.isfinite(values)]
-        ends = (float(values.min()), float(values.max())) if values.size else ()
-    return ends or (None, None)
+    def mean(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return means over dimensions: float64, in the units of the array.
 
+        ``dims`` and ``options``: as in `reduce`.
 
-def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
+        >>> from aggarray import MasterArray, SubArray
+        >>> values = SubArray.from_array([[1, 2], [4, 6]], dimensions=("y", "x"))
+        >>> MasterArray.from_subarrays([([(0, 2), (0, 2)], values)], dimensions=("y", "x")).mean("y")[:].tolist()
+        [2.5, 4.0]
+        """
+        return self._reduced("mean", dims, options)
 
+    def sum(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return sums over dimensions: int64 for integers, else float64.
 
-def time_extent(array: "MasterArray") -> np.ndarray:
-    """Return the first and the last of reference times, as `read_datetimes`.
+        ``dims`` and ``options``: as in `reduce`. The sum of no values is missing, unless ``min_count`` is 0.
+        """
+        return self._reduced("sum", dims, options)
 
-    The result is empty if all are missing.
-    """
-    from aggarray.cf.units.calendars import datetime_kind, datetimes
+    def min(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the smallest values over dimensions, of the same dtype.
 
-    times = _with_nan(*array._values_and_mask())
-    ends = [np.fmin.reduce(times, axis=None), np.fmax.reduce(times, axis=None)] if times.size else []
-    time_type = datetime_kind(str(array.units), array.calendar, *_finite_extent(times))
-    return datetimes(np.array([end for end in ends if end == end], times.dtype), str(array.units), array.calendar, time_type)
+        ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("min", dims, options)
+
+    def max(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the greatest values over dimensions, of the same dtype.
+
+        ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("max", dims, options)
+
+    def std(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return standard deviations of the population over dimensions.
+
+        They are float64, in the units of the array, or of differences. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("std", dims, options)
+
+    def var(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return variances of the population over dimensions: float64.
+
+        Their units are squared. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("var", dims, options)
+
+    def count(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the numbers of values that are not missing: int64, units "1".
+
+        ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("count", dims, options)
+
+    def any(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return whether any value over dimensions differs from 0: bool.
+
+        Missing values are ignored. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("any", dims, options)
+
+    def all(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return whether all values over dimensions differ from 0: bool.
+
+        Missing values are ignored. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("all", dims, options)
+
+    def first(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the first values along one dimension, of the same dtype.
+
+        Missing values are passed over. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("first", dims, options)
+
+    def last(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the last values along one dimension, of the same dtype.
+
+        Missing values are passed over. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("last", dims, options)
+
+    def argmin(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the positions of the smallest values along one dimension.
+
+        They are int64, that of the first of equal values, -1 where all are missing. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("argmin", dims, options)
+
+    def argmax(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return the positions of the greatest values along one dimension.
+
+        They are int64, that of the first of equal values, -1 where all are missing. ``dims`` and ``options``: as in `reduce`.
+        """
+        return self._reduced("argmax", dims, options)
+
+    def _reduced(self, operation: str, dims: Dimensions, options: dict[str, Any]) -> "MasterArray":
+        if not options.keys() <= set(_OPTIONS):
+            from aggarray.arrays.hints import unknown_option
+
+            raise unknown_option(operation, options, _OPTIONS)
+        return self.reduce(operation, dims, **options)

@@ -1,1 +1,42 @@
-"""Reductions of arrays while their files are read."""
+"""Reductions of master arrays while their files are read.
+
+Each stored chunk is read and decoded once, and reduced while it is in the processor's cache.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
+
+def reduce_array(
+    array: "MasterArray",
+    operations: Sequence[str],
+    dims: Any = None,
+    *,
+    by: Any = None,
+    weights: Any = None,
+    skipna: bool = True,
+    min_count: int = 1,
+    threads: int | None = None,
+) -> "dict[str, MasterArray]":
+    """Reduce in one pass over the files; {operation: result in memory}.
+
+    Parameters and errors are those of `MasterArray.reduce`.
+    """
+    from aggarray.reduce.description import described
+    from aggarray.reduce.operations import Work
+    from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, groups_along, weight_factors
+    from aggarray.reduce.streaming import Reduction, reduce_blocks
+
+    names = check_operations(array, operations)
+    axes = axes_of(array, dims)
+    check_order(array, names, axes)
+    check_options(array, skipna, min_count)
+    groups = None if by is None else groups_along(array, axes, by)
+    factors = weight_factors(array, axes, names, weights)
+    work = Work(names, array.dtype, bool(factors), bool(skipna), int(min_count))
+    results = reduce_blocks(Reduction.of(array, axes, work, groups, factors), threads)
+    reduced = tuple(array.dimensions[axis] for axis in axes)
+    return {name: described(array, values, mask, name, reduced, groups, weights) for name, (values, mask) in results.items()}

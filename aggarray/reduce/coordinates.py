@@ -1,19 +1,21 @@
 """Coordinates of results: those kept, scalar ones, and those of groups."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.aggregate.candidate import coordinate_along, coordinate_identity, is_mapping
 from aggarray.arrays.lazy import bounds_names
-from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.reduce.cell_areas import LATITUDES, LONGITUDES, horizontal_dimensions
 from aggarray.reduce.grouping import CYCLES, Groups
 from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.time_cells import bounds_of, hull, time_along, values_of
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 #: Coordinate that marks incomplete groups, and bounds of a climatology.
 COMPLETE, CLIMATOLOGY = "complete", "climatology_bounds"
@@ -26,7 +28,7 @@ _DESCRIPTIONS = {
 _BOUNDS = ("bounds", "climatology")
 
 
-def result_coordinates(array: MasterArray, dims: Sequence[str], groups: Groups | None) -> dict[str, MasterArray]:
+def result_coordinates(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> "dict[str, MasterArray]":
     """Return the coordinates of a result by name.
 
     Coordinates of the kept dimensions stay. A reduced dimension with bounds, with times or in space has a scalar coordinate
@@ -49,11 +51,11 @@ def result_coordinates(array: MasterArray, dims: Sequence[str], groups: Groups |
     return {name: coords[name] for name in order}
 
 
-def _along(array: MasterArray, dimension: str) -> MasterArray | None:
+def _along(array: "MasterArray", dimension: str) -> "MasterArray | None":
     return coordinate_along(dimension, array) if dimension in array.dimensions else None
 
 
-def _scalar(array: MasterArray, dimension: str, others: Any) -> dict[str, MasterArray]:
+def _scalar(array: "MasterArray", dimension: str, others: Any) -> "dict[str, MasterArray]":
     """Return the scalar coordinate of a reduced dimension and its bounds."""
     coordinate = _along(array, dimension)
     if coordinate is None or coordinate.dtype.kind not in "iuf" or not coordinate.size:
@@ -72,7 +74,7 @@ def _scalar(array: MasterArray, dimension: str, others: Any) -> dict[str, Master
     return _with_bounds(array, coordinate, np.asarray(value), (), pair, others)
 
 
-def _is_located(coordinate: MasterArray) -> bool:
+def _is_located(coordinate: "MasterArray") -> bool:
     """Return whether a coordinate is a time, or a position in space."""
     attrs = coordinate.attrs
     located = coordinate_identity(coordinate) in (*LATITUDES, *LONGITUDES) or "positive" in attrs
@@ -80,14 +82,14 @@ def _is_located(coordinate: MasterArray) -> bool:
 
 
 def _with_bounds(
-    array: MasterArray,
-    coordinate: MasterArray,
+    array: "MasterArray",
+    coordinate: "MasterArray",
     values: np.ndarray,
     dimensions: tuple[str, ...],
     bounds: np.ndarray | None,
     others: Any,
     attribute: str = "bounds",
-) -> dict[str, MasterArray]:
+) -> "dict[str, MasterArray]":
     """Return a coordinate with the description of another, and its bounds."""
     key = next(name for name, c in array.coords.items() if c is coordinate)
     attrs = {k: v for k, v in coordinate.attrs.items() if k not in (*_BOUNDS, "_ChunkSizes", "actual_range")}
@@ -100,8 +102,11 @@ def _with_bounds(
         attrs[attribute] = name
         described = None if own is None else own.attrs
         pair = (*dimensions, _free_name(vertices, {*array.dimensions, *dimensions}))
-        result[name] = in_memory(name, bounds, pair, coordinate.units, coordinate.calendar, attrs=described)
-    return {key: in_memory(coordinate.name, values, dimensions, coordinate.units, coordinate.calendar, attrs=attrs), **result}
+        result[name] = in_memory(array, name, bounds, pair, coordinate.units, coordinate.calendar, attrs=described)
+    return {
+        key: in_memory(array, coordinate.name, values, dimensions, coordinate.units, coordinate.calendar, attrs=attrs),
+        **result,
+    }
 
 
 def _free_name(name: str, taken: set[str]) -> str:
@@ -110,7 +115,7 @@ def _free_name(name: str, taken: set[str]) -> str:
     return name
 
 
-def _group_coordinates(array: MasterArray, groups: Groups, others: Any) -> dict[str, MasterArray]:
+def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "dict[str, MasterArray]":
     """Return the coordinates of groups.
 
     Periods that follow each other have a time with bounds. Cycles have their labels, and a time with the bounds of a
@@ -123,10 +128,12 @@ def _group_coordinates(array: MasterArray, groups: Groups, others: Any) -> dict[
         source = array.coords.get(groups.by or "")
         attrs = {} if source is None else {k: v for k, v in source.attrs.items() if k not in (*_BOUNDS, "_ChunkSizes")}
         units, calendar = (None, None) if source is None else (source.units, source.calendar)
-        return {groups.name: in_memory(groups.name, groups.labels, along, units, calendar, attrs=attrs)}
+        return {groups.name: in_memory(array, groups.name, groups.labels, along, units, calendar, attrs=attrs)}
     if groups.by in CYCLES:
         units = None if groups.by == "season" else "1"
-        coords[groups.name] = in_memory(groups.name, groups.labels, along, units, attrs={"long_name": _DESCRIPTIONS[groups.by]})
+        coords[groups.name] = in_memory(
+            array, groups.name, groups.labels, along, units, attrs={"long_name": _DESCRIPTIONS[groups.by]}
+        )
     if coordinate is not None:
         bounds = _group_bounds(array, coordinate, groups)
         is_cycle = groups.by in CYCLES
@@ -139,11 +146,11 @@ def _group_coordinates(array: MasterArray, groups: Groups, others: Any) -> dict[
             "flag_meanings": "incomplete complete",
         }
         name = _free_name(COMPLETE, {*array.coords, *others, *coords})
-        coords[name] = in_memory(name, groups.complete.astype(np.int8), along, attrs=attrs)
+        coords[name] = in_memory(array, name, groups.complete.astype(np.int8), along, attrs=attrs)
     return coords
 
 
-def _group_bounds(array: MasterArray, coordinate: MasterArray, groups: Groups) -> np.ndarray:
+def _group_bounds(array: "MasterArray", coordinate: "MasterArray", groups: Groups) -> np.ndarray:
     """Return the bounds of groups: around the cells, else the periods."""
     edges: Any = groups.edges
     bounds = bounds_of(array, coordinate)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
-from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename, words
 from aggarray.reduce.cell_areas import horizontal_dimensions, measure_names
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
@@ -17,6 +16,9 @@ from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.time_cells import step_of, time_along, time_fields
 from aggarray.reduce.weighting import weight_units
 
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
 #: File attribute of the step of times, and its CMIP values for times of each grouping.
 _FREQUENCY = "frequency"
 _FREQUENCIES = {"year": "yr", "year-month": "mon", "day": "day", "month": "monC"}
@@ -24,14 +26,14 @@ _COVERAGE = ("time_coverage_resolution", "time_coverage_duration")
 
 
 def described(
-    array: MasterArray,
+    array: "MasterArray",
     values: np.ndarray,
     mask: np.ndarray | None,
     operation: str,
     dims: Sequence[str],
     groups: Groups | None = None,
     weights: Any = None,
-) -> MasterArray:
+) -> "MasterArray":
     """Return the result of a reduction as an array in memory.
 
     ``values``: in the order of the dimensions of ``array``, without the reduced ones; groups stand in the place of their
@@ -42,18 +44,18 @@ def described(
     units, calendar = result_units(array.units, array.calendar, operation, weight_units(array, dims, weights))
     attrs = result_attributes(array.attrs, array.name, array.units, operation, _method(array, operation, dims, groups, weights))
     coords = result_coordinates(array, dims, groups)
-    result = in_memory(array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
+    result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
     file_attrs = _file_attributes(array, operation, dims, groups, weights)
     return replace(result, attrs=_valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
 
 
-def result_dimensions(array: MasterArray, dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
+def result_dimensions(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
     """Return the dimensions of a result, in the order of the array's."""
     own = {groups.dimension: groups.name} if groups is not None else {}
     return tuple(own.get(d, d) for d in array.dimensions if d in own or d not in dims)
 
 
-def _method(array: MasterArray, operation: str, dims: Sequence[str], groups: Groups | None, weights: Any) -> str | None:
+def _method(array: "MasterArray", operation: str, dims: Sequence[str], groups: Groups | None, weights: Any) -> str | None:
     """Return the cell method of a reduction."""
     reduced = [d for d in array.dimensions if d in dims]
     horizontal = horizontal_dimensions(array)
@@ -73,7 +75,9 @@ def _method(array: MasterArray, operation: str, dims: Sequence[str], groups: Gro
     return cell_method([str(named) if d == time else d for d in names], operation, time=named, cycle=cycle, step=step)
 
 
-def _valid_references(array: MasterArray, attrs: dict[str, Any], coords: dict[str, Any], dims: Sequence[str]) -> dict[str, Any]:
+def _valid_references(
+    array: "MasterArray", attrs: dict[str, Any], coords: dict[str, Any], dims: Sequence[str]
+) -> dict[str, Any]:
     """Return attributes without names of variables that no longer apply."""
     horizontal = set(horizontal_dimensions(array)) & set(dims)
     if "coordinates" in attrs:
@@ -87,7 +91,7 @@ def _valid_references(array: MasterArray, attrs: dict[str, Any], coords: dict[st
     return {k: v for k, v in attrs.items() if k not in drop}
 
 
-def _measure_applies(array: MasterArray, measure: str, name: str, dims: Sequence[str], horizontal: bool) -> bool:
+def _measure_applies(array: "MasterArray", measure: str, name: str, dims: Sequence[str], horizontal: bool) -> bool:
     own = next((c for n, c in array.coords.items() if basename(n) == basename(name)), None)
     if own is not None:
         return not set(own.dimensions) & set(dims)
@@ -100,7 +104,7 @@ def _measure_applies(array: MasterArray, measure: str, name: str, dims: Sequence
 
 
 def _file_attributes(
-    array: MasterArray, operation: str, dims: Sequence[str], groups: Groups | None, weights: Any
+    array: "MasterArray", operation: str, dims: Sequence[str], groups: Groups | None, weights: Any
 ) -> dict[str, Any]:
     """Return file attributes with one more line of history."""
     attributes = dict(array.file_attrs)

@@ -1,15 +1,17 @@
 """Groups of the positions along a dimension: months, years, labels."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.master import MasterArray
 from aggarray.cf.units.date_fields import DAY, DateFields, day_numbers, named_years, to_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.reduce.time_cells import cell_lengths, time_along, time_fields
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 #: Periods that recur: the result has a dimension of this name, and a climatology of the times.
 CYCLES = ("month", "season", "dayofyear", "hour")
@@ -64,7 +66,7 @@ class _Periods:
     order: np.ndarray | None = None
 
 
-def groups_of(array: MasterArray, dimension: str, by: Any) -> Groups:
+def groups_of(array: "MasterArray", dimension: str, by: Any) -> Groups:
     """Return the groups of the positions along a dimension.
 
     ``by``: "month", "season", "dayofyear" or "hour": groups of the labels that occur, along a new dimension of that name;
@@ -97,17 +99,17 @@ def groups_of(array: MasterArray, dimension: str, by: Any) -> Groups:
     return _labelled(dimension, name, *_checked_labels(array.coords[by].read(masked=True), by), by)
 
 
-def _is_along(array: MasterArray, dimension: str, name: str) -> bool:
+def _is_along(array: "MasterArray", dimension: str, name: str) -> bool:
     return name in array.coords and array.coords[name].dimensions == (dimension,)
 
 
-def _check_name(array: MasterArray, dimension: str, name: str) -> None:
+def _check_name(array: "MasterArray", dimension: str, name: str) -> None:
     if name != dimension and name in array.dimensions:
         what = f"the groups of {dimension!r} need a dimension {name!r}, which the array has"
         raise SelectionError(what, variable=array.name, hint="give an array of labels, whose dimension is 'group'")
 
 
-def _groups_of_times(array: MasterArray, dimension: str, coordinate: MasterArray, by: str, years: int) -> Groups:
+def _groups_of_times(array: "MasterArray", dimension: str, coordinate: "MasterArray", by: str, years: int) -> Groups:
     dates = time_fields(coordinate)
     periods = _periods(dates, by, years)
     unique, groups = np.unique(periods.labels, return_inverse=True)
@@ -203,9 +205,9 @@ def _named(unique: np.ndarray, by: str, years: int, start: np.ndarray, calendar:
     )
 
 
-def _groups_of_labels(array: MasterArray, dimension: str, by: Any) -> Groups:
+def _groups_of_labels(array: "MasterArray", dimension: str, by: Any) -> Groups:
     size = array.shape[array.dimensions.index(dimension)]
-    labels, missing = _checked_labels(by.read(masked=True) if isinstance(by, MasterArray) else by, "by")
+    labels, missing = _checked_labels(by.read(masked=True) if isinstance(by, type(array)) else by, "by")
     if labels.shape != (size,):
         what = f"labels of shape {labels.shape} for dimension {dimension!r} of size {size}"
         raise SelectionError(what, variable=array.name, hint="give one label for each position")

@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.master import MasterArray
-from aggarray.arrays.subarray import SubArray
+from aggarray.cf.encoding import Encoding
+from aggarray.cf.units.recognition import normal_calendar
+from aggarray.memory.creation import shared
 from aggarray.partition.conform import fill_for
+from aggarray.partition.matrix import Template, single
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 
 def in_memory(
+    like: "MasterArray",
     name: str | None,
     values: Any,
     dimensions: Sequence[str],
@@ -21,19 +27,26 @@ def in_memory(
     mask: np.ndarray | None = None,
     fill_value: Any = None,
     attrs: Any = None,
-) -> MasterArray:
-    """Return an array with values in memory; ``mask``: True where missing."""
+) -> "MasterArray":
+    """Return an array with values in memory; ``mask``: True where missing.
+
+    ``like``: any array of the class of the result, which has nothing else of it. Arrays import reductions, so that reductions
+    cannot import the class of arrays.
+    """
     values = np.asarray(values)
     if values.dtype.kind == "U":
         values = values.astype(np.dtypes.StringDType())
+    fill = fill_for(values.dtype, fill_value if values.dtype.kind in "iu" else None)
+    missing: tuple[Any, ...] = ()
     if mask is not None and mask.any():
-        fill = fill_for(values.dtype, fill_value if values.dtype.kind in "iu" else None)
         values = np.where(mask, np.asarray(fill, values.dtype), values)
+        missing = (fill,) if fill == fill else ()
     else:
-        mask, fill = None, fill_for(values.dtype, None)
-    piece = SubArray.from_array(
-        values, dimensions=tuple(dimensions), units=units, calendar=calendar, fill_value=None if mask is None else fill
-    )
-    location = [(0, n) for n in values.shape]
-    master = MasterArray.from_subarrays([(location, piece)], dimensions=tuple(dimensions), shape=values.shape)
-    return replace(master, name=name, fill_value=fill, attrs=dict(attrs or {}), _known=(values, mask))
+        mask = None
+    dtype, axes = values.dtype, (True,) * values.ndim
+    encoding = Encoding(dtype, dtype, dtype, missing=missing, missing_nan=mask is not None and not missing)
+    calendar = normal_calendar(units, calendar)
+    template = Template(values.shape, tuple(dimensions), axes, units, calendar, encoding)
+    kept = shared(values)
+    described = replace(like, name=name, dtype=dtype, units=units, calendar=calendar, fill_value=fill, attrs=dict(attrs or {}))
+    return replace(described, _matrix=single(template, None, kept), file_attrs={}, coords={}, _known=(kept, mask), _origin=None)

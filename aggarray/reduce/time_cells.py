@@ -1,30 +1,32 @@
 """Cells of times: their bounds, else lengths by the step of the times."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.aggregate.candidate import coordinate_along
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.lazy import bounds_names
-from aggarray.arrays.master import MasterArray
 from aggarray.cf.frequency import Frequency, stated_frequency
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.date_fields import DAY, DateFields, date_fields, day_numbers
 from aggarray.cf.units.recognition import is_reference_time
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 #: Deviation of a step from a whole multiple of the usual one, and the fraction of steps that are multiples.
 _SLACK, _NEARLY_ALL = 0.01, 0.9
 _SHORTEST_MONTH = 27 * DAY
 
 
-def time_along(array: MasterArray, dimension: str) -> MasterArray | None:
+def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
     """Return the 1-d time coordinate of a dimension, None without."""
     coordinate = coordinate_along(dimension, array)
     return coordinate if coordinate is not None and is_reference_time(coordinate.units) else None
 
 
-def values_of(coordinate: MasterArray) -> np.ndarray:
+def values_of(coordinate: "MasterArray") -> np.ndarray:
     """Return the values of a coordinate; missing numbers are NaN."""
     values, mask = coordinate._values_and_mask()
     if mask is None or not mask.any() or values.dtype.kind not in "iuf":
@@ -32,7 +34,7 @@ def values_of(coordinate: MasterArray) -> np.ndarray:
     return np.where(mask, np.nan, values)
 
 
-def bounds_of(array: MasterArray, coordinate: MasterArray) -> np.ndarray | None:
+def bounds_of(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | None:
     """Return the bounds of a 1-d coordinate in its units, None without.
 
     The result is float64 of shape (n, 2).
@@ -45,12 +47,12 @@ def bounds_of(array: MasterArray, coordinate: MasterArray) -> np.ndarray | None:
     return values_of(bounds).astype(np.float64)
 
 
-def time_fields(coordinate: MasterArray) -> DateFields:
+def time_fields(coordinate: "MasterArray") -> DateFields:
     """Return the dates of a time coordinate."""
     return date_fields(values_of(coordinate), str(coordinate.units), coordinate.calendar)
 
 
-def cell_lengths(array: MasterArray, coordinate: MasterArray, dates: DateFields) -> np.ndarray | None:
+def cell_lengths(array: "MasterArray", coordinate: "MasterArray", dates: DateFields) -> np.ndarray | None:
     """Return the length of the cell of each time in microseconds.
 
     Bounds decide, else the step of the times, else the frequency that the attributes state. Cells of months and years have
@@ -71,7 +73,7 @@ def cell_lengths(array: MasterArray, coordinate: MasterArray, dates: DateFields)
     return np.asarray(days.astype(np.float64) * DAY)
 
 
-def step_of(array: MasterArray, dates: DateFields) -> Frequency | None:
+def step_of(array: "MasterArray", dates: DateFields) -> Frequency | None:
     """Return the usual step of times, else the stated frequency, or None."""
     present = ~dates.missing
     moments = np.sort((dates.day_number * DAY + dates.microsecond)[present])

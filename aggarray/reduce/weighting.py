@@ -1,21 +1,23 @@
 """Weights of reductions: areas of cells, lengths of times, arrays."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.master import MasterArray
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.reduce.cell_areas import area_factors, area_units
 from aggarray.reduce.time_cells import cell_lengths, time_along, time_fields, values_of
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
 
 NAMES = ("area", "time")
 #: One factor of the weights: its dimensions, and float64 values.
 Factor = tuple[tuple[str, ...], np.ndarray]
 
 
-def weights_of(array: MasterArray, dims: Sequence[str], weights: Any) -> tuple[Factor, ...] | None:
+def weights_of(array: "MasterArray", dims: Sequence[str], weights: Any) -> tuple[Factor, ...] | None:
     """Return factors whose outer product is the weight of each value.
 
     ``dims``: the reduced dimensions. ``weights``: None, for which the result is None; "area": areas of cells in m2, from the
@@ -39,7 +41,7 @@ def weights_of(array: MasterArray, dims: Sequence[str], weights: Any) -> tuple[F
     return factors
 
 
-def _time_factor(array: MasterArray, dims: Sequence[str]) -> Factor:
+def _time_factor(array: "MasterArray", dims: Sequence[str]) -> Factor:
     times = [(dimension, c) for dimension in dims if (c := time_along(array, dimension)) is not None]
     if not times:
         what = f"weights='time' without a time dimension: none of {', '.join(map(repr, dims)) or 'no dimensions'} has 1-d times"
@@ -54,7 +56,7 @@ def _time_factor(array: MasterArray, dims: Sequence[str]) -> Factor:
     return (dimension,), np.where(dates.missing, 0.0, lengths / 1e6)
 
 
-def _of_dimension(array: MasterArray, dims: Sequence[str], name: Any, values: Any) -> Factor:
+def _of_dimension(array: "MasterArray", dims: Sequence[str], name: Any, values: Any) -> Factor:
     if name not in dims:
         raise NotFoundError(
             f"weights of {name!r}, which is not reduced", hint=names_hint(name, dims, "the reduced dimensions are")
@@ -62,12 +64,12 @@ def _of_dimension(array: MasterArray, dims: Sequence[str], name: Any, values: An
     return _of_array(array, (name,), values)
 
 
-def _of_array(array: MasterArray, dims: Sequence[str], weights: Any) -> Factor:
+def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor:
     """Return weights given as an array, with or without names of dimensions."""
     stated = getattr(weights, "dims", None)
     is_named = isinstance(stated, tuple) and all(isinstance(n, str) for n in stated)
     names: tuple[str, ...] = tuple(stated if is_named and stated is not None else dims)
-    if isinstance(weights, MasterArray):
+    if isinstance(weights, type(array)):
         _check_coordinates(array, weights)
         values = weights.read(masked=True)
     else:
@@ -84,7 +86,7 @@ def _of_array(array: MasterArray, dims: Sequence[str], weights: Any) -> Factor:
     return names, values
 
 
-def _numbers(array: MasterArray, values: Any) -> np.ndarray:
+def _numbers(array: "MasterArray", values: Any) -> np.ndarray:
     """Return weights as float64, missing ones as NaN."""
     plain = np.asarray(np.ma.getdata(values))
     if plain.dtype.kind not in "iufb":
@@ -92,7 +94,7 @@ def _numbers(array: MasterArray, values: Any) -> np.ndarray:
     return np.where(np.ma.getmaskarray(values), np.nan, plain.astype(np.float64))
 
 
-def _check_coordinates(array: MasterArray, weights: MasterArray) -> None:
+def _check_coordinates(array: "MasterArray", weights: "MasterArray") -> None:
     """Raise SelectionError unless weights have the coordinates of an array."""
     for name in weights.dimensions:
         own, other = array.coords.get(name), weights.coords.get(name)
@@ -109,7 +111,7 @@ def _check_coordinates(array: MasterArray, weights: MasterArray) -> None:
             raise SelectionError(what, variable=array.name, hint="select or flip the weights as the array")
 
 
-def _check_values(array: MasterArray, names: Sequence[str], values: np.ndarray) -> None:
+def _check_values(array: "MasterArray", names: Sequence[str], values: np.ndarray) -> None:
     for wrong, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite"), (values < 0, "negative")):
         if wrong.any():
             at = tuple(int(n) for n in np.unravel_index(int(np.argmax(wrong)), values.shape))
@@ -119,7 +121,7 @@ def _check_values(array: MasterArray, names: Sequence[str], values: np.ndarray) 
             )
 
 
-def weight_units(array: MasterArray, dims: Sequence[str], weights: Any) -> str | None:
+def weight_units(array: "MasterArray", dims: Sequence[str], weights: Any) -> str | None:
     """Return the units of weights; None for arrays, which are numbers.
 
     A sum is multiplied by them: areas in m2, their factor along one direction in m, times in s.

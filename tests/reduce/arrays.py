@@ -11,13 +11,14 @@ from aggarray.reduce.memory_arrays import in_memory
 
 TIME = {"standard_name": "time", "axis": "T"}
 LATITUDE = {"standard_name": "latitude", "units": "degrees_north"}
+_LIKE = MasterArray.from_subarrays([], dimensions=(), shape=())
 LONGITUDE = {"standard_name": "longitude", "units": "degrees_east"}
 
 
 def coordinate(name: str, values: Any, dimensions: Sequence[str], attrs: Mapping[str, Any] | None = None) -> MasterArray:
     own = dict(attrs or {})
     units, calendar = own.pop("units", None), own.pop("calendar", None)
-    return in_memory(name, values, dimensions, units, calendar, attrs=own)
+    return in_memory(_LIKE, name, values, dimensions, units, calendar, attrs=own)
 
 
 def array(

@@ -1,0 +1,284 @@
+"""Accumulators of reductions: a row per group, an element per kept cell.
+
+Each folds a `Part` into a row, and merges with the accumulator of the next segment. None reads files.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from aggarray.dataclass import NamedTuple
+from aggarray.reduce.part import Part
+
+#: Elements that are merged at once.
+_TOGETHER = 1 << 16
+
+
+class Shape(NamedTuple):
+    """Number of groups, shape of the kept cells, position of the groups.
+
+    ``position``: where the groups are among the dimensions of the result; None: without groups, there is one row.
+    """
+
+    groups: int
+    cells: tuple[int, ...]
+    position: int | None = None
+
+    def full(self, value: Any, dtype: Any) -> np.ndarray:
+        """Return rows, whose memory has the order of the result."""
+        if self.position is None:
+            return np.full((1, *self.cells), value, dtype)
+        stored = (*self.cells[: self.position], self.groups, *self.cells[self.position :])
+        return np.moveaxis(np.full(stored, value, dtype), self.position, 0)
+
+    def result(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows in the shape of the result, without a copy."""
+        return rows[0] if self.position is None else np.moveaxis(rows, 0, self.position)
+
+    def column(self, numbers: np.ndarray) -> np.ndarray:
+        """Return a number per group, to be broadcast with rows."""
+        return numbers.reshape(-1, *(1,) * len(self.cells))
+
+
+class Accumulator(Protocol):
+    """What a segment collects of its parts."""
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold a part into a row."""
+
+    def merge(self, rows: np.ndarray, other: Any) -> None:
+        """Add what a later segment collected; ``rows``: where its rows go."""
+
+
+class Counts:
+    """Numbers of values: positions per group, and missing ones per cell."""
+
+    def __init__(self, shape: Shape, limit: int) -> None:
+        self.shape, self.seen = shape, np.zeros(shape.groups, np.int64)
+        self.missing: np.ndarray | None = None
+        self._dtype = np.min_scalar_type(max(1, limit))
+
+    def add(self, row: int, part: Part) -> None:
+        """Count the values of a part."""
+        self.seen[row] += part.size
+        if part.absent is not None:
+            self._rows()[row] += np.asarray(part.absent).astype(self._dtype)
+
+    def merge(self, rows: np.ndarray, other: "Counts") -> None:
+        """Add the numbers of a later segment."""
+        self.seen[rows] += other.seen
+        if other.missing is not None:
+            _add_rows(self._rows(), rows, other.missing)
+
+    def _rows(self) -> np.ndarray:
+        if self.missing is None:
+            self.missing = self.shape.full(0, self._dtype)
+        return self.missing
+
+    @property
+    def values(self) -> np.ndarray:
+        """Numbers of values that are not missing, int64; may broadcast."""
+        seen = self.shape.column(self.seen)
+        return seen if self.missing is None else seen - self.missing
+
+
+class Weights:
+    """Sums of weights of values that are not missing."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.rows = shape.full(0.0, np.float64)
+
+    def add(self, row: int, part: Part) -> None:
+        """Add the weights of a part."""
+        self.rows[row] += part.weight
+
+    def merge(self, rows: np.ndarray, other: "Weights") -> None:
+        """Add the sums of a later segment."""
+        _add_rows(self.rows, rows, other.rows)
+
+
+class Sum:
+    """Sums, of values or of values times weights."""
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self.rows = shape.full(0, dtype)
+
+    def add(self, row: int, part: Part) -> None:
+        """Add the sum of a part."""
+        self.rows[row] += part.total(self.rows.dtype) if part.weights is None else part.weighted
+
+    def merge(self, rows: np.ndarray, other: "Sum") -> None:
+        """Add the sums of a later segment."""
+        _add_rows(self.rows, rows, other.rows)
+
+
+class Moments:
+    """Weights, means and sums of squared deviations, merged as Chan et al."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.weight, self.mean, self.squares = (shape.full(0.0, np.float64) for _ in range(3))
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold the moments of a part."""
+        self._combine(row, *part.moments)
+
+    def merge(self, rows: np.ndarray, other: "Moments") -> None:
+        """Fold the moments of a later segment."""
+        for own, its in pieces_of(rows, other.mean):
+            self._combine(own, other.weight[its], other.mean[its], other.squares[its])
+
+    def _combine(self, row: int, weight: Any, mean: np.ndarray, squares: np.ndarray) -> None:
+        before = self.weight[row].copy()
+        self.weight[row] += weight
+        total = self.weight[row]
+        share = np.divide(weight, total, out=np.zeros(total.shape), where=total != 0)
+        change = np.subtract(mean, self.mean[row])
+        # An infinite mean leaves a NaN: no part without values may add one.
+        change = np.where(share == 0, 0.0, change)
+        self.mean[row] += change * share
+        change *= change
+        change *= before
+        change *= share
+        self.squares[row] += squares
+        self.squares[row] += change
+
+
+class Extreme:
+    """Smallest or greatest values."""
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], least: bool) -> None:
+        self._worst = worst_of(dtype, least)
+        self._plain: np.ufunc = np.minimum if least else np.maximum
+        # NaN in a row means: no value yet.
+        self._skipping: np.ufunc = self._plain if dtype.kind != "f" else np.fmin if least else np.fmax
+        self.rows = shape.full(np.nan if dtype.kind == "f" else self._worst, dtype)
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold the extreme of a part."""
+        if part.missing is None:
+            own = self._plain.reduce(part.values, axis=part.axes)
+        elif part.values.dtype.kind == "f":
+            own = self._skipping.reduce(part.values, axis=part.axes)
+        else:
+            own = self._plain.reduce(part.filled(self._worst), axis=part.axes)
+        self.rows[row] = self._skipping(self.rows[row], own)
+
+    def merge(self, rows: np.ndarray, other: "Extreme") -> None:
+        """Fold the extremes of a later segment."""
+        for own, its in pieces_of(rows, other.rows):
+            self.rows[own] = self._skipping(self.rows[own], other.rows[its])
+
+
+class ExtremePosition:
+    """Positions of the first smallest or greatest values, -1 without a value."""
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], least: bool) -> None:
+        self._worst, self._least = worst_of(dtype, least), least
+        self.best, self.rows = shape.full(self._worst, dtype), shape.full(-1, np.int64)
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold the extreme of a part."""
+        axis = part.axes[0]
+        values = part.filled(self._worst)
+        index = np.expand_dims(values.argmin(axis=axis) if self._least else values.argmax(axis=axis), axis)
+        if part.missing is not None:
+            # A missing value stands for the worst, which may itself occur.
+            wrong = np.take_along_axis(part.missing, index, axis)
+            index = np.where(wrong, np.expand_dims(np.argmin(part.missing, axis=axis), axis), index)
+        best = np.take_along_axis(values, index, axis).squeeze(axis)
+        positions = np.asarray(part.positions, np.int64)[index].squeeze(axis)
+        if part.missing is not None:
+            positions = np.where(np.asarray(part.count) > 0, positions, -1)
+        self._combine(row, best, positions)
+
+    def merge(self, rows: np.ndarray, other: "ExtremePosition") -> None:
+        """Fold the extremes of a later segment."""
+        for own, its in pieces_of(rows, other.rows):
+            self._combine(own, other.best[its], other.rows[its])
+
+    def _combine(self, row: int, best: np.ndarray, positions: np.ndarray) -> None:
+        better = best < self.best[row] if self._least else best > self.best[row]
+        better = (positions >= 0) & (better | (self.rows[row] < 0))
+        self.best[row] = np.where(better, best, self.best[row])
+        self.rows[row] = np.where(better, positions, self.rows[row])
+
+
+class End:
+    """First or last values that are not missing; any without ``skipna``."""
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], first: bool, skipna: bool) -> None:
+        self._first, self._skipna = first, skipna
+        self.rows, self.present, self.absent = shape.full(0, dtype), shape.full(False, bool), shape.full(False, bool)
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold the first or last value of a part."""
+        axis = part.axes[0]
+        size = part.values.shape[axis]
+        if part.missing is None or not self._skipna:
+            at = 0 if self._first else size - 1
+            values, present = part.values.take(at, axis), np.array(True)
+            absent = np.array(False) if part.missing is None else part.missing.take(at, axis)
+        else:
+            backwards = (slice(None),) * axis + (slice(None, None, 1 if self._first else -1),)
+            index = np.expand_dims(np.argmin(part.missing[backwards], axis=axis), axis)
+            values = np.take_along_axis(part.values[backwards], index, axis).squeeze(axis)
+            present, absent = np.asarray(part.count) > 0, np.array(False)
+        self._combine(row, values, present, absent)
+
+    def merge(self, rows: np.ndarray, other: "End") -> None:
+        """Fold the values of a later segment."""
+        for own, its in pieces_of(rows, other.rows):
+            self._combine(own, other.rows[its], other.present[its], other.absent[its])
+
+    def _combine(self, row: int, values: np.ndarray, present: np.ndarray, absent: np.ndarray) -> None:
+        better = present & ~self.present[row] if self._first else present
+        self.rows[row] = np.where(better, values, self.rows[row])
+        self.absent[row] = np.where(better, absent, self.absent[row])
+        self.present[row] |= better
+
+
+class Truth:
+    """Whether any value, or each, differs from 0; missing ones are ignored."""
+
+    def __init__(self, shape: Shape, every: bool) -> None:
+        self._every = every
+        self._combine: np.ufunc = np.logical_and if every else np.logical_or
+        self.rows = shape.full(every, bool)
+
+    def add(self, row: int, part: Part) -> None:
+        """Fold the values of a part."""
+        own = self._combine.reduce(part.filled(self._every) != 0, axis=part.axes)
+        self.rows[row] = self._combine(self.rows[row], own)
+
+    def merge(self, rows: np.ndarray, other: "Truth") -> None:
+        """Fold the values of a later segment."""
+        for own, its in pieces_of(rows, other.rows):
+            self.rows[own] = self._combine(self.rows[own], other.rows[its])
+
+
+def worst_of(dtype: np.dtype[Any], least: bool) -> Any:
+    """Return the value that no other exceeds, or falls below for ``least``."""
+    if dtype.kind == "f":
+        return np.inf if least else -np.inf
+    if dtype.kind == "b":
+        return least
+    return np.iinfo(dtype).max if least else np.iinfo(dtype).min
+
+
+def pieces_of(rows: np.ndarray, other: np.ndarray) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs of indices, of distinct rows and of those merged into them.
+
+    Few elements are one pair. More are merged row by row, because temporary arrays should remain in the processor's cache.
+    """
+    if other.size > _TOGETHER:
+        yield from zip(rows.tolist(), range(len(rows)), strict=True)
+    elif len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+        yield slice(int(rows[0]), int(rows[-1]) + 1), slice(None)
+    else:
+        yield rows, slice(None)
+
+
+def _add_rows(rows: np.ndarray, numbers: np.ndarray, other: np.ndarray) -> None:
+    for own, its in pieces_of(numbers, other):
+        rows[own] += other[its]

@@ -1,0 +1,162 @@
+"""Order in which a reduction reads an array: tiles, segments and blocks.
+
+A *tile* is a box of the kept dimensions. A *block* is its part along the reduced ones that is read at a time. Blocks end where
+stored chunks end, so that each chunk is decoded once. Consecutive blocks form *segments*, which one thread folds. Their number
+depends on the geometry alone, so that results have the same bits for any number of threads.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from math import prod
+
+import numpy as np
+
+from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
+
+#: Elements of a block: as float64 twice what a processor's second cache holds.
+BLOCK = 1 << 19
+#: Blocks of a segment at most, and segments that a tile should have.
+_BLOCKS, _SEGMENTS = 16, 16
+#: Bytes of the partial result of a segment. Larger ones are not kept beside the result.
+PARTIAL = 12 << 20
+
+#: First and last position, exclusive.
+Interval = tuple[int, int]
+
+
+class Run(NamedTuple):
+    """Positions ``start`` to ``stop`` of a block, all of one group."""
+
+    group: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Geometry:
+    """Ends of blocks per dimension, and how many blocks form a segment.
+
+    ``reduced``: the reduced dimensions; ``grouped``: the one whose positions are in groups, or None; ``numbers``: the group of
+    each of its positions, -1 for none; ``groups``: their number; ``width``: bytes that accumulators need per element.
+    """
+
+    ends: tuple[tuple[int, ...], ...]
+    reduced: tuple[int, ...]
+    grouped: int | None
+    numbers: np.ndarray | None
+    groups: int
+    width: int
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The dimensions that are not reduced."""
+        return tuple(d for d in range(len(self.ends)) if d not in self.reduced)
+
+    @property
+    def largest_block(self) -> int:
+        """Elements of the largest block."""
+        return prod(max((b - a for a, b in pairwise(e)), default=0) for e in self.ends)
+
+    @property
+    def largest_tile(self) -> int:
+        """Elements of the largest tile."""
+        return prod(max((b - a for a, b in pairwise(self.ends[d])), default=0) for d in self.kept)
+
+    @property
+    def partial(self) -> int:
+        """Bytes of the accumulators of a segment, at most."""
+        if not self.is_divided:
+            return self.largest_tile * self.groups * self.width
+        return max(PARTIAL, self.largest_tile * self.width)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether a tile may have several segments."""
+        return self.largest_tile * self.width <= PARTIAL
+
+    def tiles(self) -> Iterator[tuple[Interval, ...]]:
+        """Yield the intervals of each tile along the kept dimensions."""
+        return product(*(_intervals(self.ends[d]) for d in self.kept))
+
+    def segments(self, tile: Sequence[Interval]) -> Iterator[list[tuple[slice, ...]]]:
+        """Yield the segments of a tile: the keys of their blocks in order."""
+        cells = prod(b - a for a, b in tile)
+        blocks = list(product(*(_intervals(self.ends[d]) for d in self.reduced)))
+        most = min(_BLOCKS, -(-len(blocks) // _SEGMENTS)) if self.is_divided else len(blocks)
+        segment: list[tuple[slice, ...]] = []
+        present: set[int] = set()
+        for block in blocks:
+            own = self._groups_in(block)
+            united = present | own
+            too_large = self.is_divided and len(united) * cells * self.width > PARTIAL
+            if segment and (len(segment) >= most or too_large):
+                yield segment
+                segment, united = [], own
+            segment.append(self._key(tile, block))
+            present = united
+        if segment:
+            yield segment
+
+    def _groups_in(self, block: Sequence[Interval]) -> set[int]:
+        if self.numbers is None or self.grouped is None:
+            return {0}
+        start, stop = block[self.reduced.index(self.grouped)]
+        return set(np.unique(self.numbers[start:stop]).tolist()) - {-1}
+
+    def _key(self, tile: Sequence[Interval], block: Sequence[Interval]) -> tuple[slice, ...]:
+        intervals = dict(zip((*self.kept, *self.reduced), (*tile, *block), strict=True))
+        return tuple(slice(*intervals[d]) for d in range(len(self.ends)))
+
+
+def geometry_of(
+    cuts: Sequence[AxisCuts],
+    reduced: Sequence[int],
+    grouped: int | None = None,
+    numbers: np.ndarray | None = None,
+    groups: int = 1,
+    width: int = 16,
+) -> Geometry:
+    """Return the blocks of a reduction of an array with these cuts.
+
+    >>> time = AxisCuts(np.array([0, 4, 8]), np.arange(9), np.zeros(2, bool))
+    >>> lat = AxisCuts(np.array([0, 1 << 17]), np.zeros(0, int), np.zeros(1, bool))
+    >>> plan = geometry_of([time, lat], [0])
+    >>> plan.ends, [len(list(plan.segments(tile))) for tile in plan.tiles()]
+    (((0, 4, 8), (0, 131072)), [2])
+    """
+    ends = chunk_ends(cuts, 1, BLOCK)
+    ends = merged_ends(ends, range(len(cuts)), 1, BLOCK)
+    plain = tuple(tuple(own.tolist()) for own in ends)
+    return Geometry(plain, tuple(reduced), grouped, numbers, groups, width)
+
+
+def runs_of(numbers: np.ndarray) -> tuple[list[Run], np.ndarray | None]:
+    """Return the runs of equal groups, and how to sort the positions first.
+
+    Many short runs are sorted by group (stably), so that there is one run per group; None: no sorting. Positions without a
+    group are in no run.
+
+    >>> runs_of(np.array([0, 0, 1, -1, 1]))
+    ([Run(group=0, start=0, stop=2), Run(group=1, start=2, stop=3), Run(group=1, start=4, stop=5)], None)
+    >>> runs, order = runs_of(np.array([0, 1, 0, 1, 0, 1]))
+    >>> runs, order.tolist()
+    ([Run(group=0, start=0, stop=3), Run(group=1, start=3, stop=6)], [0, 2, 4, 1, 3, 5])
+    """
+    order = None
+    starts = _starts(numbers)
+    if len(starts) > 2 * len(np.unique(numbers)):
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        starts = _starts(numbers)
+    stops = [*starts[1:].tolist(), len(numbers)]
+    rows = zip(numbers[starts].tolist(), starts.tolist(), stops, strict=True)
+    return [Run(group, start, stop) for group, start, stop in rows if group >= 0], order
+
+
+def _starts(numbers: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]])) if len(numbers) else np.zeros(0, np.int64)
+
+
+def _intervals(ends: Sequence[int]) -> list[Interval]:
+    return [(a, b) for a, b in pairwise(ends) if b > a]

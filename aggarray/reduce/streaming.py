@@ -1,0 +1,256 @@
+"""Threads that read and fold blocks; segments are merged in order."""
+
+import contextvars
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggarray.arrays.chunk_sizes import axis_cuts
+from aggarray.dataclass import dataclass
+from aggarray.options import get_options
+from aggarray.read import DISTANT
+from aggarray.reduce.accumulators import Shape
+from aggarray.reduce.blocks import Geometry, Interval, geometry_of, runs_of
+from aggarray.reduce.operations import State, Work
+from aggarray.reduce.part import Part
+from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
+#: Bytes that all threads together may need, beside the result.
+_IN_FLIGHT = 40 << 20
+#: Results by operation: values and mask, None where nothing is missing.
+Results = dict[str, tuple[np.ndarray, np.ndarray | None]]
+Key = tuple[slice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """A reduction that was checked: the array, its blocks, and the work.
+
+    ``factors``: dimensions (as numbers) and float64 values of factors, whose outer product is the weight.
+    """
+
+    array: "MasterArray"
+    geometry: Geometry
+    work: Work
+    factors: tuple[tuple[tuple[int, ...], np.ndarray], ...] = ()
+
+    @classmethod
+    def of(cls, array: "MasterArray", axes: Sequence[int], work: Work, groups: Any, factors: Any) -> "Reduction":
+        """Return the reduction of an array along axes, in blocks."""
+        grouped, numbers, count = (None, None, 1) if groups is None else (axes[0], groups.numbers, groups.count)
+        geometry = geometry_of(axis_cuts(array), axes, grouped, numbers, count, work.width)
+        return cls(array, geometry, work, factors)
+
+    @property
+    def position(self) -> int | None:
+        """Where the groups are among the dimensions of the result."""
+        grouped = self.geometry.grouped
+        return None if grouped is None else sum(d < grouped for d in self.geometry.kept)
+
+    def shape(self, tile: Sequence[Interval], groups: int) -> Shape:
+        """Return the shape of the accumulators of a tile."""
+        return Shape(groups, tuple(b - a for a, b in tile), self.position)
+
+    @property
+    def limit(self) -> int:
+        """Positions of the largest group."""
+        geometry, sizes = self.geometry, self.array.shape
+        most = prod(sizes[d] for d in geometry.reduced if d != geometry.grouped)
+        if geometry.numbers is None:
+            return most
+        present = geometry.numbers[geometry.numbers >= 0]
+        return most * int(np.bincount(present).max(initial=0))
+
+
+def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
+    """Read all blocks once and return the results."""
+    geometry, work = reduction.geometry, reduction.work
+    groups = np.arange(geometry.groups)
+    if not reduction.array.size:
+        extents = [(0, reduction.array.shape[d]) for d in geometry.kept]
+        return State(work, reduction.shape(extents, geometry.groups), groups, 1).results()
+    tiles = list(geometry.tiles())
+    target = None if len(tiles) == 1 else _Target(reduction)
+    with np.errstate(all="ignore"):  # infinite values and overflows are results
+        states: Iterator[tuple[int, bool, State]] = _states(reduction, tiles, threads)
+        tile, total = -1, None
+        for number, alone, state in states:
+            if number != tile and total is not None and target is not None:
+                target.put(tiles[tile], total.results())
+                total = None
+            if total is None:
+                total = (
+                    state if alone else State(work, reduction.shape(tiles[number], geometry.groups), groups, reduction.limit)
+                )
+            if total is not state:
+                total.merge(state)
+            tile = number
+        assert total is not None
+        if target is None:
+            return total.results()
+        target.put(tiles[tile], total.results())
+    return target.results
+
+
+class _Target:
+    """Results of several tiles."""
+
+    def __init__(self, reduction: Reduction) -> None:
+        geometry, work = reduction.geometry, reduction.work
+        sizes = [(0, reduction.array.shape[d]) for d in geometry.kept]
+        shape = reduction.shape(sizes, geometry.groups)
+        self._position = reduction.position
+        self.results: Results = {}
+        for operation in work.operations:
+            self.results[operation] = shape.result(shape.full(0, work.result_dtype(operation))), None
+
+    def put(self, tile: Sequence[Interval], results: Results) -> None:
+        """Place the results of one tile."""
+        key: list[slice] = [slice(*interval) for interval in tile]
+        if self._position is not None:
+            key.insert(self._position, slice(None))
+        for operation, (values, missing) in results.items():
+            into, mask = self.results[operation]
+            into[tuple(key)] = values
+            if missing is not None:
+                if mask is None:
+                    mask = np.zeros(into.shape, bool)
+                    self.results[operation] = into, mask
+                mask[tuple(key)] = missing
+
+
+def _states(
+    reduction: Reduction, tiles: Sequence[Sequence[Interval]], threads: int | None
+) -> Iterator[tuple[int, bool, State]]:
+    """Yield the number of the tile, whether there is no other, and the state.
+
+    That is, for each segment in order, whether it is the only one of its tile.
+    """
+    tasks = _segments(reduction, tiles)
+    first = [task for _, task in zip(range(2), tasks, strict=False)]
+    several = len(first) > 1
+    wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
+    buffers: deque[np.ndarray] = deque()
+    work = partial(_fold_segment, reduction, buffers, 1 if several else wanted)
+    count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
+    rest = (task for some in (first, tasks) for task in some)
+    if count == 1:
+        for number, alone, segment in rest:
+            yield number, alone, work(tiles[number], segment, alone)
+        return
+    waiting: deque[tuple[int, bool, Future[State]]] = deque()
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            for number, alone, segment in rest:
+                if len(waiting) > count:
+                    before, single, future = waiting.popleft()
+                    yield before, single, future.result()
+                context = contextvars.copy_context()
+                waiting.append((number, alone, pool.submit(context.run, work, tiles[number], segment, alone)))
+            while waiting:
+                before, single, future = waiting.popleft()
+                yield before, single, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _segments(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iterator[tuple[int, bool, list[Key]]]:
+    for number, tile in enumerate(tiles):
+        before: list[Key] | None = None
+        alone = True
+        for segment in reduction.geometry.segments(tile):
+            if before is not None:
+                alone = False
+                yield number, False, before
+            before = segment
+        if before is not None:
+            yield number, alone, before
+
+
+def _bytes_of(reduction: Reduction) -> int:
+    """Return the bytes that one segment needs: values, float64 copies, result."""
+    block = reduction.geometry.largest_block
+    copies = 2 if reduction.factors or "moments" in reduction.work.accumulators else 0
+    return max(1, block * (2 * reduction.array.dtype.itemsize + 8 * copies + 1) + reduction.geometry.partial)
+
+
+def _reads_remotely(array: Any) -> bool:
+    return array._known is None and any(uri is not None and is_remote(uri) for uri in array._matrix.references.uris[:1])
+
+
+def _fold_segment(
+    reduction: Reduction, buffers: "deque[np.ndarray]", threads: int, tile: Sequence[Interval], segment: list[Key], alone: bool
+) -> State:
+    """Read the blocks of a segment and return their state."""
+    geometry = reduction.geometry
+    groups = np.arange(geometry.groups)
+    if not alone and geometry.numbers is not None and geometry.grouped is not None:
+        numbers = [geometry.numbers[key[geometry.grouped]] for key in segment]
+        groups = np.unique(np.concatenate(numbers))
+        groups = groups[groups >= 0]
+    state = State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)
+    with np.errstate(all="ignore"):
+        try:
+            buffer = buffers.pop()
+        except IndexError:
+            buffer = np.empty(geometry.largest_block, reduction.array.dtype)
+        for key in segment:
+            _fold_block(reduction, state, key, buffer, threads)
+        buffers.append(buffer)
+    return state
+
+
+def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray, threads: int) -> None:
+    geometry = reduction.geometry
+    shape = tuple(s.stop - s.start for s in key)
+    numbers = None if geometry.numbers is None or geometry.grouped is None else geometry.numbers[key[geometry.grouped]]
+    if numbers is not None and (numbers < 0).all():
+        return
+    values, missing = _read_block(reduction.array, key, buffer[: prod(shape)].reshape(shape), threads)
+    weights = _weights(reduction.factors, key)
+    if numbers is None or geometry.grouped is None:
+        along = key[geometry.reduced[0]] if geometry.reduced else slice(0, 0)
+        state.add(0, Part(values, missing, geometry.reduced, weights, range(along.start, along.stop)))
+        return
+    axis = geometry.grouped
+    positions: Any = range(key[axis].start, key[axis].stop)
+    runs, order = runs_of(numbers)
+    if order is not None:
+        values, positions = values.take(order, axis), np.asarray(positions)[order]
+        missing = None if missing is None else missing.take(order, axis)
+        if weights is not None and weights.shape[axis] > 1:
+            weights = weights.take(order, axis)
+    for run in runs:
+        at = (slice(None),) * axis + (slice(run.start, run.stop),)
+        own = None if weights is None else weights[at] if weights.shape[axis] > 1 else weights
+        absent = None if missing is None else missing[at]
+        state.add(run.group, Part(values[at], absent, geometry.reduced, own, positions[run.start : run.stop]))
+
+
+def _read_block(array: Any, key: Key, out: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the values of a block and their mask, None if none is missing."""
+    if array.dtype.kind == "f":
+        array.read(key, out=out, threads=threads)
+        # A sum that is not NaN has no NaN among its terms.
+        return out, np.isnan(out) if np.isnan(np.add.reduce(out.ravel())) else None
+    mask = np.ma.getmask(array.read(key, masked=True, out=out, threads=threads))
+    return out, mask if mask is not np.ma.nomask and mask.any() else None
+
+
+def _weights(factors: Sequence[tuple[tuple[int, ...], np.ndarray]], key: Key) -> np.ndarray | None:
+    """Return the weights of a block, to be broadcast with its values."""
+    weights: np.ndarray | None = None
+    for dimensions, values in factors:
+        own = values[tuple(key[d] for d in dimensions)]
+        own = own.transpose(np.argsort(dimensions))
+        own = own.reshape([s.stop - s.start if d in dimensions else 1 for d, s in enumerate(key)])
+        weights = own if weights is None else weights * own
+    return weights

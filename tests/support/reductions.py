@@ -1,0 +1,79 @@
+"""Reductions by NumPy, in double precision, to compare with those of arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def reduced(
+    operation: str,
+    values: np.ndarray,
+    mask: np.ndarray,
+    axes: Sequence[int],
+    *,
+    weights: np.ndarray | None = None,
+    skipna: bool = True,
+    min_count: int = 1,
+) -> np.ma.MaskedArray:
+    """Return the reduction of masked values; ``weights``: of the shape of the values."""
+    kept = [d for d in range(values.ndim) if d not in axes]
+    order = (*kept, *axes)
+    shape = tuple(values.shape[d] for d in kept)
+    rows = values.transpose(order).reshape(int(np.prod(shape)), int(np.prod([values.shape[d] for d in axes])))
+    masks = mask.transpose(order).reshape(rows.shape)
+    factors = np.ones(rows.shape) if weights is None else weights.transpose(order).reshape(rows.shape)
+    cells = [_cell(operation, *row, skipna, min_count) for row in zip(rows, masks, factors, strict=True)]
+    result = np.ma.masked_all(shape, _dtype(operation, values.dtype, weights is not None))
+    for index, cell in zip(np.ndindex(shape), cells, strict=True):
+        if cell is not None:
+            result[index] = cell
+    return result
+
+
+def _cell(operation: str, values: np.ndarray, mask: np.ndarray, weights: np.ndarray, skipna: bool, min_count: int) -> Any:
+    own, weights = values[~mask], weights[~mask]
+    if operation == "count":
+        return len(own)
+    if operation in ("first", "last") and not skipna:
+        end = 0 if operation == "first" else -1
+        return None if not len(values) or mask[end] else values[end]
+    least = min_count if operation in ("sum", "any", "all") else max(1, min_count)
+    if len(own) < least or (not skipna and mask.any()):
+        return -1 if operation in ("argmin", "argmax") else None
+    if operation in ("argmin", "argmax"):
+        return np.flatnonzero(~mask)[getattr(own, operation)()]
+    if operation in ("first", "last"):
+        return own[0 if operation == "first" else -1]
+    if operation in ("min", "max", "any", "all"):
+        return getattr(own, operation)()
+    if operation == "sum":
+        return (own.astype("f8") * weights).sum() if own.dtype.kind == "f" or (weights != 1).any() else own.sum(dtype="i8")
+    if not weights.sum():
+        return np.nan
+    mean = np.average(own.astype("f8"), weights=weights)
+    variance = np.average((own.astype("f8") - mean) ** 2, weights=weights)
+    return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[operation]
+
+
+def _dtype(operation: str, dtype: np.dtype[Any], weighted: bool) -> Any:
+    if operation in ("mean", "std", "var") or (operation == "sum" and (weighted or dtype.kind == "f")):
+        return "f8"
+    if operation in ("sum", "count", "argmin", "argmax"):
+        return "i8"
+    return bool if operation in ("any", "all") else dtype
+
+
+def assert_reduced(array: Any, expected: np.ma.MaskedArray, what: Any = "") -> None:
+    """Check shape, dtype, mask and values of a result, floats within 1e-12 of the greatest."""
+    values = array.read(masked=True)
+    assert (values.shape, values.dtype) == (expected.shape, expected.dtype), what
+    mask = np.ma.getmaskarray(expected)
+    assert np.array_equal(np.ma.getmaskarray(values), mask), what
+    if expected.dtype.kind == "f":
+        assert np.isnan(array.read()[mask]).all(), what
+        own, given = values.data[~mask], expected.data[~mask]
+        scale = np.abs(given[np.isfinite(given)]).max(initial=1e-300)
+        assert np.allclose(own, given, rtol=1e-12, atol=1e-12 * scale, equal_nan=True), what
+    else:
+        assert np.array_equal(values.data[~mask], expected.data[~mask]), what
