@@ -31,21 +31,27 @@ _NUMBERS = {
 #: Operations whose results are values of the array.
 _SELECTING = ("min", "max", "first", "last")
 #: Attributes of values that no longer apply to any result.
-_DROPPED = ("valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables", "_ChunkSizes")
-_FLAGS = ("flag_values", "flag_masks", "flag_meanings")
-_KIND = ("standard_name", "cell_methods", "units_metadata", *_FLAGS)
+DROPPED = ("valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables", "_ChunkSizes")
+FLAGS = ("flag_values", "flag_masks", "flag_meanings")
+_KIND = ("standard_name", "cell_methods", "units_metadata", *FLAGS)
 #: Words of a climatology (CF 7.4): the periods within a cycle, and the cycles.
 CYCLE_WORDS = {"month": "years", "season": "years", "dayofyear": "years", "hour": "days"}
 _POWER = re.compile(r"([A-Za-z_]+)\^?(-?\d+)?")
 
 
 def cell_method(
-    names: Sequence[str], operation: str, *, time: str | None = None, cycle: str | None = None, step: Frequency | None = None
+    names: Sequence[str],
+    operation: str,
+    *,
+    time: str | None = None,
+    cycle: str | None = None,
+    step: Frequency | None = None,
+    comment: str | None = None,
 ) -> str | None:
     """Return the cell method of a reduction, None if CF has none for it.
 
     ``names``: of the reduced dimensions, or "area". ``cycle``: the grouping of a climatology over ``time``; ``step``: the
-    interval of the values along ``time``.
+    interval of the values along ``time``; ``comment``: more words about how values were combined.
 
     >>> cell_method(["time"], "mean", time="time", step=Frequency(seconds=86400))
     'time: mean (interval: 1 day)'
@@ -56,13 +62,14 @@ def cell_method(
     if method is None or not names:
         return None
     comments = [f"interval: {interval_text(step)}"] if step is not None and (cycle or list(names) == [time]) else []
-    comments += [f"comment: {operation}"] if method == "point" else []
-    comment = f" ({' '.join(comments)})" if comments else ""
+    comment = operation if method == "point" else comment
+    comments += [f"comment: {comment}"] if comment else []
+    extra = f" ({' '.join(comments)})" if comments else ""
     if cycle is None or time is None:
-        return f"{' '.join(f'{name}:' for name in names)} {method}{comment}"
+        return f"{' '.join(f'{name}:' for name in names)} {method}{extra}"
     others = " ".join(f"{name}:" for name in names if name != time)
     word = CYCLE_WORDS[cycle]
-    climatology = f"{time}: {method} within {word}{comment} {time}: {method} over {word}"
+    climatology = f"{time}: {method} within {word}{extra} {time}: {method} over {word}"
     return f"{others} {method} {climatology}" if others else climatology
 
 
@@ -93,13 +100,13 @@ def result_attributes(
 
     ``name``, ``units``: of the array; ``method``: the cell method to append, None if nothing was reduced.
     """
-    kept = {k: v for k, v in attrs.items() if k not in _DROPPED}
+    kept = {k: v for k, v in attrs.items() if k not in DROPPED}
     if operation in _NUMBERS:
         kept = {k: v for k, v in kept.items() if k not in _KIND}
         kept["long_name"] = f"{_NUMBERS[operation]}: {attrs.get('long_name') or attrs.get('standard_name') or name or 'array'}"
         return kept
     if operation not in _SELECTING:
-        kept = {k: v for k, v in kept.items() if k not in _FLAGS}
+        kept = {k: v for k, v in kept.items() if k not in FLAGS}
     if method:
         kept["cell_methods"] = f"{attrs.get('cell_methods', '')} {method}".strip()
         if operation in ("std", "var") and has_temperature(units):

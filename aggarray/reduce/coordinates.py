@@ -35,20 +35,46 @@ def result_coordinates(array: "MasterArray", dims: Sequence[str], groups: Groups
     with bounds around all cells. Groups have those of `_group_coordinates`.
     """
     reduced = set(dims)
-    own_bounds = {name for d in dims for c in [_along(array, d)] if c is not None for name in bounds_names(c)}
-    is_cut = not reduced.isdisjoint(horizontal_dimensions(array))
-    coords = {
-        name: c
-        for name, c in array.coords.items()
-        if reduced.isdisjoint(c.dimensions) and name not in own_bounds and not (is_cut and is_mapping(c))
-    }
+    coords = _kept(array, dims)
+    if not reduced.isdisjoint(horizontal_dimensions(array)):
+        coords = {name: c for name, c in coords.items() if not is_mapping(c)}
     for dimension in array.dimensions:
         if dimension in reduced and (groups is None or dimension != groups.dimension):
             coords.update(_scalar(array, dimension, coords))
     if groups is not None:
         coords.update(_group_coordinates(array, groups, coords))
-    order = [*(n for n in array.coords if n in coords), *(n for n in coords if n not in array.coords)]
-    return {name: coords[name] for name in order}
+    return _ordered(array, coords)
+
+
+def window_coordinates(array: "MasterArray", dimension: str, steps: int) -> "dict[str, MasterArray]":
+    """Return the coordinates of statistics of windows of some steps.
+
+    The coordinate of ``dimension`` is in the middle of each window, with bounds around its cells.
+    """
+    coords = _kept(array, [dimension])
+    coordinate = _along(array, dimension)
+    if coordinate is None or coordinate.dtype.kind not in "iuf":
+        return coords
+    bounds = bounds_of(array, coordinate)
+    values = values_of(coordinate).astype(np.float64)
+    low, high = (values, values) if bounds is None else (bounds.min(axis=1), bounds.max(axis=1))
+    ends = [[edge[: len(edge) - steps + 1], edge[steps - 1 :]] for edge in (low, high)]
+    pairs = np.stack([np.minimum(*ends[0]), np.maximum(*ends[1])], axis=1)
+    middle = pairs[:, 0] + (pairs[:, 1] - pairs[:, 0]) / 2
+    has_bounds = bounds is not None or _is_located(coordinate)
+    coords.update(_with_bounds(array, coordinate, middle, (dimension,), pairs if has_bounds else None, coords))
+    return _ordered(array, coords)
+
+
+def _kept(array: "MasterArray", dims: Sequence[str]) -> "dict[str, MasterArray]":
+    """Return the coordinates of other dimensions than some."""
+    own_bounds = {name for d in dims for c in [_along(array, d)] if c is not None for name in bounds_names(c)}
+    return {n: c for n, c in array.coords.items() if set(dims).isdisjoint(c.dimensions) and n not in own_bounds}
+
+
+def _ordered(array: "MasterArray", coords: "dict[str, MasterArray]") -> "dict[str, MasterArray]":
+    """Return coordinates in the order of those of an array, new ones last."""
+    return {name: coords[name] for name in (*(n for n in array.coords if n in coords), *coords)}
 
 
 def _along(array: "MasterArray", dimension: str) -> "MasterArray | None":

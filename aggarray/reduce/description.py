@@ -46,7 +46,7 @@ def described(
     coords = result_coordinates(array, dims, groups)
     result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
     file_attrs = _file_attributes(array, operation, dims, groups, weights)
-    return replace(result, attrs=_valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
+    return replace(result, attrs=valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
 
 
 def result_dimensions(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def _method(array: "MasterArray", operation: str, dims: Sequence[str], groups: G
     return cell_method([str(named) if d == time else d for d in names], operation, time=named, cycle=cycle, step=step)
 
 
-def _valid_references(
+def valid_references(
     array: "MasterArray", attrs: dict[str, Any], coords: dict[str, Any], dims: Sequence[str]
 ) -> dict[str, Any]:
     """Return attributes without names of variables that no longer apply."""
