@@ -41,12 +41,16 @@ _OWN = {
     "compute": "read(), or .to_xarray().compute",
     "data": "values, or .to_dask()",
     "dt": "datetimes(), or .to_xarray().dt",
+    "groupby": "mean('time', by='month') and the like, or .to_xarray().groupby",
     "iloc": "isel(...)",
     "load": "read(), or .to_xarray().load",
     "loc": "sel(...)",
     "persist": "read(), or .to_xarray(chunks={}).persist",
     "plot": "to_xarray().plot, or .plot_coverage() for a picture of the files",
+    "resample": "mean('time', by='year-month') and the like, or .to_xarray().resample",
+    "rolling": "running_mean(steps), or .to_xarray().rolling",
     "to_numpy": "values",
+    "weighted": "mean(..., weights='area') and the like, or .to_xarray().weighted",
 }
 
 

@@ -351,6 +351,35 @@ class Reducible:
         """
         return self._reduced("argmax", dims, options)
 
+    def climatology(self, by: Any = "month", **options: Any) -> "MasterArray":
+        """Return means over years (of "hour": over days) along the times.
+
+        ``by``: "month", "season", "dayofyear" or "hour", or labels as in `reduce`. ``options``: as in `reduce`.
+        """
+        from aggarray.reduce.anomaly import climatology_of
+
+        return climatology_of(self, by, options)  # type: ignore[arg-type]
+
+    def anomaly(self, by: Any = "month", climatology: "MasterArray | None" = None, **options: Any) -> "MasterArray":
+        """Return the array less its climatology, in memory.
+
+        Files are read twice, in blocks. Floating arrays keep their dtype, others become float64. ``climatology``: another one,
+        such as that of a base period; then files are read once. ``by`` and ``options``: as in `climatology`.
+        """
+        from aggarray.reduce.anomaly import anomaly_from
+
+        return anomaly_from(self, by, climatology, options)  # type: ignore[arg-type]
+
+    def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return means of windows along one dimension, float64 in memory.
+
+        ``steps``: positions of a window; only whole windows count. ``dims``: one dimension, None for that of times.
+        ``options``: as in `reduce`, without ``by``.
+        """
+        from aggarray.reduce.running import running_mean_of
+
+        return running_mean_of(self, steps, dims, options)  # type: ignore[arg-type]
+
     def _reduced(self, operation: str, dims: Dimensions, options: dict[str, Any]) -> "MasterArray":
         if not options.keys() <= set(_OPTIONS):
             from aggarray.arrays.hints import unknown_option

@@ -35,7 +35,7 @@ def reduce_array(
     check_order(array, names, axes)
     check_options(array, skipna, min_count)
     groups = None if by is None else groups_along(array, axes, by)
-    factors = weight_factors(array, axes, names, weights)
+    factors = weight_factors(array, dims, names, weights)
     work = Work(names, array.dtype, bool(factors), bool(skipna), int(min_count))
     results = reduce_blocks(Reduction.of(array, axes, work, groups, factors), threads)
     reduced = tuple(array.dimensions[axis] for axis in axes)

@@ -1,5 +1,6 @@
 """Climatologies, and anomalies from them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from aggarray.reduce.cell_methods import DROPPED, FLAGS
 from aggarray.reduce.description import result_dimensions
 from aggarray.reduce.grouping import CYCLES, Groups, groups_of
 from aggarray.reduce.memory_arrays import in_memory
-from aggarray.reduce.time_cells import time_along
+from aggarray.reduce.request import OPTIONS, check_names, check_operations
+from aggarray.reduce.time_cells import time_dimension
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -25,19 +27,20 @@ _BLOCK = 16 << 20
 _ANOMALIES = ("air_pressure", "air_temperature", "geopotential", "geopotential_height", "surface_temperature")
 
 
-def climatology_of(array: "MasterArray", by: Any, **options: Any) -> "MasterArray":
+def climatology_of(array: "MasterArray", by: Any, options: Mapping[str, Any]) -> "MasterArray":
     """Return the means of the cycle ``by`` along the time dimension."""
+    check_names("climatology", options, OPTIONS)
     dimension = time_dimension(array)
     _check_cycle(array, by)
     return reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
 
 
-def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None" = None, **options: Any) -> "MasterArray":
+def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None", options: Mapping[str, Any]) -> "MasterArray":
     """Return an array less its climatology, or another one, in memory."""
+    check_names("anomaly", options, OPTIONS)
     dimension = time_dimension(array)
     _check_cycle(array, by)
-    if array.dtype.kind not in "iufb":
-        raise SelectionError(f"values of {array.dtype} have no anomalies", variable=array.name, hint="give an array of numbers")
+    check_operations(array, "mean")
     groups = groups_of(array, dimension, by)
     if climatology is None:
         climatology = reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
@@ -48,15 +51,6 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))
     attrs = _attributes(array, groups)
     return replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=array.coords)
-
-
-def time_dimension(array: "MasterArray") -> str:
-    """Return the dimension with 1-d times; SelectionError unless it is one."""
-    names = [d for d in array.dimensions if time_along(array, d) is not None]
-    if len(names) != 1:
-        what = f"{'no dimension' if not names else 'several dimensions'} with 1-d times: {', '.join(names or array.dimensions)}"
-        raise SelectionError(what, variable=array.name, hint="name the dimension: a.mean(dimension, by=...)")
-    return names[0]
 
 
 def _check_cycle(array: "MasterArray", by: Any) -> None:

@@ -1,6 +1,6 @@
 """Checks of a reduction's arguments, before anything is read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,17 @@ from aggarray.reduce.operations import OF_TIMES, OPERATIONS, ORDERED, WEIGHTED
 
 if TYPE_CHECKING:
     from aggarray.reduce.grouping import Groups
+
+#: Options of reductions that do not name their groups.
+OPTIONS = ("weights", "skipna", "min_count")
+
+
+def check_names(method: str, options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise TypeError for an argument that a method does not take."""
+    for name in options:
+        if name not in names:
+            what = f"{method}() got an unexpected keyword argument {name!r}"
+            raise TypeError(f"{what}; {names_hint(name, names, 'the others are')}")
 
 
 def check_operations(array: Any, operations: Any) -> tuple[str, ...]:
@@ -49,12 +60,19 @@ def axes_of(array: Any, dims: Any) -> tuple[int, ...]:
     """Return the numbers of dimensions; NotFoundError for an unknown one."""
     if dims is None:
         return tuple(range(array.ndim))
-    names = [dims] if isinstance(dims, str) else list(dims)
+    names = names_of(array, dims)
     for name in names:
         if name not in array.dimensions:
             hint = names_hint(name, array.dimensions, "the dimensions are")
             raise NotFoundError(f"no dimension {name!r} to reduce", variable=array.name, hint=hint)
     return tuple(sorted({array.dimensions.index(name) for name in names}))
+
+
+def names_of(array: Any, dims: Any) -> tuple[str, ...]:
+    """Return names of dimensions in the order given, each once."""
+    if dims is None:
+        return tuple(array.dimensions)
+    return tuple(dict.fromkeys([dims] if isinstance(dims, str) else dims))
 
 
 def check_order(array: Any, operations: Sequence[str], axes: Sequence[int]) -> None:
@@ -91,18 +109,18 @@ def groups_along(array: Any, axes: Sequence[int], by: Any) -> "Groups":
 
 
 def weight_factors(
-    array: Any, axes: Sequence[int], operations: Sequence[str], weights: Any
+    array: Any, dims: Any, operations: Sequence[str], weights: Any
 ) -> tuple[tuple[tuple[int, ...], np.ndarray], ...]:
     """Return the factors of weights, by numbers of dimensions.
 
-    There are none if no operation uses them. They are checked in any case.
+    ``dims``: the reduced dimensions as given: an array of weights is in their order. There are no factors if no operation uses
+    them. They are checked in any case.
     """
     if weights is None:
         return ()
     from aggarray.reduce.weighting import weights_of
 
-    names = tuple(array.dimensions[axis] for axis in axes)
-    factors = weights_of(array, names, weights) or ()
+    factors = weights_of(array, names_of(array, dims), weights) or ()
     if WEIGHTED.isdisjoint(operations):
         return ()
     return tuple((tuple(array.dimensions.index(d) for d in own), values) for own, values in factors)

@@ -1,6 +1,6 @@
 """Running means: means of windows of successive positions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
@@ -15,7 +15,8 @@ from aggarray.reduce.cell_methods import cell_method, result_attributes, result_
 from aggarray.reduce.coordinates import window_coordinates
 from aggarray.reduce.description import valid_references
 from aggarray.reduce.memory_arrays import in_memory
-from aggarray.reduce.time_cells import step_of, time_along, time_fields
+from aggarray.reduce.request import OPTIONS, axes_of, check_names, check_operations, check_options
+from aggarray.reduce.time_cells import step_of, time_along, time_dimension, time_fields
 from aggarray.reduce.weighting import weights_of
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ class Windows:
         return means
 
 
-def running_mean_of(
-    array: "MasterArray", steps: int, dimension: str, weights: Any = None, skipna: bool = True, min_count: int = 1
-) -> "MasterArray":
+def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mapping[str, Any]) -> "MasterArray":
     """Return the means of all windows of some steps along a dimension."""
-    windows = _windows(array, steps, dimension, weights, skipna, min_count)
+    dimension = _dimension(array, dims)
+    windows = _windows(array, steps, dimension, options)
     shape = tuple(n - steps + 1 if d == windows.axis else n for d, n in enumerate(array.shape))
     values = np.empty(shape, np.float64)
     for columns in _columns(array, windows):
@@ -79,17 +79,30 @@ def running_mean_of(
     return replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=coords)
 
 
-def _windows(array: "MasterArray", steps: Any, dimension: str, weights: Any, skipna: bool, min_count: int) -> Windows:
-    """Return the checked windows; SelectionError for others."""
+def _dimension(array: "MasterArray", dims: Any) -> str:
+    """Return the one dimension of the windows; by default that of times."""
+    if dims is None:
+        return time_dimension(array)
+    axes = axes_of(array, dims)
+    if len(axes) != 1:
+        what = f"a running mean is along one dimension: {len(axes)} are given ({', '.join(array.dimensions[a] for a in axes)})"
+        raise SelectionError(what, variable=array.name, hint="name one dimension")
+    return array.dimensions[axes[0]]
+
+
+def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[str, Any]) -> Windows:
+    """Return the checked windows; errors as of reductions."""
+    check_names("running_mean", options, OPTIONS)
+    check_operations(array, "mean")
+    skipna, min_count = options.get("skipna", True), options.get("min_count", 1)
+    check_options(array, skipna, min_count)
     axis = array.dimensions.index(dimension)
     size = array.shape[axis]
     is_integer = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
     if not is_integer or not 1 <= steps <= size:
         hint = f"give an integer from 1 to {size}, the size of {dimension!r}"
         raise SelectionError(f"invalid number of steps: {steps!r}", variable=array.name, hint=hint)
-    if array.dtype.kind not in "iufb":
-        raise SelectionError(f"values of {array.dtype} have no means", variable=array.name, hint="give an array of numbers")
-    factors = weights_of(array, (dimension,), weights)
+    factors = weights_of(array, (dimension,), options.get("weights"))
     own = None if factors is None else np.ones(size)
     for names, values in factors or ():
         if names != (dimension,):

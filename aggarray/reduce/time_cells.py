@@ -11,6 +11,7 @@ from aggarray.cf.frequency import Frequency, stated_frequency
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.date_fields import DAY, DateFields, date_fields, day_numbers
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.errors import SelectionError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -24,6 +25,15 @@ def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
     """Return the 1-d time coordinate of a dimension, None without."""
     coordinate = coordinate_along(dimension, array)
     return coordinate if coordinate is not None and is_reference_time(coordinate.units) else None
+
+
+def time_dimension(array: "MasterArray") -> str:
+    """Return the dimension with 1-d times; SelectionError unless it is one."""
+    names = [d for d in array.dimensions if time_along(array, d) is not None]
+    if len(names) != 1:
+        what = f"{'no dimension' if not names else 'several dimensions'} with 1-d times: {', '.join(names or array.dimensions)}"
+        raise SelectionError(what, variable=array.name, hint="name the dimension: a.mean(dimension, by=...)")
+    return names[0]
 
 
 def values_of(coordinate: "MasterArray") -> np.ndarray:

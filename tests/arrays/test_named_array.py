@@ -135,8 +135,10 @@ def test_equality_is_identity(array: MasterArray) -> None:
     ("name", "text"),
     [
         ("cumsum", r"use .to_xarray\(\).cumsum \(chunks={} computes lazily\) or a\[...\].cumsum"),
-        ("groupby", r"use .to_xarray\(\).groupby \(chunks={} computes lazily\)$"),
-        *((n, rf"use .to_xarray\(\).{n} ") for n in ("resample", "where", "rolling", "weighted", "to_netcdf", "to_dataframe")),
+        ("groupby", r"use .mean\('time', by='month'\) and the like, or .to_xarray\(\).groupby$"),
+        ("rolling", r"use .running_mean\(steps\), or .to_xarray\(\).rolling$"),
+        ("ffill", r"use .to_xarray\(\).ffill \(chunks={} computes lazily\)$"),
+        *((n, rf"use .to_xarray\(\).{n} ") for n in ("where", "to_netcdf", "to_dataframe")),
         ("tolist", r"use a\[...\].tolist$"),
         ("plot", r"use .to_xarray\(\).plot, or .plot_coverage\(\)"),
         ("T", r"use .transpose\(\)"),

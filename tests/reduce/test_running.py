@@ -14,7 +14,7 @@ import aggarray as aa
 from aggarray import MasterArray
 from aggarray.errors import SelectionError
 from aggarray.reduce import running
-from aggarray.reduce.running import running_mean_of, window_sums
+from aggarray.reduce.running import window_sums
 from tests.reduce.arrays import array, series
 
 
@@ -61,11 +61,11 @@ def test_running_means_are_those_of_xarray(
     a = archive(tmp_path, chunks)
     values = xr.DataArray(a[...].astype(float), dims=a.dimensions)
     rolled = values.rolling({dimension: steps}, min_periods=1).mean().isel({dimension: slice(steps - 1, None)})
-    np.testing.assert_allclose(running_mean_of(a, steps, dimension)[...], rolled.values, rtol=1e-12)
+    np.testing.assert_allclose(a.running_mean(steps, dimension)[...], rolled.values, rtol=1e-12)
     strict = values.rolling({dimension: steps}).mean().isel({dimension: slice(steps - 1, None)})
-    np.testing.assert_allclose(running_mean_of(a, steps, dimension, skipna=False)[...], strict.values, rtol=1e-12)
+    np.testing.assert_allclose(a.running_mean(steps, dimension, skipna=False)[...], strict.values, rtol=1e-12)
     least = values.rolling({dimension: steps}, min_periods=min(3, steps)).mean().isel({dimension: slice(steps - 1, None)})
-    np.testing.assert_allclose(running_mean_of(a, steps, dimension, min_count=min(3, steps))[...], least.values, rtol=1e-12)
+    np.testing.assert_allclose(a.running_mean(steps, dimension, min_count=min(3, steps))[...], least.values, rtol=1e-12)
 
 
 def test_weighted_running_means() -> None:
@@ -74,25 +74,25 @@ def test_weighted_running_means() -> None:
     days = np.diff(starts)
     values = np.arange(12.0)
     expected = [np.average(values[i : i + 3], weights=days[i : i + 3]) for i in range(10)]
-    np.testing.assert_allclose(running_mean_of(a, 3, "time", "time")[:], expected, rtol=1e-13)
+    np.testing.assert_allclose(a.running_mean(3, weights="time")[:], expected, rtol=1e-13)
     own = np.arange(12)
     expected = [np.average(values[i : i + 3], weights=own[i : i + 3]) for i in range(10)]
-    np.testing.assert_allclose(running_mean_of(a, 3, "time", own)[:], expected, rtol=1e-13)
+    np.testing.assert_allclose(a.running_mean(3, weights=own)[:], expected, rtol=1e-13)
 
 
 def test_metadata() -> None:
     days = np.arange(10.0)
     bounds = np.stack([days, days + 1], axis=1)
-    r = running_mean_of(series(days + 0.5, bounds=bounds), 3, "time")
+    r = series(days + 0.5, bounds=bounds).running_mean(3)
     assert r.attrs["cell_methods"] == "time: mean (interval: 1 day comment: running over 3 values)"
     assert r.coords["time"][:].tolist() == [n + 1.5 for n in range(8)]
     assert r.coords["time_bnds"][:].tolist() == [[n, n + 3] for n in range(8)]
     assert "running mean of tas(time=10): over 3 values along time" in r.file_attrs["history"]
     plain = array(np.arange(4.0), ("x",), {"x": (("x",), np.array([3.0, 2.0, 1.0, 0.0]), {})})
-    assert running_mean_of(plain, 2, "x").coords["x"][:].tolist() == [2.5, 1.5, 0.5]
+    assert plain.running_mean(2, "x").coords["x"][:].tolist() == [2.5, 1.5, 0.5]
 
 
 @pytest.mark.parametrize("steps", [0, 11, 2.5, True, "3"])
 def test_wrong_steps(steps: Any) -> None:
     with pytest.raises(SelectionError, match="invalid number of steps"):
-        running_mean_of(series(np.arange(10.0)), steps, "time")
+        series(np.arange(10.0)).running_mean(steps)

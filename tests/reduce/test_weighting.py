@@ -227,3 +227,12 @@ def test_weights_of_another_grid_are_refused() -> None:
 def test_bad_weights(given: Any, words: str) -> None:
     with pytest.raises((SelectionError, NotFoundError), match=words):
         weights_of(grid(*CENTRES), ("lat", "lon"), given)
+
+
+def test_an_array_of_weights_is_in_the_order_of_the_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    values, given = rng.normal(size=(4, 4)), rng.random((4, 4))
+    a = array(values, ("y", "x"), {})
+    assert a.mean(("y", "x"), weights=given)[()] == pytest.approx(np.average(values, weights=given))
+    assert a.mean(("x", "y"), weights=given)[()] == pytest.approx(np.average(values.T, weights=given))
+    assert a.mean(weights=given)[()] == pytest.approx(np.average(values, weights=given))
