@@ -131,7 +131,9 @@ class Server:
         return self._bytes(request, archive.contents.document(key) or b"", "application/json")
 
     async def _page(self, request: Request, archive: Archive) -> Response:
-        return await asyncio.to_thread(lambda: self._bytes(request, archive.page, "text/html; charset=utf-8"))
+        return await asyncio.to_thread(
+            lambda: self._bytes(request, archive.page(_address(request)), "text/html; charset=utf-8")
+        )
 
     def _bytes(self, request: Request, content: bytes, media_type: str) -> Response:
         tag = entity_tag(content)

@@ -9,12 +9,16 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from aggarray.arrays.pickling import fingerprint
+from aggarray.display.markup import escaped
 from aggarray.errors import AggregationError
 from aggarray.export.zarr_view.contents import ViewArray, ViewContents
+from aggarray.export.zarr_view.layout import group_paths
 from aggarray.opening.aggregation import Aggregation
 from aggarray.output.chunks import Position
 from aggarray.output.compression import NONE, Compression, parse_compression
 
+#: Stands for the URL of an archive, which depends on the request.
+_BASE = "http://archive.invalid/"
 #: Names of the server itself.
 _RESERVED = ("health", "arrays")
 
@@ -28,12 +32,18 @@ class Archive:
         self._identities: dict[ViewArray, bytes] = {}
         self._lock = Lock()
 
-    @cached_property
-    def page(self) -> bytes:
-        """HTML page of the arrays."""
-        from aggarray.display.report import page
+    def page(self, base: str) -> bytes:
+        """Return the HTML page of the arrays; ``base``: the URL of the server."""
+        return self._page.replace(escaped(_BASE), escaped(f"{base}{quote(self.name)}/")).encode()
 
-        return page(self.agg, title=self.name).encode()
+    @cached_property
+    def _page(self) -> str:
+        from aggarray.display.report import page
+        from aggarray.display.report.lines import Lines
+
+        paths = zip(self.agg, group_paths(self.agg.arrays), strict=True)
+        lines = [Lines(_line(str(array.name), path)) for array, path in paths]
+        return page(self.agg, title=self.name, lines=lines)
 
     def tag(self, array: ViewArray, position: Position) -> str:
         """Return the entity tag of a chunk, for which no value is read.
@@ -50,6 +60,12 @@ class Archive:
     def listing(self, base: str) -> list[dict[str, Any]]:
         """Return the facts of each array; ``base``: the URL of the server."""
         return [_facts(f"{base}{quote(self.name)}/", path, array) for path, array in self.contents.arrays.items()]
+
+
+def _line(name: str, path: str) -> str:
+    """Return the line of Python that opens an array of a store."""
+    group = f", group={path!r}" if path else ""
+    return f"import xarray as xr; xr.open_zarr({_BASE!r}{group}, zarr_format=3)[{name!r}]"
 
 
 def entity_tag(*parts: bytes) -> str:

@@ -1,7 +1,9 @@
 """The ASGI application: contents, validators, ranges, encodings, errors and limits."""
 
 import gzip
+import html
 import json
+import re
 import socket
 import threading
 import time
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import aggarray as aa
 from tests.support.netcdf import cube, write
@@ -57,10 +60,13 @@ def test_contents(port: int, values: np.ndarray) -> None:
         assert answer.headers["cache-control"] == "public, max-age=300" and answer.headers["accept-ranges"] == "bytes"
 
 
-def test_pages_and_listings(port: int) -> None:
+def test_pages_and_listings(port: int, values: np.ndarray) -> None:
     front, page = request(port, "/"), request(port, "/archive/")
     assert front.status == 200 and front.body == page.body and b"<h1>archive</h1>" in page.body
     assert front.headers["content-type"].startswith("text/html")
+    (line,) = re.findall(r"import xarray.*\['tas'\]", html.unescape(page.body.decode()))
+    assert f"'http://127.0.0.1:{port}/archive/'" in line
+    np.testing.assert_array_equal(eval(line.removeprefix("import xarray as xr; "), {"xr": xr}), values)
     arrays = {facts["path"]: facts for facts in json.loads(request(port, "/arrays").body)}
     tas = arrays["tas"]
     assert (tas["index"], tas["shape"], tas["chunks"], tas["units"]) == ("archive", [365, 18, 36], [100, 18, 36], "K")

@@ -17,6 +17,7 @@ from aggarray.aggregate.report import Report
 from aggarray.display.markup import escaped
 from aggarray.display.overview import overview_of
 from aggarray.display.report.data import page_data
+from aggarray.display.report.lines import Lines, lines_of
 from aggarray.display.report.rows import style
 from aggarray.display.report.sections import body
 from aggarray.errors import AggarrayError, counted
@@ -37,14 +38,15 @@ def page(
     report: Report | None = None,
     source: Sequence[str] | None = None,
     group_by: str | None = None,
+    lines: Sequence[Lines] | None = None,
 ) -> str:
     """Return an HTML page about the arrays and problems of an aggregation.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
     opening files; ``source``: the paths that were opened, for the lines that open each array, None = the index;
-    ``group_by``: the attribute that groups the datasets, None = chosen. No data values are read, and equal aggregations
-    give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB: neighbouring cells are merged and further arrays
-    have no card if needed, and the page says so.
+    ``group_by``: the attribute that groups the datasets, None = chosen; ``lines``: those that open each array, instead. No data
+    values are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB:
+    neighbouring cells are merged and further arrays have no card if needed, and the page says so.
 
     >>> from aggarray import MasterArray, SubArray
     >>> a = MasterArray.from_subarrays([([(0, 2)], SubArray.from_array([1.0, 2.0]))], dimensions=("x",), name="tas")
@@ -54,8 +56,9 @@ def page(
     with agg._provenance.access.reach():
         rows = overview_of(agg.arrays[:MOST_ARRAYS], agg.refusals, group_by)
         data = page_data(agg.arrays[:MOST_CARDS], [row.timeline for row in rows.rows])
+        lines = lines_of(agg, source) if lines is None else lines
         heading = escaped(title or counted(len(agg), "array"))
-        content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], source)}"
+        content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], lines)}"
     sheet, script = f"{_text('page.css')}{style(rows)}\n", _text("page.js")
     policy = f"default-src 'none'; style-src {_hash(sheet)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     head = (

@@ -10,7 +10,7 @@ from aggarray.display.markup import breakable, escaped, shortened
 from aggarray.display.overview import Overview
 from aggarray.display.refusals import dataset_count, divide
 from aggarray.display.report.cards import card
-from aggarray.display.report.lines import lines_of
+from aggarray.display.report.lines import Lines
 from aggarray.display.report.problems import Entry, entries
 from aggarray.display.report.rows import overview_section
 from aggarray.display.report.tables import LONGEST, MOST_ROWS, table_section
@@ -23,14 +23,12 @@ _MOST_ENTRIES = 6
 MOST_CARDS = 1_500_000
 
 
-def body(
-    agg: Aggregation, overview: Overview, report: Report | None, cards: int, folder: str, source: Sequence[str] | None
-) -> str:
+def body(agg: Aggregation, overview: Overview, report: Report | None, cards: int, folder: str, lines: Sequence[Lines]) -> str:
     """Return the body of the page; ``cards``: the number of arrays with cards."""
     found = entries(agg, report)
     where = f'<p class="note">Files in {breakable(shortened(folder, LONGEST))}</p>' if folder else ""
     shared = shared_attributes(agg.arrays)
-    made = _Cards(agg, overview, cards, source, shared)
+    made = _Cards(agg, overview, cards, lines, shared)
     refusals = [
         (" and ".join(dict.fromkeys(r.arrays)), r.rule, r.reason) for r in agg.refusals if agg._provenance.separates(r.rule)
     ]
@@ -54,11 +52,9 @@ def body(
 class _Cards:
     """Cards of arrays, as long as there is room."""
 
-    def __init__(
-        self, agg: Aggregation, overview: Overview, most: int, source: Sequence[str] | None, shared: dict[str, str]
-    ) -> None:
+    def __init__(self, agg: Aggregation, overview: Overview, most: int, lines: Sequence[Lines], shared: dict[str, str]) -> None:
         self.arrays, self.rows, self.most, self.shared, self.left = agg.arrays, overview.rows, most, shared, MOST_CARDS
-        self.labels, self.lines = labels(agg.arrays), lines_of(agg, source)
+        self.labels, self.lines = labels(agg.arrays), lines
 
     def card(self, number: int) -> str:
         """Return the card of an array, "" without room."""

@@ -43,6 +43,13 @@ def lay_out_groups(
     return groups
 
 
+def group_paths(arrays: Sequence[MasterArray]) -> list[str]:
+    """Return the path of the group of each array."""
+    flat = list(map(flatten_ragged, arrays))
+    paths = {id(member): path for path, members in _groups(flat) for member in members}
+    return [paths[id(array)] for array in flat]
+
+
 def _groups(arrays: Sequence[MasterArray]) -> list[tuple[str, Sequence[MasterArray]]]:
     names = [array.name for array in arrays]
     if len(set(names)) == len(names):
