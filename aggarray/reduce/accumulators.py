@@ -84,18 +84,49 @@ class Counts:
 
 
 class Weights:
-    """Sums of weights of values that are not missing."""
+    """Sums of weights of values that are not missing.
+
+    They are numbers per group until values are missing, or weights differ between cells.
+    """
 
     def __init__(self, shape: Shape) -> None:
-        self.rows = shape.full(0.0, np.float64)
+        self.shape, self._seen = shape, np.zeros(shape.groups)
+        self._rows: np.ndarray | None = None
 
     def add(self, row: int, part: Part) -> None:
         """Add the weights of a part."""
-        self.rows[row] += part.weight
+        self.increase(row, part.weight)
 
     def merge(self, rows: np.ndarray, other: "Weights") -> None:
         """Add the sums of a later segment."""
-        _add_rows(self.rows, rows, other.rows)
+        for own, its in pieces_of(rows, other.mergeable):
+            self.increase(own, other.at(its))
+
+    def at(self, row: Any) -> Any:
+        """Return the sums of rows, which broadcast with the cells."""
+        if self._rows is not None:
+            return self._rows[row]
+        return self._seen[row] if isinstance(row, int) else self.shape.column(self._seen[row])
+
+    def increase(self, row: Any, weight: Any) -> None:
+        """Add to the sums of rows."""
+        if self._rows is None:
+            if np.size(weight) == np.size(self._seen[row]):
+                self._seen[row] += np.reshape(weight, np.shape(self._seen[row]))
+                return
+            self._rows = self.shape.full(0.0, np.float64)
+            self._rows += self.shape.column(self._seen)
+        self._rows[row] += weight
+
+    @property
+    def mergeable(self) -> np.ndarray:
+        """What is merged: one number per group, or one per element."""
+        return self._seen if self._rows is None else self._rows
+
+    @property
+    def values(self) -> np.ndarray:
+        """The sums, which broadcast with rows."""
+        return np.asarray(self.at(slice(None)))
 
 
 class Sum:
@@ -106,7 +137,7 @@ class Sum:
 
     def add(self, row: int, part: Part) -> None:
         """Add the sum of a part."""
-        self.rows[row] += part.total(self.rows.dtype) if part.weights is None else part.weighted
+        self.rows[row] += part.total(self.rows.dtype)
 
     def merge(self, rows: np.ndarray, other: "Sum") -> None:
         """Add the sums of a later segment."""
@@ -114,10 +145,10 @@ class Sum:
 
 
 class Moments:
-    """Weights, means and sums of squared deviations, merged as Chan et al."""
+    """Means and sums of squared deviations, merged as Chan et al. (1979)."""
 
     def __init__(self, shape: Shape) -> None:
-        self.weight, self.mean, self.squares = (shape.full(0.0, np.float64) for _ in range(3))
+        self.weights, self.mean, self.squares = Weights(shape), shape.full(0.0, np.float64), shape.full(0.0, np.float64)
 
     def add(self, row: int, part: Part) -> None:
         """Fold the moments of a part."""
@@ -126,20 +157,17 @@ class Moments:
     def merge(self, rows: np.ndarray, other: "Moments") -> None:
         """Fold the moments of a later segment."""
         for own, its in pieces_of(rows, other.mean):
-            self._combine(own, other.weight[its], other.mean[its], other.squares[its])
+            self._combine(own, other.weights.at(its), other.mean[its], other.squares[its])
 
-    def _combine(self, row: int, weight: Any, mean: np.ndarray, squares: np.ndarray) -> None:
-        before = self.weight[row].copy()
-        self.weight[row] += weight
-        total = self.weight[row]
-        share = np.divide(weight, total, out=np.zeros(total.shape), where=total != 0)
+    def _combine(self, row: Any, weight: Any, mean: np.ndarray, squares: np.ndarray) -> None:
+        before = np.array(self.weights.at(row))
+        self.weights.increase(row, weight)
+        total = np.asarray(self.weights.at(row))
+        share = np.divide(weight, total, out=np.zeros(np.broadcast_shapes(np.shape(weight), total.shape)), where=total != 0)
         change = np.subtract(mean, self.mean[row])
-        # An infinite mean leaves a NaN: no part without values may add one.
-        change = np.where(share == 0, 0.0, change)
         self.mean[row] += change * share
         change *= change
-        change *= before
-        change *= share
+        change *= share * before
         self.squares[row] += squares
         self.squares[row] += change
 

@@ -66,9 +66,8 @@ class Geometry:
     @property
     def partial(self) -> int:
         """Bytes of the accumulators of a segment, at most."""
-        if not self.is_divided:
-            return self.largest_tile * self.groups * self.width
-        return max(PARTIAL, self.largest_tile * self.width)
+        complete = self.largest_tile * self.groups * self.width
+        return min(PARTIAL, complete) if self.is_divided else complete
 
     @property
     def is_divided(self) -> bool:

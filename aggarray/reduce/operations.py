@@ -47,7 +47,8 @@ class Work:
     def accumulators(self) -> tuple[str, ...]:
         """Names of the accumulators that the operations need."""
         names = {"counts"}.union(*(self.needs(operation) for operation in self.operations))
-        return tuple(sorted(names))
+        # Sums overwrite missing values.
+        return tuple(sorted(names, key=lambda name: (name not in OPERATIONS, name)))
 
     def needs(self, operation: str) -> tuple[str, ...]:
         """Return the accumulators of an operation, beside the counts."""
@@ -138,7 +139,7 @@ class State:
         if operation in ("std", "var"):
             return _deviations(held[0], operation == "std", shared)
         if operation == "mean":
-            divisor = held[1].rows if self.work.is_weighted else counts.values
+            divisor = held[1].values if self.work.is_weighted else counts.values
             sums = held[0].rows
             out = None if shared or sums.dtype != _FLOAT else sums
             return np.asarray(np.divide(sums, divisor, out=out))
@@ -169,7 +170,7 @@ class State:
 
 
 def _deviations(moments: Moments, root: bool, shared: bool) -> np.ndarray:
-    variance = np.divide(moments.squares, moments.weight, out=None if shared else moments.squares)
+    variance = np.divide(moments.squares, moments.weights.values, out=None if shared else moments.squares)
     return np.asarray(np.sqrt(variance, out=variance) if root else variance)
 
 

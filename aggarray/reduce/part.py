@@ -1,18 +1,22 @@
 """Values of one group in one block, with their sums and counts."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
+_FLOAT = np.dtype(np.float64)
+
 
 class Part:
     """Values that are folded together into one row of accumulators.
 
+    Sums overwrite missing values with 0: accumulators that need to find them come first.
     ``values``: with all dimensions of the array; ``missing``: their mask, None if none is missing; ``axes``: the reduced axes;
-    ``weights``: float64, broadcasts with the values, or None; ``positions``: along the first reduced axis. Results have the
-    kept dimensions; scalars stand for the same number everywhere.
+    ``factors``: their outer product is the weight, without any there are none (see `contracted`); ``positions``: along the
+    first reduced axis. Results have the kept dimensions; scalars stand for the same number everywhere.
     """
 
     def __init__(
@@ -20,10 +24,10 @@ class Part:
         values: np.ndarray,
         missing: np.ndarray | None,
         axes: tuple[int, ...],
-        weights: np.ndarray | None,
+        factors: Sequence[np.ndarray],
         positions: np.ndarray | range,
     ) -> None:
-        self.values, self.missing, self.axes, self.weights, self.positions = values, missing, axes, weights, positions
+        self.values, self.missing, self.axes, self.factors, self.positions = values, missing, axes, factors, positions
         self.size = prod(values.shape[axis] for axis in axes)
 
     @cached_property
@@ -52,39 +56,53 @@ class Part:
 
     @cached_property
     def zeros(self) -> np.ndarray:
-        """The values, 0 in place of missing ones."""
-        return self.filled(0)
+        """The values, 0 in place of missing ones, which are overwritten."""
+        if self.missing is not None:
+            np.copyto(self.values, 0, where=self.missing)
+        return self.values
 
     def total(self, dtype: np.dtype[Any]) -> np.ndarray:
-        """Return the sum of the values."""
-        return np.asarray(np.add.reduce(self.zeros, axis=self.axes, dtype=dtype))
-
-    @cached_property
-    def weighted(self) -> np.ndarray:
-        """Sum of values times weights."""
-        assert self.weights is not None
-        return np.asarray(np.add.reduce(np.multiply(self.zeros, self.weights, dtype=np.float64), axis=self.axes))
+        """Return the sum of the values, times weights if there are any."""
+        return contracted(self.zeros, self.axes, self.factors, dtype)
 
     @cached_property
     def weight(self) -> Any:
         """Sum of the weights of values that are not missing, else their count."""
-        if self.weights is None:
+        if not self.factors:
             return self.count
-        weights = np.broadcast_to(self.weights, self.values.shape)
-        if self.missing is not None:
-            weights = np.where(self.missing, 0.0, weights)
-        return np.asarray(np.add.reduce(weights, axis=self.axes))
+        if self.absent is None:
+            return contracted(np.broadcast_to(np.True_, self.values.shape), self.axes, self.factors, _FLOAT)
+        return contracted(~self.missing, self.axes, self.factors, _FLOAT)  # type: ignore[operator]
 
     @cached_property
     def moments(self) -> tuple[Any, np.ndarray, np.ndarray]:
         """Weight, mean, and sum of weighted squared deviations."""
-        weight = self.weight
-        total = self.total(np.dtype(np.float64)) if self.weights is None else self.weighted
+        weight, total = self.weight, self.total(_FLOAT)
         mean = np.divide(total, weight, out=np.zeros(total.shape), where=np.asarray(weight) != 0)
-        deviations = np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=np.float64)
+        deviations = np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=_FLOAT)
         if self.missing is not None:
-            deviations[self.missing] = 0
+            np.copyto(deviations, 0, where=self.missing)
         squares = np.multiply(deviations, deviations, out=deviations)
-        if self.weights is not None:
-            squares *= self.weights
-        return weight, mean, np.asarray(np.add.reduce(squares, axis=self.axes))
+        return weight, mean, contracted(squares, self.axes, self.factors, _FLOAT)
+
+
+def contracted(values: np.ndarray, axes: tuple[int, ...], factors: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return sums over axes of values times factors.
+
+    Axes without a factor are summed first: weights of latitudes are multiplied with sums over longitudes. ``factors``: float64,
+    of the rank of the values, 1 along other dimensions.
+
+    >>> contracted(np.ones((2, 3)), (0, 1), [np.array([[1.0], [2.0]])], np.dtype(float)).item()
+    9.0
+    """
+    if not factors:
+        return np.asarray(np.add.reduce(values, axis=axes, dtype=dtype))
+    left = [axis for axis in axes if any(factor.shape[axis] > 1 for factor in factors)]
+    plain = tuple(axis for axis in axes if axis not in left)
+    total = np.add.reduce(values, axis=plain, dtype=dtype, keepdims=True) if plain else values
+    for number, factor in enumerate(factors):
+        total = np.multiply(total, factor, dtype=dtype)
+        last = tuple(axis for axis in left if all(other.shape[axis] == 1 for other in factors[number + 1 :]))
+        left = [axis for axis in left if axis not in last]
+        total = np.add.reduce(total, axis=last, keepdims=True) if last else total
+    return np.asarray(total.squeeze(axes))

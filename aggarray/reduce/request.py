@@ -123,4 +123,17 @@ def weight_factors(
     factors = weights_of(array, names_of(array, dims), weights) or ()
     if WEIGHTED.isdisjoint(operations):
         return ()
-    return tuple((tuple(array.dimensions.index(d) for d in own), values) for own, values in factors)
+    plain = (_without_repetition(tuple(array.dimensions.index(d) for d in own), values) for own, values in factors)
+    return tuple(plain)
+
+
+def _without_repetition(dimensions: tuple[int, ...], values: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+    """Return a factor without the dimensions along which it is constant.
+
+    >>> _without_repetition((0, 1), np.array([[1.0, 1.0], [2.0, 2.0]]))
+    ((0,), array([1., 2.]))
+    """
+    for axis in reversed(range(values.ndim)):
+        if values.size and (values == values.take([0], axis)).all():
+            dimensions, values = dimensions[:axis] + dimensions[axis + 1 :], values.take(0, axis)
+    return dimensions, values

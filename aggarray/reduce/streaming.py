@@ -28,6 +28,8 @@ _IN_FLIGHT = 40 << 20
 #: Results by operation: values and mask, None where nothing is missing.
 Results = dict[str, tuple[np.ndarray, np.ndarray | None]]
 Key = tuple[slice, ...]
+#: A factor of weights: numbers of dimensions, and float64 values.
+Factor = tuple[tuple[int, ...], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +42,7 @@ class Reduction:
     array: "MasterArray"
     geometry: Geometry
     work: Work
-    factors: tuple[tuple[tuple[int, ...], np.ndarray], ...] = ()
+    factors: tuple[Factor, ...] = ()
 
     @classmethod
     def of(cls, array: "MasterArray", axes: Sequence[int], work: Work, groups: Any, factors: Any) -> "Reduction":
@@ -215,10 +217,10 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
     if numbers is not None and (numbers < 0).all():
         return
     values, missing = _read_block(reduction.array, key, buffer[: prod(shape)].reshape(shape), threads)
-    weights = _weights(reduction.factors, key)
+    factors = _factors(reduction.factors, key)
     if numbers is None or geometry.grouped is None:
         along = key[geometry.reduced[0]] if geometry.reduced else slice(0, 0)
-        state.add(0, Part(values, missing, geometry.reduced, weights, range(along.start, along.stop)))
+        state.add(0, Part(values, missing, geometry.reduced, factors, range(along.start, along.stop)))
         return
     axis = geometry.grouped
     positions: Any = range(key[axis].start, key[axis].stop)
@@ -226,11 +228,10 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
     if order is not None:
         values, positions = values.take(order, axis), np.asarray(positions)[order]
         missing = None if missing is None else missing.take(order, axis)
-        if weights is not None and weights.shape[axis] > 1:
-            weights = weights.take(order, axis)
+        factors = [factor.take(order, axis) if factor.shape[axis] > 1 else factor for factor in factors]
     for run in runs:
         at = (slice(None),) * axis + (slice(run.start, run.stop),)
-        own = None if weights is None else weights[at] if weights.shape[axis] > 1 else weights
+        own = [factor[at] if factor.shape[axis] > 1 else factor for factor in factors]
         absent = None if missing is None else missing[at]
         state.add(run.group, Part(values[at], absent, geometry.reduced, own, positions[run.start : run.stop]))
 
@@ -239,18 +240,16 @@ def _read_block(array: Any, key: Key, out: np.ndarray, threads: int) -> tuple[np
     """Return the values of a block and their mask, None if none is missing."""
     if array.dtype.kind == "f":
         array.read(key, out=out, threads=threads)
-        # A sum that is not NaN has no NaN among its terms.
-        return out, np.isnan(out) if np.isnan(np.add.reduce(out.ravel())) else None
+        # The maximum is NaN where any value is.
+        return out, np.isnan(out) if np.isnan(np.maximum.reduce(out.ravel())) else None
     mask = np.ma.getmask(array.read(key, masked=True, out=out, threads=threads))
     return out, mask if mask is not np.ma.nomask and mask.any() else None
 
 
-def _weights(factors: Sequence[tuple[tuple[int, ...], np.ndarray]], key: Key) -> np.ndarray | None:
-    """Return the weights of a block, to be broadcast with its values."""
-    weights: np.ndarray | None = None
+def _factors(factors: Sequence[Factor], key: Key) -> list[np.ndarray]:
+    """Return the factors of a block, of the rank of its values."""
+    result = []
     for dimensions, values in factors:
-        own = values[tuple(key[d] for d in dimensions)]
-        own = own.transpose(np.argsort(dimensions))
-        own = own.reshape([s.stop - s.start if d in dimensions else 1 for d, s in enumerate(key)])
-        weights = own if weights is None else weights * own
-    return weights
+        own = values[tuple(key[d] for d in dimensions)].transpose(np.argsort(dimensions))
+        result.append(own.reshape([s.stop - s.start if d in dimensions else 1 for d, s in enumerate(key)]))
+    return result
