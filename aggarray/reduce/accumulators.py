@@ -4,6 +4,7 @@ Each folds a `Part` into a row, and merges with the accumulator of the next segm
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +40,17 @@ class Shape(NamedTuple):
     def column(self, numbers: np.ndarray) -> np.ndarray:
         """Return a number per group, to be broadcast with rows."""
         return numbers.reshape(-1, *(1,) * len(self.cells))
+
+    def pieces(self) -> Iterator[tuple[slice, ...]]:
+        """Yield keys of rows, and of the first dimension of large cells."""
+        size = prod(self.cells)
+        if size <= _TOGETHER:
+            step = max(1, _TOGETHER // max(1, size))
+            yield from ((slice(row, row + step),) for row in range(0, self.groups, step))
+            return
+        step = max(1, self.cells[0] * _TOGETHER // size)
+        for row in range(self.groups):
+            yield from ((slice(row, row + 1), slice(at, at + step)) for at in range(0, self.cells[0], step))
 
 
 class Accumulator(Protocol):
@@ -76,11 +88,10 @@ class Counts:
             self.missing = self.shape.full(0, self._dtype)
         return self.missing
 
-    @property
-    def values(self) -> np.ndarray:
-        """Numbers of values that are not missing, int64; may broadcast."""
-        seen = self.shape.column(self.seen)
-        return seen if self.missing is None else seen - self.missing
+    def at(self, own: tuple[slice, ...]) -> np.ndarray:
+        """Return numbers of values that are not missing, which broadcast."""
+        seen = self.shape.column(self.seen[own[0]])
+        return seen if self.missing is None else seen - self.missing[own]
 
 
 class Weights:
@@ -103,9 +114,10 @@ class Weights:
             self.increase(own, other.at(its))
 
     def at(self, row: Any) -> Any:
-        """Return the sums of rows, which broadcast with the cells."""
+        """Return the sums of rows, or of a piece, which broadcast with these."""
         if self._rows is not None:
             return self._rows[row]
+        row = row[0] if isinstance(row, tuple) else row
         return self._seen[row] if isinstance(row, int) else self.shape.column(self._seen[row])
 
     def increase(self, row: Any, weight: Any) -> None:
@@ -122,11 +134,6 @@ class Weights:
     def mergeable(self) -> np.ndarray:
         """What is merged: one number per group, or one per element."""
         return self._seen if self._rows is None else self._rows
-
-    @property
-    def values(self) -> np.ndarray:
-        """The sums, which broadcast with rows."""
-        return np.asarray(self.at(slice(None)))
 
 
 class Sum:

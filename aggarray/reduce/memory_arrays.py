@@ -30,6 +30,8 @@ def in_memory(
 ) -> "MasterArray":
     """Return an array with values in memory; ``mask``: True where missing.
 
+    Missing values are overwritten.
+
     ``like``: any array of the class of the result, which has nothing else of it. Arrays import reductions, so that reductions
     cannot import the class of arrays.
     """
@@ -39,7 +41,8 @@ def in_memory(
     fill = fill_for(values.dtype, fill_value if values.dtype.kind in "iu" else None)
     missing: tuple[Any, ...] = ()
     if mask is not None and mask.any():
-        values = np.where(mask, np.asarray(fill, values.dtype), values)
+        values = values if values.flags.writeable else values.copy()
+        np.copyto(values, np.asarray(fill, values.dtype), where=mask)
         missing = (fill,) if fill == fill else ()
     else:
         mask = None

@@ -18,6 +18,7 @@ from aggarray.reduce.accumulators import Shape
 from aggarray.reduce.blocks import Geometry, Interval, geometry_of, runs_of
 from aggarray.reduce.operations import State, Work
 from aggarray.reduce.part import Part
+from aggarray.reduce.results import Result, results_of
 from aggarray.storage.urls import is_remote
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 #: Bytes that all threads together may need, beside the result.
 _IN_FLIGHT = 40 << 20
-#: Results by operation: values and mask, None where nothing is missing.
-Results = dict[str, tuple[np.ndarray, np.ndarray | None]]
+Results = dict[str, Result]
 Key = tuple[slice, ...]
 #: A factor of weights: numbers of dimensions, and float64 values.
 Factor = tuple[tuple[int, ...], np.ndarray]
@@ -78,7 +78,7 @@ def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
     groups = np.arange(geometry.groups)
     if not reduction.array.size:
         extents = [(0, reduction.array.shape[d]) for d in geometry.kept]
-        return State(work, reduction.shape(extents, geometry.groups), groups, 1).results()
+        return _results(work, State(work, reduction.shape(extents, geometry.groups), groups, 1))
     tiles = list(geometry.tiles())
     target = None if len(tiles) == 1 else _Target(reduction)
     with np.errstate(all="ignore"):  # infinite values and overflows are results
@@ -86,7 +86,7 @@ def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
         tile, total = -1, None
         for number, alone, state in states:
             if number != tile and total is not None and target is not None:
-                target.put(tiles[tile], total.results())
+                target.put(tiles[tile], _results(work, total))
                 total = None
             if total is None:
                 total = (
@@ -97,9 +97,13 @@ def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
             tile = number
         assert total is not None
         if target is None:
-            return total.results()
-        target.put(tiles[tile], total.results())
+            return _results(work, total)
+        target.put(tiles[tile], _results(work, total))
     return target.results
+
+
+def _results(work: Work, state: State) -> Results:
+    return results_of(work, state.shape, state.held)
 
 
 class _Target:

@@ -64,8 +64,8 @@ def _dtype(operation: str, dtype: np.dtype[Any], weighted: bool) -> Any:
     return bool if operation in ("any", "all") else dtype
 
 
-def assert_reduced(array: Any, expected: np.ma.MaskedArray, what: Any = "") -> None:
-    """Check shape, dtype, mask and values of a result, floats within 1e-12 of the greatest."""
+def assert_reduced(array: Any, expected: np.ma.MaskedArray, what: Any = "", scale: float = 0.0) -> None:
+    """Check shape, dtype, mask and values of a result, floats within 1e-12 of the greatest, or of ``scale``."""
     values = array.read(masked=True)
     assert (values.shape, values.dtype) == (expected.shape, expected.dtype), what
     mask = np.ma.getmaskarray(expected)
@@ -73,7 +73,7 @@ def assert_reduced(array: Any, expected: np.ma.MaskedArray, what: Any = "") -> N
     if expected.dtype.kind == "f":
         assert np.isnan(array.read()[mask]).all(), what
         own, given = values.data[~mask], expected.data[~mask]
-        scale = np.abs(given[np.isfinite(given)]).max(initial=1e-300)
+        scale = np.abs(given[np.isfinite(given)]).max(initial=max(1e-300, scale))
         assert np.allclose(own, given, rtol=1e-12, atol=1e-12 * scale, equal_nan=True), what
     else:
         assert np.array_equal(values.data[~mask], expected.data[~mask]), what

@@ -1,0 +1,184 @@
+"""Reductions of files: each chunk is decoded once, in bounded memory, with the same bits for any number of threads."""
+
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import netCDF4
+import numpy as np
+import pytest
+
+import aggarray as aa
+from aggarray.read import chunk_blocks
+from aggarray.reduce import blocks, reduce_array, streaming
+from aggarray.reduce.operations import OPERATIONS, ORDERED
+from tests.support.reductions import assert_reduced, reduced
+
+#: Operations over any dimensions.
+PLAIN = [o for o in OPERATIONS if o not in ORDERED]
+
+
+@contextmanager
+def decoded() -> Iterator[list[int]]:
+    """Count the stored chunks that are decoded, in a list of one."""
+    count, lock = [0], threading.Lock()
+
+    def counting(decode: Callable[..., Any], each: Callable[[Any], int]) -> Callable[..., Any]:
+        def counted(filters: Any, parts: Any, *rest: Any) -> Any:
+            with lock:
+                count[0] += each(parts) if filters else 0
+            return decode(filters, parts, *rest)
+
+        return counted
+
+    with (
+        mock.patch.object(chunk_blocks, "decode", counting(chunk_blocks.decode, lambda part: 1)),
+        mock.patch.object(chunk_blocks, "decode_all", counting(chunk_blocks.decode_all, len)),
+    ):
+        yield count
+
+
+def write(path: Path, values: np.ndarray, start: int, chunks: tuple[int, int, int], dtype: str = "f4") -> None:
+    """Write one file of a series of days."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, size in zip(("time", "lat", "lon"), values.shape, strict=True):
+            file.createDimension(name, size)
+            axis = file.createVariable(name, "f8", (name,))
+            axis[:] = np.arange(size) + (start if name == "time" else 0)
+            axis.units = "days since 2001-01-01" if name == "time" else f"degrees_{'north' if name == 'lat' else 'east'}"
+        fill = 1e20 if dtype == "f4" else -999
+        file.createVariable("tas", dtype, ("time", "lat", "lon"), zlib=True, chunksizes=chunks, fill_value=fill)[:] = values
+        file["tas"].units = "K"
+
+
+CHUNKS = (7, 10, 12), (1, 30, 48), (30, 5, 48), (13, 30, 7)
+
+
+@pytest.fixture(scope="module", params=[*((c, "f4") for c in CHUNKS), ((4, 9, 48), "i2")], ids=str)
+def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[aa.MasterArray, int]:
+    """An array of three files with missing values, and the number of its stored chunks."""
+    chunks, dtype = request.param
+    folder, rng = tmp_path_factory.mktemp("series"), np.random.default_rng(3)
+    for number in range(3):
+        values = np.ma.MaskedArray(rng.normal(280, 20, (30, 30, 48)).astype(dtype))
+        values[:, :6, :9] = np.ma.masked
+        values[rng.random(values.shape) < 0.01 * number] = np.ma.masked
+        write(folder / f"{number}.nc", values, 30 * number, chunks, dtype)
+    stored = 3 * int(np.prod([-(-n // c) for n, c in zip((30, 30, 48), chunks, strict=True)]))
+    return aa.open(folder)["tas"], stored
+
+
+@pytest.mark.parametrize("dims", [["time"], ["lat", "lon"], ["time", "lon"], ["lat"], ["time", "lat", "lon"]], ids=str)
+def test_chunks_are_decoded_once(series: tuple[aa.MasterArray, int], dims: list[str]) -> None:
+    array, stored = series
+    masked = array.read(masked=True)
+    operations = PLAIN if len(dims) > 1 else OPERATIONS
+    with decoded() as count, aa.set_options(cache_bytes=0), mock.patch.object(blocks, "BLOCK", 20_000):
+        results = reduce_array(array, operations, dims)
+    assert count[0] == stored
+    axes = [array.dimensions.index(d) for d in dims]
+    for operation, result in results.items():
+        if len(dims) == 3 or operation in ("mean", "std", "count", "argmin", "last"):
+            expected = reduced(operation, np.ma.getdata(masked), np.ma.getmaskarray(masked), axes)
+            assert_reduced(result, expected, operation)
+
+
+@pytest.mark.parametrize("by", ["month", "dayofyear", "year-month"])
+def test_chunks_are_decoded_once_for_groups(series: tuple[aa.MasterArray, int], by: str) -> None:
+    array, stored = series
+    with decoded() as count, aa.set_options(cache_bytes=0), mock.patch.object(blocks, "BLOCK", 20_000):
+        results = reduce_array(array, ["mean", "max"], "time", by=by)
+    assert count[0] == stored
+    values = array.read(masked=True)
+    start = 0 if by == "dayofyear" else 31
+    stop = 1 if by == "dayofyear" else 59
+    own = values[start:stop].astype("f8").mean(axis=0)
+    assert_reduced(results["mean"].lazy[0 if by == "dayofyear" else 1], np.ma.MaskedArray(own, np.ma.getmaskarray(own)))
+
+
+@pytest.mark.parametrize("by", [None, "month", "dayofyear"])
+def test_same_bits_for_any_number_of_threads(series: tuple[aa.MasterArray, int], by: str | None) -> None:
+    array, _ = series
+    with mock.patch.multiple(blocks, BLOCK=20_000, PARTIAL=100_000):
+        for dims, weights in ("time", None), (["lat", "lon"], "area"), ("time", "time"):
+            if by is not None and dims != "time":
+                continue
+            operations = OPERATIONS if dims == "time" else PLAIN
+            one, two, five = (reduce_array(array, operations, dims, by=by, weights=weights, threads=n) for n in (1, 2, 5))
+            for name in operations:
+                assert one[name][...].tobytes() == two[name][...].tobytes() == five[name][...].tobytes(), name
+
+
+def test_segments_do_not_depend_on_threads(series: tuple[aa.MasterArray, int]) -> None:
+    array, _ = series
+    folded: list[list[Any]] = []
+    with (
+        mock.patch.multiple(blocks, BLOCK=20_000),
+        mock.patch.object(
+            streaming, "_fold_segment", lambda *a, real=streaming._fold_segment: folded[-1].append(a[4]) or real(*a)
+        ),
+    ):
+        for threads in 1, 3:
+            folded.append([])
+            reduce_array(array, ["mean"], "time", threads=threads)
+    assert len(folded[0]) > 2 and sorted(map(str, folded[0])) == sorted(map(str, folded[1]))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three files of 100 MB of values each, hardly any bytes stored."""
+    folder = tmp_path_factory.mktemp("large")
+    for number in range(3):
+        values = np.broadcast_to(np.float32(number), (400, 180, 360)).copy()
+        values[:, :20] = 1e20
+        write(folder / f"{number}.nc", values, 400 * number, (1, 180, 360))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("operations", "dims", "options"),
+    [
+        (["mean", "sum", "count", "max"], "time", {}),
+        (["std", "var"], "time", {}),
+        (["mean"], ["lat", "lon"], {"weights": "area"}),
+        (["std"], ["lat", "lon"], {}),
+        (["mean"], "time", {"by": "month"}),
+        (["mean"], "time", {"by": "dayofyear"}),
+        (["argmin", "first"], "time", {}),
+    ],
+    ids=str,
+)
+def test_memory(large: Path, operations: list[str], dims: Any, options: dict[str, Any]) -> None:
+    array = aa.open(large)["tas"]
+    reduce_array(array.lazy[:5], operations, dims, **options)  # imports, open files and indexes of chunks
+    tracemalloc.start()
+    results = reduce_array(array, operations, dims, **options, threads=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert array.nbytes > 3 * (64 << 20)
+    assert peak < sum(result.nbytes for result in results.values()) + (64 << 20)
+
+
+def test_errors_of_files_name_them(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path / f"{number}.nc", np.ones((4, 5, 6), "f4"), 4 * number, (1, 5, 6))
+    array = aa.open(tmp_path)["tas"]
+    (tmp_path / "1.nc").unlink()
+    for threads in 1, 2:
+        with pytest.raises(aa.MissingFileError, match=r"1\.nc"), mock.patch.object(blocks, "BLOCK", 30):
+            reduce_array(array, ["mean"], "time", threads=threads)
+    filled = aa.open([str(tmp_path / "0.nc")])["tas"]
+    assert filled.mean()[...] == 1
+
+
+def test_lazy_selections(series: tuple[aa.MasterArray, int]) -> None:
+    array, _ = series
+    for lazy in array.lazy[40:3:-3, [7, 2, 9]], array.flip("lat").transpose("lon", "time", "lat"), array.to_units("degC"):
+        masked = lazy.read(masked=True)
+        for operation in "mean", "min", "argmax":
+            expected = reduced(operation, np.ma.getdata(masked), np.ma.getmaskarray(masked), [lazy.dimensions.index("time")])
+            assert_reduced(lazy.reduce(operation, "time"), expected, operation)
