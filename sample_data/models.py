@@ -20,6 +20,8 @@ MODELS: dict[str, tuple[tuple[str, ...], str, str, float]] = {
     "ALPHA": (("r1i1p1f1", "r2i1p1f1", "r3i1p1f1"), "noleap", "K", 0.03),
     "BETA": (("r1i1p1f1",), "360_day", "degC", 0.05),
 }
+#: Days of the months of each calendar.
+MONTHS = {"noleap": (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), "360_day": (30,) * 12}
 #: First year of each file, and the last year, of each experiment.
 EXPERIMENTS = {"historical": ((1981, 1991, 2001, 2011), 2014), "ssp245": ((2015, 2025), 2034)}
 
@@ -42,32 +44,31 @@ def temperatures(model: str, member: str, first: int, last: int) -> np.ndarray:
     return np.asarray(np.round(8 * (field[..., np.newaxis] + along + noise)) / 8)
 
 
-def add_axis(file: Any, name: str, values: np.ndarray, standard_name: str, units: str, axis: str) -> None:
-    """Add a coordinate with its bounds, which lie half way."""
+def add_axis(file: Any, name: str, edges: np.ndarray, standard_name: str, units: str, axis: str) -> None:
+    """Add a coordinate in the middle of cells, and their edges as bounds."""
+    values = (edges[1:] + edges[:-1]) / 2
     file.createDimension(name, None if name == "time" else len(values))
     made = file.createVariable(name, "f8", (name,))
     made.setncatts({"standard_name": standard_name, "units": units, "axis": axis, "bounds": f"{name}_bnds"})
     made[:] = values
-    half = np.diff(values).mean() / 2 if name != "time" else 15
     bounds = file.createVariable(f"{name}_bnds", "f8", (name, "bnds"))
-    bounds[:] = np.stack([values - half, values + half], axis=-1)
+    bounds[:] = np.stack([edges[:-1], edges[1:]], axis=-1)
 
 
 def write_months(path: Path, model: str, experiment: str, member: str, first: int, last: int) -> None:
     """Write one file of a model."""
     _, calendar, units, _ = MODELS[model]
-    length = {"noleap": 365, "360_day": 360}[calendar]
     path.parent.mkdir(parents=True, exist_ok=True)
     with netCDF4.Dataset(path, "w") as file:
         file.setncatts({"mip_era": "CMIP6", "source_id": model, "experiment_id": experiment, "variant_label": member})
         file.setncatts({"table_id": "Amon", "grid_label": "gn", "frequency": "mon"})
         file.createDimension("bnds", 2)
-        months = np.arange(12 * (last - first + 1))
-        days = (first - 1850 + (months + 0.5) / 12) * length
-        add_axis(file, "time", days, "time", "days since 1850-01-01", "T")
+        lengths = np.tile(MONTHS[calendar], last - first + 1)
+        edges = (first - 1850) * sum(MONTHS[calendar]) + np.concatenate(([0], np.cumsum(lengths)))
+        add_axis(file, "time", edges, "time", "days since 1850-01-01", "T")
         file["time"].calendar = calendar
-        add_axis(file, "lat", LATITUDES, "latitude", "degrees_north", "Y")
-        add_axis(file, "lon", LONGITUDES, "longitude", "degrees_east", "X")
+        add_axis(file, "lat", np.linspace(-90, 90, 13), "latitude", "degrees_north", "Y")
+        add_axis(file, "lon", np.linspace(0, 360, 13), "longitude", "degrees_east", "X")
         tas = file.createVariable("tas", "f4", ("time", "lat", "lon"), zlib=True, fill_value=1e20)
         tas.setncatts({"standard_name": "air_temperature", "units": units, "cell_methods": "area: time: mean"})
         tas[:] = temperatures(model, member, first, last) - (273.15 if units == "degC" else 0)

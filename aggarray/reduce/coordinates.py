@@ -156,10 +156,8 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
         units, calendar = (None, None) if source is None else (source.units, source.calendar)
         return {groups.name: in_memory(array, groups.name, groups.labels, along, units, calendar, attrs=attrs)}
     if groups.by in CYCLES:
-        units = None if groups.by == "season" else "1"
-        coords[groups.name] = in_memory(
-            array, groups.name, groups.labels, along, units, attrs={"long_name": _DESCRIPTIONS[groups.by]}
-        )
+        attrs = {"long_name": _DESCRIPTIONS[groups.by]}
+        coords[groups.name] = in_memory(array, groups.name, groups.labels, along, attrs=attrs)
     if coordinate is not None:
         bounds = _group_bounds(array, coordinate, groups)
         is_cycle = groups.by in CYCLES
