@@ -104,11 +104,16 @@ def text_key(array: Any, key: str) -> SelectionError:
     return SelectionError(f"text is not a position: {key!r}", variable=array.name, hint=hint)
 
 
-def unknown_option(operation: str, options: dict[str, Any], names: Sequence[str]) -> TypeError:
-    """Return the error of an argument that a reduction does not take.
+def reduce_by_numpy(array: Any, operation: str, dims: Any, options: dict[str, Any]) -> Any:
+    """Reduce all values with NumPy's arguments: `numpy.mean` passes axis.
 
-    NumPy's functions pass their own: ``numpy.mean(array)`` passes ``axis``.
+    Raises TypeError for other arguments, and for functions that are ufuncs.
     """
+    if dims is None and "axis" in options and options.keys() <= {"axis", "dtype", "out", "keepdims", "ddof", "where"}:
+        if operation in ("sum", "min", "max"):
+            raise no_arithmetic(array, operation)
+        return getattr(array.read(), operation)(**options)
+    names = ("by", "weights", "skipna", "min_count")
     name = next(n for n in options if n not in names)
-    hint = f"name dimensions, .{operation}(dims=...), or use NumPy on a[...]; the other arguments are {', '.join(names)}"
-    return TypeError(f"{operation}() got an unexpected keyword argument {name!r}; {hint}")
+    hint = f"name dimensions, .{operation}(dims=...); the other arguments are {', '.join(names)}"
+    raise TypeError(f"{operation}() got an unexpected keyword argument {name!r}; {hint}")

@@ -25,8 +25,6 @@ KnownValues = tuple[np.ndarray, np.ndarray | None]
 
 #: Dimensions to reduce: a name, several, or all.
 Dimensions = str | Sequence[str] | None
-#: Options of reductions.
-_OPTIONS = ("by", "weights", "skipna", "min_count")
 
 
 class AttributeHints:
@@ -230,7 +228,6 @@ class Reducible:
 
         Each stored chunk is read and decoded once, and reduced while it is in the processor's cache. Beside the result this
         needs at most 64 MB if stored chunks have less than 8 MB. The result has the same bits for any number of threads.
-
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
         sums of integers are int64, as are counts and positions. "any" and "all", of values that are not 0, are bool; the others
@@ -259,11 +256,6 @@ class Reducible:
         """Return means over dimensions: float64, in the units of the array.
 
         ``dims`` and ``options``: as in `reduce`.
-
-        >>> from aggarray import MasterArray, SubArray
-        >>> values = SubArray.from_array([[1, 2], [4, 6]], dimensions=("y", "x"))
-        >>> MasterArray.from_subarrays([([(0, 2), (0, 2)], values)], dimensions=("y", "x")).mean("y")[:].tolist()
-        [2.5, 4.0]
         """
         return self._reduced("mean", dims, options)
 
@@ -351,6 +343,26 @@ class Reducible:
         """
         return self._reduced("argmax", dims, options)
 
+    def median(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return medians over dimensions: float64, in the units of the array.
+
+        ``dims`` and ``options``: as in `quantile`, which says what memory and time it needs.
+        """
+        from aggarray.reduce.quantiles import quantile_of
+
+        return quantile_of(self, 0.5, dims, options, "median")  # type: ignore[arg-type]
+
+    def quantile(self, q: Any, dims: Dimensions = None, **options: Any) -> "MasterArray":
+        """Return exact quantiles over dimensions: float64, interpolated linearly.
+
+        All values of a result are sorted in memory, up to 34 MB at a time; AggregationError if they are more. A stored chunk is
+        decoded once if the column of chunks over ``dims`` has fewer bytes, else once for every 34 MB of it. ``q``: numbers from
+        0 to 1; several become the first dimension, ``quantile``. ``dims`` and ``options``: as in `reduce`, without ``weights``.
+        """
+        from aggarray.reduce.quantiles import quantile_of
+
+        return quantile_of(self, q, dims, options)  # type: ignore[arg-type]
+
     def climatology(self, by: Any = "month", **options: Any) -> "MasterArray":
         """Return means over years (of "hour": over days) along the times.
 
@@ -381,8 +393,8 @@ class Reducible:
         return running_mean_of(self, steps, dims, options)  # type: ignore[arg-type]
 
     def _reduced(self, operation: str, dims: Dimensions, options: dict[str, Any]) -> "MasterArray":
-        if not options.keys() <= set(_OPTIONS):
-            from aggarray.arrays.hints import unknown_option
+        if options.keys() <= {"by", "weights", "skipna", "min_count"}:
+            return self.reduce(operation, dims, **options)
+        from aggarray.arrays.hints import reduce_by_numpy
 
-            raise unknown_option(operation, options, _OPTIONS)
-        return self.reduce(operation, dims, **options)
+        return reduce_by_numpy(self, operation, dims, options)  # type: ignore[no-any-return]

@@ -103,7 +103,7 @@ OPERATIONS: list[Callable[[Any], Any]] = [
     *(lambda a: a + 1, lambda a: 1 + a, lambda a: a - a, lambda a: a * np.float64(2), lambda a: np.float64(2) * a),
     *(lambda a: VALUES - a, lambda a: a / VALUES, lambda a: a**2, lambda a: a > 3, lambda a: a <= a, lambda a: a @ a),
     *(operator.neg, operator.pos, abs, lambda a: divmod(a, 2), lambda a: a & True, lambda a: ~a),
-    *(np.sin, lambda a: np.add(a, 1), np.add.reduce, lambda a: np.multiply.outer(a, a), np.isnan),
+    *(np.sin, lambda a: np.add(a, 1), np.sum, np.max, lambda a: np.multiply.outer(a, a), np.isnan),
 ]
 
 

@@ -116,14 +116,16 @@ def test_methods(operation: str) -> None:
     assert np.array_equal(result[:], same[:]) and result.dimensions == ("x",) if "x" in array.dimensions else ("y",)
 
 
-def test_arguments_of_other_libraries() -> None:
-    for function in (np.mean, np.sum, np.min, np.max, np.std, np.var, np.any, np.all):
-        with pytest.raises(
-            TypeError, match=r"keyword argument 'axis'; name dimensions, .[a-z]+\(dims=...\), or use NumPy on a\["
-        ):
-            function(example())  # type: ignore[operator]
-    with pytest.raises(TypeError, match=r"mean\(\) got an .*'dim'.* the other arguments are by, weights, skipna, min_count"):
-        example().mean(dim="t")
+def test_functions_of_numpy_read_all_values() -> None:
+    array = joined(np.ma.MaskedArray(np.arange(24.0).reshape(4, 6)), [[2], []])[0]
+    for function in (np.mean, np.std, np.var, np.any, np.all, np.argmin, np.argmax):
+        assert np.array_equal(function(array), function(array[...]))  # type: ignore[operator]
+        assert np.array_equal(function(array, axis=1), function(array[...], axis=1))  # type: ignore[operator]
+    for function in (np.sum, np.min, np.max):
+        with pytest.raises(TypeError, match=r"no arithmetic \((sum|min|max)\): v; use .to_xarray\(\)"):
+            function(array)  # type: ignore[operator]
+    with pytest.raises(TypeError, match=r"mean\(\) got an .*'dim'; .*dims=...\); the other arguments are by, weights, skipna"):
+        array.mean(dim="t")
 
 
 @pytest.mark.parametrize(
