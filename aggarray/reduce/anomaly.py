@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 #: Bytes of values that are read at a time.
-_BLOCK = 16 << 20
+_BLOCK = 4 << 20
 #: Standard names that have one of their anomaly.
 _ANOMALIES = ("air_pressure", "air_temperature", "geopotential", "geopotential_height", "surface_temperature")
 

@@ -30,7 +30,7 @@ def area_factors(array: "MasterArray", dims: Sequence[str]) -> tuple[Factor, ...
     """
     measure = _cell_measure(array)
     if measure is not None and set(measure.dimensions) & set(dims):
-        return ((measure.dimensions, _areas_of(measure)),)
+        return ((measure.dimensions, areas_of(measure)),)
     radius = _radius(array)
     factors = []
     for names, widths in ((LATITUDES, _latitude_widths), (LONGITUDES, _longitude_widths)):
@@ -78,7 +78,7 @@ def _cell_measure(array: "MasterArray") -> "MasterArray | None":
     return measure if measure is not None and set(measure.dimensions) <= set(array.dimensions) else None
 
 
-def _areas_of(measure: "MasterArray") -> np.ndarray:
+def areas_of(measure: "MasterArray") -> np.ndarray:
     """Return the values of a cell measure in m2; missing ones are 0.
 
     Cells without an area, such as those on land, have no values.

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.cf.attributes import text_attribute
 from aggarray.errors import NotFoundError, SelectionError, names_hint
-from aggarray.reduce.cell_areas import area_factors, area_units
+from aggarray.reduce.cell_areas import area_factors, area_units, areas_of
 from aggarray.reduce.time_cells import cell_lengths, time_along, time_fields, values_of
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ def weights_of(array: "MasterArray", dims: Sequence[str], weights: Any) -> tuple
 
     ``dims``: the reduced dimensions. ``weights``: None, for which the result is None; "area": areas of cells in m2, from the
     cell measures of the array, else from bounds on the sphere, else from latitudes; "time": lengths of cells in seconds, from
-    bounds, else from the step of the times; an array over ``dims``, in their order, or with names of dimensions; {dimension:
-    1-d array}. A factor may span other dimensions of the array than ``dims``. Weights are finite and not negative. Raises
-    SelectionError or NotFoundError for others.
+    bounds, else from the step of the times; an array over ``dims``, in their order, or with names of dimensions (missing values
+    of cell areas are 0); {dimension: 1-d array}. A factor may span other dimensions of the array than ``dims``. Weights are
+    finite and not negative. Raises SelectionError or NotFoundError for others.
     """
     if weights is None:
         return None
@@ -69,12 +70,8 @@ def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor
     stated = getattr(weights, "dims", None)
     is_named = isinstance(stated, tuple) and all(isinstance(n, str) for n in stated)
     names: tuple[str, ...] = tuple(stated if is_named and stated is not None else dims)
-    if isinstance(weights, type(array)):
-        _check_coordinates(array, weights)
-        values = weights.read(masked=True)
-    else:
-        values = getattr(weights, "values", weights) if is_named else weights
-    values = _numbers(array, values)
+    is_master = isinstance(weights, type(array))
+    values = weights if is_master else _numbers(array, getattr(weights, "values", weights) if is_named else weights)
     absent = [n for n in names if n not in array.dimensions]
     if absent:
         hint = names_hint(absent[0], array.dimensions, "the dimensions are")
@@ -83,7 +80,15 @@ def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor
     if values.shape != shape:
         what = f"weights of shape {values.shape} for {', '.join(names)} of shape {shape}"
         raise SelectionError(what, variable=array.name, hint="give one weight for each position")
+    if is_master:
+        _check_coordinates(array, weights)
+        values = areas_of(weights) if _is_area(array, weights) else _numbers(array, weights.read(masked=True))
     return names, values
+
+
+def _is_area(array: "MasterArray", weights: Any) -> bool:
+    """Return whether weights are a cell measure, which may have no values."""
+    return isinstance(weights, type(array)) and text_attribute(weights.attrs.get("standard_name")) == "cell_area"
 
 
 def _numbers(array: "MasterArray", values: Any) -> np.ndarray:
@@ -127,5 +132,5 @@ def weight_units(array: "MasterArray", dims: Sequence[str], weights: Any) -> str
     A sum is multiplied by them: areas in m2, their factor along one direction in m, times in s.
     """
     if not isinstance(weights, str):
-        return None
+        return "m2" if _is_area(array, weights) else None
     return "s" if weights == "time" else area_units(array, dims)

@@ -201,6 +201,18 @@ def test_arrays() -> None:
     assert weight_units(a, ("lat", "lon"), given) is None
 
 
+def test_an_array_of_cell_areas() -> None:
+    a = grid(*CENTRES)
+    areas = np.arange(48.0).reshape(6, 8)
+    areas[2, 3] = np.nan
+    own = array(areas, ("lat", "lon"), {}, {"units": "km2", "standard_name": "cell_area"})
+    assert weights(a, ("lat", "lon"), own).tolist() == (np.nan_to_num(areas) * 1e6).tolist()
+    assert weight_units(a, ("lat", "lon"), own) == "m2"
+    other = array(areas, ("lat", "lon"), {}, {"units": "km2"})
+    with pytest.raises(SelectionError, match="a weight is missing: nan at lat=2, lon=3"):
+        weights_of(a, ("lat", "lon"), other)
+
+
 def test_weights_of_another_grid_are_refused() -> None:
     a = grid(*CENTRES)
     flipped = grid(CENTRES[0][::-1], CENTRES[1])
