@@ -56,7 +56,8 @@ def _opened(ctx: click.Context) -> "Aggregation | None":
     return None
 
 
-def _all(*options: Callable[..., Any]) -> Callable[..., Any]:
+def all_options(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that adds options to a command."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -75,7 +76,7 @@ variables_option = click.option(
 variable_option = click.option("-v", "--variable", metavar="NAME", help=_CHOOSE, shell_complete=variables_of)
 _WHERE = "Keep only arrays with this attribute, such as source_id=MIROC6,CanESM5 or 'source_id=MIROC*' (repeatable)."
 #: Options of reading.
-access_options = _all(
+access_options = all_options(
     click.option("--root", "roots", multiple=True, type=click.Path(), help="Read only files in this folder (repeatable)."),
     click.option(
         "--relocate",
@@ -92,13 +93,13 @@ access_options = _all(
     ),
 )
 #: Options of opening and reading.
-opening_options = _all(click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE), access_options)
+opening_options = all_options(click.option("--where", multiple=True, metavar="NAME=VALUE", help=_WHERE), access_options)
 _GROUP = "Print a row per group of these attributes, such as source_id,table_id; 'name' groups by variable."
 group_option = click.option(
     "--group-by", multiple=True, metavar="NAME,...", callback=lambda ctx, param, value: split_names(value), help=_GROUP
 )
 #: Options of joining: fields of `Rules`, and a preset. Labels have another --tolerance.
-rules_options_of_labels = _all(
+rules_options_of_labels = all_options(
     click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Start from the rules for such an archive."),
     click.option("--along", multiple=True, metavar="DIM", help="Join along this dimension only (repeatable)."),
     click.option(
@@ -133,7 +134,7 @@ rules_options_of_labels = _all(
         help="Scan every file, or only a few of each group of similar files.",
     ),
 )
-rules_options = _all(
+rules_options = all_options(
     rules_options_of_labels,
     click.option(
         "--tolerance",
