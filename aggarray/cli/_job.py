@@ -14,6 +14,7 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACT_SUFFIXES
+from aggarray.cli._reductions import OPERATIONS, OPTIONS, reduction_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 
@@ -22,11 +23,17 @@ _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
 _UNITS = "a table of units, such as { tas = 'degC' }"
 _SIZES = "a table of sizes, such as { time = 30 }, positive or -1 for all of the dimension"
 _WHERE = "a table of values, such as { source_id = ['MIROC6', 'CanESM5'] }"
+_DIMENSIONS = "a dimension, a list of dimensions, or true for those of the other operations, else all"
 _MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 
+#: Keys of what is written from selected arrays.
+_OUTPUT: dict[str, Any] = {
+    **{"path": str, "variables": _TEXTS, "where": _WHERE, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS},
+    **{"units": _UNITS, "compress": str},
+}
 #: The keys of each table, with a type, the valid texts, or a text that is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
-    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "page": list, "check": dict},
+    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "reduce": list, "page": list, "check": dict},
     "input": {
         **{"source": _TEXTS, "variables": _TEXTS, "where": _WHERE, "roots": _TEXTS, "relocate": dict},
         **{"missing": _MISSING, "storage": dict},
@@ -37,18 +44,34 @@ KEYS: dict[str, dict[str, Any]] = {
         **{"versions": str, "trust": str},
     },
     "index": {"path": str, "convention": ("CF-1.13", "CFA-0.4"), "relative": bool, "chunk_table": bool},
-    "extract": {
-        **{"path": str, "variables": _TEXTS, "where": _WHERE, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS},
-        **{"units": _UNITS, "compress": str, "chunks": _SIZES, "shards": _SIZES, "append": bool},
+    "extract": {**_OUTPUT, "chunks": _SIZES, "shards": _SIZES, "append": bool},
+    "reduce": {
+        **_OUTPUT,
+        **dict.fromkeys(OPERATIONS, _DIMENSIONS),
+        **{"by": str, "weights": str, "skipna": bool, "min_count": int},
     },
     "page": {"path": str, "title": str, "where": _WHERE},
     "check": {"checksum": bool, "allow": _TEXTS},
 }
-_REQUIRED = {"": ("input",), "input": ("source",), "index": ("path",), "extract": ("path",), "page": ("path",)}
+_REQUIRED = {
+    "": ("input",),
+    "input": ("source",),
+    "index": ("path",),
+    "extract": ("path",),
+    "page": ("path",),
+    "reduce": ("path",),
+}
 #: Keys of paths.
 _PATHS = ("source", "path", "log", "roots")
 _PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
-_TYPE_NAMES = {str: "a text", bool: "true or false", float: "a number", dict: "a table", list: "tables such as [[extract]]"}
+_TYPE_NAMES = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    dict: "a table",
+    list: "tables such as [[extract]]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +87,14 @@ class Job:
     rules: dict[str, Any]
     index: dict[str, Any]
     extracts: list[dict[str, Any]]
+    reductions: list[dict[str, Any]]
     pages: list[dict[str, Any]]
     check: dict[str, Any] | None
 
     def outputs(self) -> list[str]:
         """Return the files that the job writes."""
-        paths = [self.log, self.index.get("path"), *(output["path"] for output in [*self.extracts, *self.pages])]
+        outputs = [*self.extracts, *self.reductions, *self.pages]
+        paths = [self.log, self.index.get("path"), *(output["path"] for output in outputs)]
         return [path for path in paths if path is not None]
 
 
@@ -105,7 +130,7 @@ def _check_outputs(where: str, job: Job) -> None:
     for path in job.outputs():
         if is_remote(path):
             raise click.UsageError(f"{where}: {path}: is remote; give a local path")
-    for output in job.extracts:
+    for output in [*job.extracts, *job.reductions]:
         if not output["path"].lower().endswith(EXTRACT_SUFFIXES):
             raise click.UsageError(f"{where}: {output['path']}: no known suffix; give a name that ends with .zarr or .nc")
         _check_storage(where, output)
@@ -221,6 +246,11 @@ def _check_value(where: str, expected: Any, value: Any) -> None:
     elif expected == _LIMITS:
         limits = value.values() if isinstance(value, dict) else [value]
         fits = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in limits)
+    elif expected == _DIMENSIONS:
+        texts = value if isinstance(value, list) else [value]
+        fits = value is True or (bool(texts) and all(isinstance(v, str) and v for v in texts))
+    elif expected is int:
+        fits = type(value) is int
     elif isinstance(expected, tuple):
         fits, expected = value in expected, f"one of {', '.join(expected)}"
     elif expected is float:
@@ -255,6 +285,7 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
     roots, relocate = _texts(inputs.get("roots", [])), inputs.get("relocate", {})
     index = {**tables["index"], "path": absolute(tables["index"]["path"])} if "index" in tables else {}
     extracts = [_extract(path, {**output, "path": absolute(output["path"])}) for output in tables.get("extract", [])]
+    reductions = [_reduction(path, _extract(path, {**o, "path": absolute(o["path"])})) for o in tables.get("reduce", [])]
     opening = {"roots": list(map(absolute, roots)) or None, "relocate": relocate or None}
     opening |= {"missing": inputs.get("missing", "raise"), "storage_options": inputs.get("storage")}
     log = absolute(tables["log"]) if "log" in tables else None
@@ -265,7 +296,7 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
         for output in tables.get("page", [])
     ]
     variables, where = _texts(inputs.get("variables", [])), _where(inputs.get("where", {}))
-    return Job(path, log, source, variables, where, opening, rules, index, extracts, pages, tables.get("check"))
+    return Job(path, log, source, variables, where, opening, rules, index, extracts, reductions, pages, tables.get("check"))
 
 
 def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
@@ -278,3 +309,12 @@ def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
     except click.BadParameter as error:
         raise click.UsageError(f"{path}: {output['path']}: tolerance: {error.message}") from error
     return {**output, "sel": labels, "where": where, "variables": _texts(output.get("variables", [])), "tolerance": tolerances}
+
+
+def _reduction(path: str, output: dict[str, Any]) -> dict[str, Any]:
+    operations = [(name, "" if value is True else value) for name, value in output.items() if name in OPERATIONS]
+    try:
+        reduction = reduction_of(operations, {name: output.get(name) for name in OPTIONS}, "")
+    except click.UsageError as error:
+        raise click.UsageError(f"{path}: {output['path']}: {error.message}") from error
+    return {**output, "reduction": reduction}

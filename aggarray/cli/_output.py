@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,8 @@ from aggarray.cli import _common as common
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+    from aggarray.export.extract import Extracted
     from aggarray.opening.aggregation import Aggregation
 
 #: Options by group of the help; the others are last.
@@ -106,6 +108,20 @@ def command_line(name: str, arguments: Sequence[str], source: Sequence[str]) -> 
     return " ".join([f"aggarray {name}", *words])
 
 
+def check_storage(output: str, **checks: "tuple[Any, Callable[[Any, str], Any]]") -> None:
+    """Raise BadParameter if the format of the output lacks an option.
+
+    ``checks``: the value and the check of each option.
+    """
+    suffix = os.path.splitext(output)[1].lower()
+    for name, (value, check) in checks.items():
+        try:
+            check(value, suffix)
+        except AggregationError as error:
+            what = str(error).replace(f"{name}=", "", 1).replace(f"{value!r}: ", "", 1)
+            raise click.BadParameter(what, param_hint=f"--{name}") from error
+
+
 def check_not_input(output: str, source: Sequence[str], opened: "Aggregation") -> None:
     """Raise UsageError if the output would replace a file of the source."""
     try:
@@ -131,3 +147,20 @@ def opened_in_units(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, 
                 raise click.UsageError(f"{what}; make another with aggarray aggregate {option}, or give the data files")
             return opened, units
     return common.open_arguments(arguments), {}
+
+
+def describe_output(done: "Extracted", shapes: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a line about a written output; ``shapes``: sizes of each array."""
+    from aggarray.scan.progress import amount
+
+    if done.unchanged:
+        return f"{done.path}: unchanged"
+    texts = ", ".join(f"{name} ({', '.join(f'{d}: {n}' for d, n in sizes.items())})" for name, sizes in shapes.items())
+    resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
+    appended = f", {done.appended} appended along {done.dimension}" if done.appended else ""
+    return f"{done.path}: {texts}, {amount(done.nbytes, 'bytes')} of values{appended}{resumed}"
+
+
+def shapes_of(arrays: "Iterable[MasterArray]") -> dict[str, dict[str, int]]:
+    """Return the sizes of arrays by name and dimension."""
+    return {a.name or "": dict(zip(a.dimensions, a.shape, strict=True)) for a in arrays}

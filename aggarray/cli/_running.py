@@ -11,11 +11,13 @@ from typing import Any
 
 import click
 
+from aggarray.arrays.master import MasterArray
 from aggarray.cli import _labels
 from aggarray.cli._common import make_rules, open_source, progress_bar, select_where
 from aggarray.cli._datasets import as_keys, converted, require_dataset
 from aggarray.cli._job import Job
-from aggarray.cli.extract import describe_extract
+from aggarray.cli._output import describe_output, shapes_of
+from aggarray.cli._reductions import reduced_arrays, shapes_in
 from aggarray.dataclass import dataclass
 from aggarray.display import report
 from aggarray.display.markup import counted, printable
@@ -71,6 +73,8 @@ class Run:
         if agg is not None or (self.dry and not self.failed):
             for output in self.job.extracts:
                 self._try(f"extract {output['path']}", partial(self._extract, agg, output))
+            for output in self.job.reductions:
+                self._try(f"reduce {output['path']}", partial(self._extract, agg, output))
             for output in self.job.pages:
                 self._try(f"page {output['path']}", partial(self._page, agg, output))
             if self.job.check is not None:
@@ -143,12 +147,28 @@ class Run:
         return None
 
     def _extract(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
-        path, names = output["path"], output["variables"]
-        how: dict[str, Any] = {name: output.get(name) for name in ("compress", "chunks", "shards")}
+        """Write an extract, or a reduction."""
+        path, reduction = output["path"], output.get("reduction")
+        step = "extract" if reduction is None else "reduce"
+        how: dict[str, Any] = {name: output.get(name) for name in ("compress", "chunks", "shards", "reduction")}
         how["append"] = output.get("append", False)
-        foresee = partial(self._foresee, "extract", path, partial(ExtractTarget(path, "").check, "update"))
+        foresee = partial(self._foresee, step, path, partial(ExtractTarget(path, "").check, "update"))
         if agg is None:
             return foresee()
+        arrays, left_out = self._selected(agg, output), list[str]()
+        if reduction is not None:
+            arrays, left_out = reduced_arrays(arrays, reduction, bool(output["variables"]))
+        if self.dry:
+            return foresee(is_extracted(arrays, path, **how))
+        line = f"aggarray run {shlex.quote(self.job.path)}"
+        how |= {"exists": "update", "aggregation": agg, "command": line}
+        done = extract(arrays, path, **how, progress=progress_bar())
+        shapes = shapes_of(arrays) if reduction is None else shapes_in(path, arrays, reduction)
+        without = f"; left out: {', '.join(left_out)}" if left_out else ""
+        self.note(step, path, describe_output(done, shapes).partition(": ")[2] + without)
+
+    def _selected(self, agg: Aggregation, output: dict[str, Any]) -> list[MasterArray]:
+        names = output["variables"]
         absent = [name for name in names if name not in agg]
         if absent:
             raise NotFoundError(
@@ -156,13 +176,7 @@ class Run:
             )
         chosen = [a for a in select_where(agg, output["where"], "where") if not names or a.name in names]
         dataset = converted(require_dataset(chosen, bool(names), as_keys, agg.refusals), output.get("units", {}))
-        arrays = _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
-        if self.dry:
-            return foresee(is_extracted(arrays, path, **how))
-        line = f"aggarray run {shlex.quote(self.job.path)}"
-        how |= {"exists": "update", "aggregation": agg, "command": line}
-        done = extract(arrays, path, **how, progress=progress_bar())
-        self.note("extract", path, describe_extract(done, arrays).partition(": ")[2])
+        return _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
 
     def _page(self, agg: Aggregation | None, output: dict[str, Any]) -> None:
         path = output["path"]

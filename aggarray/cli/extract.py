@@ -1,8 +1,6 @@
 """Command ``aggarray extract``: write a selection to Zarr or netCDF."""
 
-import os
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,17 +10,14 @@ from aggarray.cli._datasets import converted, require_dataset
 from aggarray.cli._output import (
     RecordedCommand,
     check_not_input,
+    check_storage,
     command_line,
+    describe_output,
     opened_in_units,
     output_options,
     selection_options,
+    shapes_of,
 )
-from aggarray.errors import AggregationError
-
-if TYPE_CHECKING:
-    from aggarray.arrays.master import MasterArray
-    from aggarray.export.extract import Extracted
-
 
 _SIZES: dict[str, Any] = {"shell_complete": common.dimensions_of}
 
@@ -65,11 +60,10 @@ def command(line: list[str], /, output: str, overwrite: bool, as_json: bool, **a
         progress=common.progress_bar(),
     )
     if as_json:
-        shapes = {a.name: dict(zip(a.dimensions, a.shape, strict=True)) for a in selection}
         counts = {"bytes": done.nbytes, "resumed": done.resumed, "unchanged": done.unchanged, "appended": done.appended}
-        common.echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
+        common.echo_json({"output": done.path, "arrays": shapes_of(selection), "variables": list(done.variables), **counts})
     else:
-        click.echo(printable(describe_extract(done, selection)))
+        click.echo(printable(describe_output(done, shapes_of(selection))))
 
 
 def _storage_options(output: str, overwrite: bool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -81,25 +75,5 @@ def _storage_options(output: str, overwrite: bool, arguments: dict[str, Any]) ->
     chunks, shards = (common.sizes(arguments.pop(name), f"--{name}") for name in ("chunks", "shards"))
     if append and overwrite:
         raise click.UsageError("--append keeps an existing output, and --overwrite replaces it; give one of them")
-    suffix = os.path.splitext(output)[1].lower()
-    for option, check in (("--compress", partial(parse_compression, compress)), ("--shards", partial(check_shards, shards))):
-        try:
-            check(suffix)
-        except AggregationError as error:
-            what = str(error).replace("compress=", "", 1).replace(f"shards={shards!r}: ", "", 1)
-            raise click.BadParameter(what, param_hint=option) from error
+    check_storage(output, compress=(compress, parse_compression), shards=(shards, check_shards))
     return {"compress": compress, "append": append, "chunks": chunks or None, "shards": shards or None}
-
-
-def describe_extract(done: "Extracted", arrays: "list[MasterArray]") -> str:
-    """Return a line about an extract."""
-    from aggarray.scan.progress import amount
-
-    if done.unchanged:
-        return f"{done.path}: unchanged"
-    shapes = ", ".join(
-        f"{a.name} ({', '.join(f'{d}: {n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays
-    )
-    resumed = f", {amount(done.resumed, 'bytes')} of them from an earlier run" if done.resumed else ""
-    appended = f", {done.appended} appended along {done.dimension}" if done.appended else ""
-    return f"{done.path}: {shapes}, {amount(done.nbytes, 'bytes')} of values{appended}{resumed}"

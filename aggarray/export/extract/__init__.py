@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import metadata
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from aggarray.export.extract import zarr_store
 from aggarray.export.extract.earlier import EarlierExtract
 from aggarray.export.extract.lineage import add_lineage
 from aggarray.export.extract.pieces import Pieces
+from aggarray.export.extract.reductions import Reduction
 from aggarray.export.extract.target import ATTRIBUTE, ExtractTarget, check_not_source, stored_fingerprint
+from aggarray.formats import scan
 from aggarray.formats.base import Structure
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.verification import resolve_array
@@ -75,6 +78,7 @@ class ExtractOptions(NamedTuple):
     chunks: ChunkSizes | None = None
     shards: ChunkSizes | None = None
     append: bool = False
+    reduction: Reduction | None = None
 
 
 class _Plan(NamedTuple):
@@ -96,6 +100,7 @@ def extract(
     chunks: ChunkSizes | None = None,
     shards: ChunkSizes | None = None,
     append: bool = False,
+    reduction: Reduction | None = None,
     aggregation: Aggregation | None = None,
     command: str | None = None,
     progress: bool | Progress | None = None,
@@ -111,6 +116,7 @@ def extract(
     ``chunks``: sizes by dimension, -1: all of it; None: chosen to fit the files. ``shards``: sizes of the shards of a Zarr
     store, multiples of the chunks; a shard has one chunk along other dimensions. ``append``: True to keep the result of an
     earlier call, its chunks and compression, and to write what follows it along one dimension.
+    ``reduction``: what is computed of the arrays and written in their place.
     ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
     line of the attribute ``history``; None: the names and shapes of the arrays.
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
@@ -123,7 +129,7 @@ def extract(
     the arrays, their files or these options have changed. Raises AggregationError for arrays, paths or compressions that
     cannot be written, and for a result that the arrays do not continue; SelectionError for invalid chunks.
     """
-    plan = _make_plan(arrays, local_path(path), exists, ExtractOptions(compress, chunks, shards, append))
+    plan = _make_plan(arrays, local_path(path), exists, ExtractOptions(compress, chunks, shards, append, reduction))
     known = arrays if aggregation is None and isinstance(arrays, Aggregation) else aggregation
     return _carry_out(plan, exists, tuple if known is None else known._provenance.structures, command, progress)
 
@@ -136,9 +142,10 @@ def is_extracted(
     chunks: ChunkSizes | None = None,
     shards: ChunkSizes | None = None,
     append: bool = False,
+    reduction: Reduction | None = None,
 ) -> bool:
     """Return whether `extract` wrote these arrays there and nothing changed."""
-    target = _make_plan(arrays, local_path(path), "update", ExtractOptions(compress, chunks, shards, append)).target
+    target = _make_plan(arrays, local_path(path), "update", ExtractOptions(compress, chunks, shards, append, reduction)).target
     return stored_fingerprint(target.path) == target.fingerprint
 
 
@@ -146,10 +153,12 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
     if exists not in ("raise", "overwrite", "update"):
         raise AggregationError(f"exists={exists!r} is invalid", hint="give 'raise', 'overwrite' or 'update'")
     path = os.path.abspath(path)
-    compress, chunks, shards, append = options
+    compress, _, shards, append, reduction = options
     compression = check_format(path, compress, shards)
     if append and exists == "overwrite":
         raise AggregationError("append=True keeps what exists", path=path, hint="leave out exists='overwrite'")
+    if append and reduction is not None:
+        raise AggregationError("a reduction cannot be appended", path=path, hint="leave out append=True")
     items = [arrays] if isinstance(arrays, MasterArray) else list(arrays)
     wrong = [type(a).__name__ for a in items if not isinstance(a, MasterArray)]
     if wrong or not items:
@@ -157,15 +166,33 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
         raise AggregationError(what, path=path, hint="give arrays of an aggregation")
     resolved = [resolve_array(a) for a in items]
     suffix = os.path.splitext(path)[1].lower()
-    # Small arrays are chunked and compressed too if the caller asks for one of these, or to append to them.
-    layout = lay_out(resolved, _KINDS[suffix], path, 0 if compress is not None or chunks or shards or append else None)
-    set_chunk_sizes(layout, chunks, shards)
+    if reduction is None:
+        layout = _layout(resolved, path, options)
+    else:
+        # The fingerprint covers what the results depend on.
+        layout = lay_out(resolved, zarr_store.KINDS, path)
+        reduction.check(resolved)
     check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
-    mark = _fingerprint(layout, suffix, None if compress is None else compression)
-    layout.attributes[ATTRIBUTE] = mark
+    mark = _fingerprint(layout, suffix, None if compress is None else compression, reduction)
+    _complete(layout, suffix, mark)
+    return _Plan(resolved, layout, ExtractTarget(path, mark), compression, options)
+
+
+def _layout(arrays: list[MasterArray], path: str, options: ExtractOptions) -> ExtractLayout:
+    """Return the layout of what is written."""
+    compress, chunks, shards, append, _ = options
+    suffix = os.path.splitext(path)[1].lower()
+    # Small arrays are chunked and compressed too if the caller asks for one of these, or to append to them.
+    layout = lay_out(arrays, _KINDS[suffix], path, 0 if compress is not None or chunks or shards or append else None)
+    set_chunk_sizes(layout, chunks, shards)
+    return layout
+
+
+def _complete(layout: ExtractLayout, suffix: str, fingerprint: str) -> None:
+    """Add what the fingerprint does not cover."""
+    layout.attributes[ATTRIBUTE] = fingerprint
     if suffix == ".zarr":
         zarr_store.set_pieces(layout)
-    return _Plan(resolved, layout, ExtractTarget(path, mark), compression, options)
 
 
 def check_format(path: str, compress: str | None, shards: ChunkSizes | None) -> Compression:
@@ -188,20 +215,37 @@ def _carry_out(
     progress: bool | Progress | None,
 ) -> Extracted:
     """Write the result unless it is up to date; see `add_lineage`."""
-    target, variables = plan.target, plan.layout.variables
-    done = Extracted(target.path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
+    target, reduction = plan.target, plan.options.reduction
+    done = _described(plan.layout, target.path)
     # promise: extract-rerun-sweeps
     swept = target.swept()
     if exists != "overwrite" and stored_fingerprint(target.path) == target.fingerprint:
         unlock(target.path)
-        return replace(done, unchanged=True)
+        return replace(done if reduction is None else _stored(target.path), unchanged=True)
     if swept:
+        done = done if reduction is None else _stored(target.path)
         return replace(done, resumed=done.nbytes)
     if plan.options.append and os.path.lexists(target.path):
         return _append(plan, done, structures, command, progress)
     target.check(exists)
+    if reduction is not None:
+        plan = plan._replace(layout=_layout(reduction.of(plan.arrays), target.path, plan.options))
+        _complete(plan.layout, os.path.splitext(target.path)[1].lower(), target.fingerprint)
+        done = _described(plan.layout, target.path)
     add_lineage(plan.layout, plan.arrays, structures, command)
     return replace(done, resumed=_write(plan, progress))
+
+
+def _described(layout: ExtractLayout, path: str) -> Extracted:
+    variables = layout.variables
+    return Extracted(path, tuple(v.name for v in variables), sum(v.source.nbytes for v in variables))
+
+
+def _stored(path: str) -> Extracted:
+    """Return the variables that an existing result holds."""
+    variables = scan(path).variables
+    sizes = (prod(v.shape) * v.dtype.itemsize for v in variables)
+    return Extracted(path, tuple(v.name for v in variables), sum(sizes))
 
 
 def _append(
@@ -273,14 +317,15 @@ def _extend_store(plan: _Plan) -> None:
     zarr_store.write_documents(plan.layout, target.path, target.spare, plan.compression)
 
 
-def _fingerprint(layout: ExtractLayout, kind: str, compression: Compression | None) -> str:
+def _fingerprint(layout: ExtractLayout, kind: str, compression: Compression | None, reduction: Reduction | None) -> str:
     """Return 32 characters that change if the result would change.
 
-    ``compression``: None if it was not given: earlier extracts stay up to date.
+    ``compression``, ``reduction``: None if not given: earlier extracts stay up to date.
     """
     digest = hashlib.blake2b(digest_size=16)
     libraries = [f"{name} {metadata.version(name)}" for name in _LIBRARIES]
-    for part in _parts([kind, libraries, layout, *([] if compression is None else [compression])]):
+    options = [option for option in (compression, reduction) if option is not None]
+    for part in _parts([kind, libraries, layout, *options]):
         digest.update(len(part).to_bytes(8, "little") + part)
     states: dict[str, Any] = {}
     for variable in layout.variables:

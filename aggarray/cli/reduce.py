@@ -1,0 +1,115 @@
+"""Command ``aggarray reduce``: write means and other reductions."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggarray.cli import _common as common
+from aggarray.cli import _labels
+from aggarray.cli._datasets import converted, require_dataset
+from aggarray.cli._output import (
+    RecordedCommand,
+    check_not_input,
+    check_storage,
+    command_line,
+    describe_output,
+    opened_in_units,
+    output_options,
+    selection_options,
+)
+from aggarray.cli._reductions import OPERATIONS, OPTIONS, reduced_arrays, reduction_of, shapes_in
+from aggarray.errors import AggarrayError, printable
+
+if TYPE_CHECKING:
+    from aggarray.arrays.master import MasterArray
+
+_OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": "", "metavar": "[DIM,...]"}
+
+
+@click.command("reduce", cls=RecordedCommand)
+@common.source_argument
+@common.variables_option
+@common.all_options(
+    *(
+        click.option(f"--{name}", name, help=text, shell_complete=common.dimensions_of, **_OPERATION)
+        for name, text in OPERATIONS.items()
+    )
+)
+@click.option("--by", metavar="GROUPS", help="Group the dimension: month, season, dayofyear, hour, year, year-month or day.")
+@click.option("--weights", metavar="WEIGHTS", help="Weigh by area or by time.")
+@click.option(
+    "--skipna/--no-skipna", default=None, help="Leave out missing values (default), or let them make a result missing."
+)
+@click.option("--min-count", type=int, metavar="N", help="Make results of fewer values missing (default: 1).")
+@selection_options
+@output_options
+@click.option("--dry-run", is_flag=True, help="Show what would be written without reading the values.")
+@common.opening_options
+@common.rules_options_of_labels
+@common.json_option
+@click.pass_obj
+def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_json: bool, **arguments: Any) -> None:
+    """Write means, extremes and the like of SOURCE to a Zarr store or netCDF file.
+
+    Each file is read once for all operations over the same dimensions. Several results of a variable are named tas_mean,
+    tas_max and so on. Without -v, all variables of a dataset that have the dimensions are reduced.
+    """
+    from aggarray.export.extract import extract
+    from aggarray.output.compression import parse_compression
+
+    operations = [(name, dims) for name in arguments if name in OPERATIONS for dims in arguments[name]]
+    reduction = reduction_of(operations, {name: arguments.pop(name) for name in OPTIONS})
+    how: dict[str, Any] = {"compress": arguments.pop("compress"), "reduction": reduction}
+    check_storage(output, compress=(how["compress"], parse_compression))
+    labels, method = _labels.parse(arguments["sel"]), arguments["method"]
+    tolerances = _labels.parse_tolerances(method, arguments.pop("tolerance"))
+    opened, units = opened_in_units(arguments)
+    check_not_input(output, arguments["source"], opened)
+    named = bool(arguments["variables"])
+    arrays = converted(require_dataset(list(opened), named, refusals=opened.refusals), units)
+    selection, left_out = reduced_arrays(_labels.select_all(arrays, labels, method, tolerances), reduction, named)
+    line_of_history = command_line("reduce", line, arguments["source"])
+    exists = "overwrite" if overwrite else "update" if _is_of_command(output, line_of_history) else "raise"
+    if dry_run:
+        _foresee(selection, output, exists, how, as_json)
+        return
+    progress = common.progress_bar()
+    done = extract(selection, output, exists=exists, aggregation=opened, command=line_of_history, progress=progress, **how)
+    shapes = shapes_in(done.path, selection, reduction)
+    if as_json:
+        counts = {"bytes": done.nbytes, "unchanged": done.unchanged, "left_out": left_out}
+        common.echo_json({"output": done.path, "arrays": shapes, "variables": list(done.variables), **counts})
+        return
+    click.echo(printable(describe_output(done, shapes)))
+    if left_out:
+        click.echo(printable(f"left out: {', '.join(left_out)}, without these dimensions"), err=True)
+
+
+def _is_of_command(output: str, line: str) -> bool:
+    """Return whether the same command wrote an existing output."""
+    from aggarray.formats import scan
+
+    try:
+        first, _, _ = str(scan(output).attrs.get("history")).partition("\n")
+    except (AggarrayError, OSError):
+        return False
+    _, _, written = first.partition(": ")
+    return written == line or written.startswith(f"{line} (")
+
+
+def _foresee(arrays: "list[MasterArray]", output: str, exists: str, how: dict[str, Any], as_json: bool) -> None:
+    """Print what would be written; raise the errors of a run before it reads."""
+    from aggarray.export.extract import is_extracted
+    from aggarray.export.extract.target import ExtractTarget
+
+    path = os.path.abspath(output)
+    unchanged = exists != "overwrite" and is_extracted(arrays, path, **how)
+    if not unchanged:
+        ExtractTarget(path, "").check(exists)
+        how["reduction"].check(arrays)
+    names = [name for array in arrays for name in how["reduction"].names(array.name)]
+    if as_json:
+        common.echo_json({"output": path, "variables": names, "unchanged": unchanged, "dry_run": True})
+    else:
+        click.echo(printable(f"{path}: {'unchanged' if unchanged else 'would be written: ' + ', '.join(names)}"))

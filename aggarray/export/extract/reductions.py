@@ -1,0 +1,78 @@
+"""Reductions that an extract holds in place of the arrays themselves."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import dataclass
+from aggarray.errors import AggregationError
+
+#: Dimensions of an operation; None: all of the array.
+Dimensions = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Operations that reduce each array; other fields as in `MasterArray.reduce`.
+
+    ``operations``: names with dimensions. Operations over the same dimensions are computed in one pass over the files.
+
+    >>> Reduction((("mean", ("time",)), ("max", ("time",)))).names("tas")
+    ['tas_mean', 'tas_max']
+    """
+
+    operations: tuple[tuple[str, Dimensions], ...]
+    by: Any = None
+    weights: Any = None
+    skipna: bool = True
+    min_count: int = 1
+
+    def names(self, name: str | None) -> list[str]:
+        """Return the name of each result of an array.
+
+        A single result keeps the name. Others are named by their operation, and by its dimensions if it occurs twice.
+        """
+        name = name or "array"
+        if len(self.operations) == 1:
+            return [name]
+        operations = [operation for operation, _ in self.operations]
+        return [
+            "_".join([name, operation, *((dims or ("all",)) if operations.count(operation) > 1 else ())])
+            for operation, dims in self.operations
+        ]
+
+    def applies_to(self, array: MasterArray) -> bool:
+        """Return whether an array has numbers and all reduced dimensions."""
+        dimensions = {d for _, dims in self.operations for d in dims or ()}
+        return array.dtype.kind in "iufb" and dimensions <= set(array.dimensions)
+
+    def of(self, arrays: Iterable[MasterArray]) -> list[MasterArray]:
+        """Return the results, in memory, of all arrays."""
+        return [result for array in arrays for result in self._of(array)]
+
+    def _of(self, array: MasterArray) -> list[MasterArray]:
+        from aggarray.reduce import reduce_array
+
+        results: dict[tuple[str, Dimensions], MasterArray] = {}
+        for dims in dict.fromkeys(dims for _, dims in self.operations):
+            together = [operation for operation, others in self.operations if others == dims]
+            how: dict[str, Any] = {"by": self.by, "weights": self.weights, "skipna": self.skipna, "min_count": self.min_count}
+            made = reduce_array(array, together, dims, **how)
+            results |= {(operation, dims): result for operation, result in made.items()}
+        named = zip(self.names(array.name), self.operations, strict=True)
+        return [_storable(replace(results[operation], name=name)) for name, operation in named]
+
+    def check(self, arrays: Sequence[MasterArray]) -> None:
+        """Raise AggregationError if two results have one name."""
+        names = [name for array in arrays for name in self.names(array.name)]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise AggregationError(f"two results are named {repeated!r}", hint="give each operation and variable once")
+
+
+def _storable(array: MasterArray) -> MasterArray:
+    """Return an array that files hold: flags as integers, as xarray does."""
+    if array.dtype.kind != "b":
+        return array
+    return replace(array.astype("i1"), attrs={**array.attrs, "dtype": "bool"})
