@@ -24,6 +24,8 @@ from aggarray.errors import AggarrayError, printable
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
+#: Options that do not change what is written.
+_NOT_OUTPUT = ("--dry-run", "--json", "--overwrite")
 _OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": "", "metavar": "[DIM,...]"}
 
 
@@ -41,7 +43,7 @@ _OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": 
 @click.option(
     "--skipna/--no-skipna", default=None, help="Leave out missing values (default), or let them make a result missing."
 )
-@click.option("--min-count", type=int, metavar="N", help="Make results of fewer values missing (default: 1).")
+@click.option("--min-count", type=click.IntRange(min=0), metavar="N", help="Make results of fewer values missing (default: 1).")
 @selection_options
 @output_options
 @click.option("--dry-run", is_flag=True, help="Show what would be written without reading the values.")
@@ -94,8 +96,10 @@ def _is_of_command(output: str, line: str) -> bool:
         first, _, _ = str(scan(output).attrs.get("history")).partition("\n")
     except (AggarrayError, OSError):
         return False
+    # The number of files may follow in parentheses.
     _, _, written = first.partition(": ")
-    return written == line or written.startswith(f"{line} (")
+    before, after = ([word for word in text.split(" ") if word not in _NOT_OUTPUT] for text in (written, line))
+    return before == after or (before[: len(after)] == after and before[len(after)].startswith("("))
 
 
 def _foresee(arrays: "list[MasterArray]", output: str, exists: str, how: dict[str, Any], as_json: bool) -> None:
@@ -104,10 +108,9 @@ def _foresee(arrays: "list[MasterArray]", output: str, exists: str, how: dict[st
     from aggarray.export.extract.target import ExtractTarget
 
     path = os.path.abspath(output)
-    unchanged = exists != "overwrite" and is_extracted(arrays, path, **how)
+    unchanged = is_extracted(arrays, path, **how) and exists != "overwrite"
     if not unchanged:
         ExtractTarget(path, "").check(exists)
-        how["reduction"].check(arrays)
     names = [name for array in arrays for name in how["reduction"].names(array.name)]
     if as_json:
         common.echo_json({"output": path, "variables": names, "unchanged": unchanged, "dry_run": True})

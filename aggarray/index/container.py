@@ -126,13 +126,8 @@ class Container:
     def _coordinates(self, array: MasterArray) -> dict[str, str]:
         """Write new coordinates; return names of all coordinates and dimensions."""
         sizes = {d: n for a in (*array.coords.values(), array) for d, n in zip(a.dimensions, a.shape, strict=True)}
-        keys, names = self._keys(array), {}
-        for dimension, size in sizes.items():
-            key = keys.get(dimension) if _is_coordinate_variable(array.coords.get(dimension), dimension) else None
-            name, new = self.names.of(("dimension", dimension, size, key), dimension)
-            names[dimension] = name
-            if new:
-                self.dataset.createDimension(name, size)
+        keys = self._keys(array)
+        names = self._dimension_names(array, keys, sizes)
         variables = {}
         for name, key in keys.items():
             coordinate = array.coords[name]
@@ -148,6 +143,16 @@ class Container:
                 variables[name] = write(coordinate, variable, dimensions)
         for name, variable in variables.items():
             variable.setncatts(attributes_of(array.coords[name], names))
+        return names
+
+    def _dimension_names(self, array: MasterArray, keys: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, str]:
+        """Write new dimensions; return the names of all."""
+        names = {}
+        for dimension, size in sizes.items():
+            key = keys.get(dimension) if _is_coordinate_variable(array.coords.get(dimension), dimension) else None
+            names[dimension], new = self.names.of(("dimension", dimension, size, key), dimension)
+            if new:
+                self.dataset.createDimension(names[dimension], size)
         return names
 
     def _keys(self, array: MasterArray) -> dict[str, Any]:

@@ -125,6 +125,15 @@ class _LayoutContainer(Container):
         """Return the attributes that all arrays have with equal values."""
         return {**plain_attributes(common_attributes(arrays)), "Conventions": self.conventions}
 
+    def name_dimensions(self, arrays: Sequence[MasterArray]) -> None:
+        """Name the dimensions of all arrays before other variables.
+
+        A scalar coordinate, such as the time of a mean, then takes no name from a dimension of another array.
+        """
+        for array in arrays:
+            self._dimension_names(array, self._keys(array), dict(zip(array.dimensions, array.shape, strict=True)))
+        self.left_out.clear()
+
     def reason(self, array: MasterArray) -> None:
         """Return None: all arrays are written by value."""
         return None
@@ -148,16 +157,20 @@ class _LayoutContainer(Container):
             self._whole = whole
 
 
-def lay_out(arrays: Sequence[MasterArray], kinds: str, where: str, whole: int | None = None) -> ExtractLayout:
+def lay_out(
+    arrays: Sequence[MasterArray], kinds: str, where: str, whole: int | None = None, dimensions_first: bool = False
+) -> ExtractLayout:
     """Return the layout of arrays and their coordinates.
 
     ``kinds``: the supported kinds of dtypes; ``whole``: arrays of fewer bytes are stored in one piece, uncompressed (None:
-    `WHOLE`, as for coordinates). Raises AggregationError, with ``where`` as its path, for unsupported arrays.
+    `WHOLE`, as for coordinates); ``dimensions_first``: see `_LayoutContainer.name_dimensions`. Raises AggregationError, with ``where`` as its path, for unsupported arrays.
     """
     layout = ExtractLayout()
     container = _LayoutContainer(layout, kinds, WHOLE if whole is None else whole)
     conventions = {str(a.file_attrs.get("Conventions")) for a in arrays}
     container.conventions = conventions.pop() if len(conventions) == 1 and conventions != {"None"} else "CF-1.8"
+    if dimensions_first:
+        container.name_dimensions(arrays)
     left_out = container.write_all(arrays)
     if left_out:
         names = "; ".join(f"{name.removesuffix(',')}: {reason}" for name, reason in left_out[:3])

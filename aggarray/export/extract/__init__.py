@@ -145,8 +145,10 @@ def is_extracted(
     reduction: Reduction | None = None,
 ) -> bool:
     """Return whether `extract` wrote these arrays there and nothing changed."""
-    target = _make_plan(arrays, local_path(path), "update", ExtractOptions(compress, chunks, shards, append, reduction)).target
-    return stored_fingerprint(target.path) == target.fingerprint
+    plan = _make_plan(arrays, local_path(path), "update", ExtractOptions(compress, chunks, shards, append, reduction))
+    if reduction is not None:
+        reduction.check(plan.arrays)
+    return stored_fingerprint(plan.target.path) == plan.target.fingerprint
 
 
 def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: Any, options: ExtractOptions) -> _Plan:
@@ -171,7 +173,7 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
     else:
         # The fingerprint covers what the results depend on.
         layout = lay_out(resolved, zarr_store.KINDS, path)
-        reduction.check(resolved)
+        reduction.check_names(resolved)
     check_not_source(path, {str(uri) for v in layout.variables for uri in _used(v) if v.source._known is None})
     mark = _fingerprint(layout, suffix, None if compress is None else compression, reduction)
     _complete(layout, suffix, mark)
@@ -180,10 +182,11 @@ def _make_plan(arrays: MasterArray | Iterable[MasterArray], path: str, exists: A
 
 def _layout(arrays: list[MasterArray], path: str, options: ExtractOptions) -> ExtractLayout:
     """Return the layout of what is written."""
-    compress, chunks, shards, append, _ = options
-    suffix = os.path.splitext(path)[1].lower()
+    compress, chunks, shards, append, reduction = options
+    kinds = _KINDS[os.path.splitext(path)[1].lower()]
     # Small arrays are chunked and compressed too if the caller asks for one of these, or to append to them.
-    layout = lay_out(arrays, _KINDS[suffix], path, 0 if compress is not None or chunks or shards or append else None)
+    whole = 0 if compress is not None or chunks or shards or append else None
+    layout = lay_out(arrays, kinds, path, whole, dimensions_first=reduction is not None)
     set_chunk_sizes(layout, chunks, shards)
     return layout
 
@@ -229,6 +232,7 @@ def _carry_out(
         return _append(plan, done, structures, command, progress)
     target.check(exists)
     if reduction is not None:
+        reduction.check(plan.arrays)
         plan = plan._replace(layout=_layout(reduction.of(plan.arrays), target.path, plan.options))
         _complete(plan.layout, os.path.splitext(target.path)[1].lower(), target.fingerprint)
         done = _described(plan.layout, target.path)

@@ -63,12 +63,27 @@ class Reduction:
         named = zip(self.names(array.name), self.operations, strict=True)
         return [_storable(replace(results[operation], name=name)) for name, operation in named]
 
-    def check(self, arrays: Sequence[MasterArray]) -> None:
+    def check_names(self, arrays: Sequence[MasterArray]) -> None:
         """Raise AggregationError if two results have one name."""
         names = [name for array in arrays for name in self.names(array.name)]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
             raise AggregationError(f"two results are named {repeated!r}", hint="give each operation and variable once")
+
+    def check(self, arrays: Sequence[MasterArray]) -> None:
+        """Raise the errors of the reduction of each array before it is read."""
+        from aggarray.reduce.grouping import groups_of
+        from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, grouped_axis
+        from aggarray.reduce.weighting import weights_of
+
+        for array in arrays:
+            for operation, dims in self.operations:
+                names, axes = check_operations(array, [operation]), axes_of(array, dims)
+                check_order(array, names, axes)
+                check_options(array, self.skipna, self.min_count)
+                if self.by is not None:
+                    groups_of(array, array.dimensions[grouped_axis(array, axes)], self.by)
+                weights_of(array, [array.dimensions[axis] for axis in axes], self.weights)
 
 
 def _storable(array: MasterArray) -> MasterArray:
