@@ -20,7 +20,7 @@ from aggarray.interop.xarray_encoding import XarrayForm, form_of, in_form
 from aggarray.output.dataset import ROOT, DatasetGroup, common_attributes, decodable_times, group_of, variable_name
 
 try:
-    from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree
+    from xarray import DataArray, Dataset, DataTree, Variable, open_dataset, open_datatree, register_dataarray_accessor
     from xarray.backends import AbstractDataStore, BackendArray, BackendEntrypoint, StoreBackendEntrypoint
     from xarray.core import indexing
 except ImportError as error:
@@ -164,3 +164,11 @@ def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Datas
     source = GroupSource(groups)
     open = open_dataset if list(groups) == [ROOT] else open_datatree
     return open(source, engine=ArraysEntrypoint, chunks=chunks)
+
+
+@register_dataarray_accessor("aggarray")  # type: ignore[untyped-decorator]
+def accessor(array: DataArray) -> Any:
+    """Return the reductions of a lazy DataArray: ``array.aggarray.mean()``."""
+    from aggarray.interop.xarray_accessor import AggarrayAccessor
+
+    return AggarrayAccessor(array)

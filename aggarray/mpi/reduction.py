@@ -1,44 +1,68 @@
-"""Reductions of distributed arrays: sum, mean, min, max, count, std.
+"""Reductions of distributed arrays: those of `MasterArray.reduce`.
 
-Each process reduces its owned elements in float64. Processes that differ only in their coordinates along the reduced dimensions
-then combine their results. All of them get the result.
+Each process reduces its owned elements. Processes that differ only in their coordinates along the reduced dimensions then
+combine their results. All of them get the result.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
-from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
+from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import NamedTuple
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import short_repr
 from aggarray.memory.selection import Range
-from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of
+from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of, metadata_of_array
 from aggarray.mpi.reading import group_over
+from aggarray.mpi.reduced_values import Reduction, Section
 from aggarray.mpi.schedule.groups import kept_groups, rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
-from aggarray.mpi.transport.agreement import call_on_all
+from aggarray.mpi.transport.agreement import call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.trees import broadcast_tree
+from aggarray.reduce.operations import OPERATIONS, WEIGHTED, Work
+from aggarray.reduce.request import check_order, check_values, grouped_axis
 
-OPERATIONS = ("sum", "mean", "min", "max", "count", "std")
-_METHODS = {"sum": "sum", "mean": "mean", "min": "minimum", "max": "maximum", "std": "standard_deviation"}
+if TYPE_CHECKING:
+    from aggarray.reduce.grouping import Groups
 
 
-def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray:
+class _Request(NamedTuple):
+    """What is computed: a description of the whole array without values, and the reduced axes.
+
+    ``groups``: along the grouped axis, the only reduced one; ``factors``: of the weights;
+    ``fill``: the value of missing elements, None where there are none or they are NaN.
+    """
+
+    operation: str
+    array: MasterArray
+    axes: tuple[int, ...]
+    groups: "Groups | None" = None
+    factors: tuple[tuple[tuple[str, ...], np.ndarray], ...] = ()
+    weights: Any = None
+    fill: Any = None
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(self.array.dimensions[axis] for axis in self.axes)
+
+
+def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = None, weights: Any = None) -> LocalArray:
     """Return the reduction of a distributed array over dimensions.
 
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
-    dim_1, ... ``operation``: sum, mean, min, max, count or std (the population's, as in NumPy). ``dimensions``: a name, names,
-    or None for all. Missing values (NaN; the fill value of integers) are ignored. If all values are missing, the sum is 0, and
-    the other operations return NaN or the fill value. The result is distributed over the remaining dimensions, without padding:
-    each process has the section of its coordinates along these, so that several processes have equal sections. Sums, means and
-    deviations are float64 and counts int64; extremes have the dtype of the array. Collective over ``comm``; raises
-    ExchangeError on all processes.
+    dim_1, ... ``operation``, ``by`` and ``weights``: as in `MasterArray.reduce`, with the same results; groups and weights are
+    those of the whole array, which process 0 finds and sends to the others. ``dimensions``: a name, names, or None for all.
+    Missing values (NaN; the fill value of integers) are ignored; where all are missing, so is the result, and a position is -1.
+    The result is distributed over the remaining dimensions, without padding: each process has the section of its coordinates
+    along these, and all groups, so that several processes have equal sections. Sums, means, variances and deviations are
+    float64 (sums of integers int64), counts and positions int64; other results have the dtype of the array. Collective over
+    ``comm``; raises ExchangeError, or the error of `MasterArray.reduce`, on all processes.
 
     >>> from aggarray.mpi import ProcessGroup
     >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
@@ -50,41 +74,141 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any) -> LocalArray
         link = group.section
         _open_node(link)
         section, held = import_sections(link, local, "reduce")
-        metadata, axes = _compare_arguments(link, section, operation, dimensions)
-        distribution = section.distribution
-        kept = [d for d in range(len(distribution.maps)) if d not in axes]
-        result = Distribution(tuple(_owned_map(distribution.maps[d]) for d in kept))
-        coords = distribution.coords(section.rank)
-        rank = rank_at(result.grid, [coords[d] for d in kept])
+        request = _agreed(link, section, operation, dimensions, by, weights)
+        distribution, coords = section.distribution, section.distribution.coords(section.rank)
+        kept = [d for d in range(len(distribution.maps)) if d not in request.axes]
         # Of processes with equal sections, the first reduces and broadcasts the result.
-        groups = kept_groups([same[0] for same in held], distribution.grid, kept)
-        ranks = next((g for g in groups if link.rank in g), None)
+        ranks = next((g for g in kept_groups([s[0] for s in held], distribution.grid, kept) if link.rank in g), None)
+        result = Distribution(_result_maps(distribution, request))
+        shown = [d for d in range(len(distribution.maps)) if d in kept or _is_grouped(request, d)]
+        rank = rank_at(result.grid, [coords[d] if d in kept else 0 for d in shown])
+        metadata, dtype = _result_metadata(request, result.shape, section.dtype)
         if ranks is None:
-            native = section.dtype.newbyteorder("=")
-            dtype = {"min": native, "max": native, "count": np.dtype(np.int64)}.get(operation, np.dtype(np.float64))
             values = np.empty(result.local_shape(rank), dtype)
         else:
             # Infinite values and overflows are results, not errors.
             with np.errstate(all="ignore"):
-                values = _Reduction(link, ranks, _owned(section), axes, metadata.fill_value).compute(operation)
+                computed, missing = Reduction(link, ranks, _section(section, request)).compute(operation)
+            values = _placed(computed.astype(dtype, copy=False), missing, request, metadata.fill_value)
         broadcast_tree(link, held[section.rank], values)
-    return ReducedArray.of(values, result, rank, _result_metadata(metadata, operation, axes, values.dtype))
+    return ReducedArray.of(values, result, rank, metadata)
 
 
-def _compare_arguments(link: Link, local: LocalArray, operation: Any, dimensions: Any) -> tuple[ArrayMetadata, tuple[int, ...]]:
-    """Return metadata and reduced axes, which all processes compare."""
+def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: Any, weights: Any) -> _Request:
+    """Return what is computed, which all processes compare."""
 
-    def check() -> tuple[ArrayMetadata, tuple[int, ...]]:
+    def check() -> _Request:
         if not isinstance(operation, str) or operation not in OPERATIONS:
             raise ExchangeError(f"unknown operation {short_repr(operation)}", hint=f"give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced", hint="give numbers")
         metadata = metadata_of(local)
         axes = axes_of(dimensions, metadata)
+        array = _described(metadata, local)
+        check_values(array, [operation])
+        check_order(array, [operation], axes)
+        if by is not None:
+            grouped_axis(array, axes)
         local.buffer  # noqa: B018 (all processes raise an error of the read)
-        return metadata, axes
+        return _Request(operation, array, axes, weights=weights, fill=metadata.fill_value)
 
-    return call_on_all(link, check, ("reduce", short_repr(operation), short_repr(dimensions)))
+    described = *map(short_repr, (operation, dimensions)), *(short_repr(given) for given in (by, weights) if given is not None)
+    request = call_on_all(link, check, ("reduce", *described))
+
+    def find() -> Any:
+        from aggarray.reduce.grouping import groups_of
+        from aggarray.reduce.weighting import weights_of
+
+        groups = None if by is None else groups_of(request.array, request.dims[0], by)
+        return groups, weights_of(request.array, request.dims, weights) or ()
+
+    if by is None and weights is None:
+        return request
+    groups, factors = call_on_root(link, find)
+    return request._replace(groups=groups, factors=factors)
+
+
+def _described(metadata: ArrayMetadata, local: LocalArray) -> MasterArray:
+    """Return a master array with the metadata of a section, without values."""
+    if isinstance(local.source, MasterArray) and local.source.dimensions == metadata.dimensions:
+        return local.source
+    shape, units, calendar = local.distribution.shape, metadata.units, metadata.calendar
+    array = MasterArray.from_subarrays(
+        [],
+        dimensions=metadata.dimensions,
+        shape=shape,
+        dtype=local.dtype,
+        name=metadata.name,
+        units=units,
+        calendar=calendar,
+    )
+    return replace(array, attrs={**array.attrs, **metadata.attrs}, file_attrs=metadata.file_attrs, coords=metadata.coords)
+
+
+def _is_grouped(request: _Request, axis: int) -> bool:
+    return request.groups is not None and axis in request.axes
+
+
+def _result_maps(distribution: Distribution, request: _Request) -> tuple[Map, ...]:
+    """Return the maps of the result: all groups are on every process."""
+    maps: list[Map] = []
+    for axis, map_ in enumerate(distribution.maps):
+        if request.groups is not None and axis in request.axes:
+            maps.append(Block.even(request.groups.count, 1))
+        elif axis not in request.axes:
+            maps.append(_owned_map(map_))
+    return tuple(maps)
+
+
+def _result_metadata(request: _Request, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[ArrayMetadata, np.dtype[Any]]:
+    """Return metadata and dtype of the result."""
+    from aggarray.reduce.description import described
+
+    native = dtype.newbyteorder("=")
+    work = Work((request.operation,), native, bool(request.factors) and request.operation in WEIGHTED)
+    made = work.result_dtype(request.operation)
+    values = np.broadcast_to(np.zeros((), made), shape)
+    array = described(request.array, values, None, request.operation, request.dims, request.groups, request.weights)
+    metadata = metadata_of_array(array)
+    return metadata, made
+
+
+def _placed(values: np.ndarray, missing: np.ndarray, request: _Request, fill: Any) -> np.ndarray:
+    """Return values of groups as an array of the result, missing ones filled."""
+    if missing.any() and values.dtype.kind != "b":
+        values = np.where(missing, np.asarray(np.nan if values.dtype.kind == "f" else fill or 0, values.dtype), values)
+    placed = values[0] if request.groups is None else np.moveaxis(values, 0, request.axes[0])
+    return np.ascontiguousarray(placed).reshape(placed.shape)
+
+
+def _section(local: LocalArray, request: _Request) -> Section:
+    """Return the owned elements of a process, with their groups and weights."""
+    coords = local.distribution.coords(local.rank)
+    own = [_owned_indices(m, c) for m, c in zip(local.distribution.maps, coords, strict=True)]
+    positions = own[request.axes[0]] if request.axes else np.zeros(0, np.int64)
+    numbers = None if request.groups is None else request.groups.numbers[positions]
+    count = 1 if request.groups is None else request.groups.count
+    weights, names = None, request.array.dimensions
+    for dimensions, values in request.factors if request.operation in WEIGHTED else ():
+        part = values[np.ix_(*(own[names.index(d)] for d in dimensions))]
+        part = part.transpose(np.argsort([names.index(d) for d in dimensions]))
+        part = part.reshape([len(own[axis]) if d in dimensions else 1 for axis, d in enumerate(names)])
+        weights = part if weights is None else weights * part
+    return Section(
+        _owned(local),
+        request.fill,
+        request.axes,
+        positions,
+        numbers,
+        count,
+        weights,
+    )
+
+
+def _owned_indices(map_: Map, coordinate: int) -> np.ndarray:
+    """Return the global indices of the owned elements along a dimension."""
+    runs = [run.indices for run in owned_runs(map_, coordinate)]
+    return np.concatenate([np.zeros(0, np.int64), *(r.indices() if isinstance(r, Range) else r for r in runs)])
 
 
 def _owned(local: LocalArray) -> np.ndarray:
@@ -108,77 +232,6 @@ def _owned_map(map_: Map) -> Map:
         owned = [map_.indices(p)[map_.owns(p)] for p in range(map_.nprocs)]
         return Unstructured(map_.size, owned, one_to_one=True)
     return map_
-
-
-class _Reduction:
-    """Reduction of the values of a group of processes."""
-
-    def __init__(self, link: Link, ranks: Sequence[int], values: np.ndarray, axes: tuple[int, ...], fill: Any) -> None:
-        self._link, self._ranks, self._axes, self._fill = link, ranks, axes, fill
-        self._values = values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-        if values.dtype.kind == "f":
-            self._valid = ~np.isnan(self._values)
-        else:
-            self._valid = np.ones(values.shape, bool) if fill is None else self._values != fill
-        self._count = self._combine(self._valid.sum(axis=axes, dtype=np.int64))
-
-    def compute(self, operation: str) -> np.ndarray:
-        """Return the result, equal on all processes of the group."""
-        if operation == "count":
-            return self._count
-        if operation in ("min", "max"):
-            return self._extreme(operation)
-        total = self._combine(self._sum(self._values))
-        if operation == "sum":
-            return total
-        mean = self._divide_by_count(total)
-        if operation == "mean":
-            return mean
-        # Two passes keep the precision of small deviations from a large mean.
-        deviations = self._values - np.expand_dims(mean, self._axes)
-        return np.asarray(np.sqrt(self._divide_by_count(self._combine(self._sum(deviations * deviations)))))
-
-    def _sum(self, values: np.ndarray) -> np.ndarray:
-        return np.asarray(values.sum(axis=self._axes, dtype=np.float64, where=self._valid))
-
-    def _divide_by_count(self, total: np.ndarray) -> np.ndarray:
-        quotient = np.full(total.shape, np.nan)
-        return np.asarray(np.divide(total, self._count, out=quotient, where=self._count > 0))
-
-    def _extreme(self, operation: str) -> np.ndarray:
-        dtype, combine = self._values.dtype, np.minimum if operation == "min" else np.maximum
-        limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else None
-        ends: tuple[Any, Any] = (limits.min, limits.max) if limits else (-np.inf, np.inf)
-        lowest, highest = (False, True) if dtype.kind == "b" else ends
-        start = highest if operation == "min" else lowest
-        own = combine.reduce(self._values, axis=self._axes, initial=start, where=self._valid)
-        extreme = self._combine(np.asarray(own, dtype), combine)
-        missing = self._fill if self._fill is not None else (np.nan if dtype.kind == "f" else 0)
-        return np.where(self._count > 0, extreme, np.asarray(missing, dtype))
-
-    def _combine(self, values: Any, combine: np.ufunc = np.add) -> np.ndarray:
-        combined = np.array(values, order="C", copy=True)
-        from aggarray.mpi.sums import allreduce
-
-        allreduce(self._link, self._ranks, combined, combine)
-        return combined
-
-
-def _result_metadata(metadata: ArrayMetadata, operation: str, axes: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayMetadata:
-    """Return result metadata, without coordinates of reduced dimensions."""
-    reduced = {metadata.dimensions[d] for d in axes}
-    coords = {name: c for name, c in metadata.coords.items() if not reduced & set(c.dimensions)}
-    attrs = dict(metadata.attrs)
-    changed = replace(metadata, dimensions=tuple(d for d in metadata.dimensions if d not in reduced), coords=coords)
-    if operation == "count":
-        attrs = {k: v for k, v in attrs.items() if k not in ("standard_name", "cell_methods", "units_metadata")}
-        return replace(changed, attrs=attrs, units="1", calendar=None, fill_value=None)
-    method = " ".join(f"{name}:" for name in metadata.dimensions if name in reduced) + f" {_METHODS[operation]}"
-    if reduced:
-        attrs["cell_methods"] = f"{attrs.get('cell_methods', '')} {method}".strip()
-    if reduced and operation == "std" and has_temperature(metadata.units):
-        attrs["units_metadata"] = f"temperature: {DIFFERENCE}"
-    return replace(changed, attrs=attrs, fill_value=metadata.fill_value if dtype.kind in "iu" else None)
 
 
 def _open_node(link: Link) -> None:

@@ -191,8 +191,9 @@ def test_a_killed_run_leaves_nothing_half_written(folder: Path) -> None:
     out = folder.with_name("out.nc")
     command = ["reduce", str(folder), "-v", "tas", "--mean", "time", "--compress", "zlib:1", "-o", str(out)]
     for place in ("aggarray.export.extract.pieces.Pieces.assemble", "aggarray.reduce.reduce_array"):
-        script = f"import os, signal, unittest.mock as m; m.patch({place!r}, lambda *a, **k: os.kill(os.getpid(), {signal.SIGKILL})).start()"
-        script += f"; from aggarray.cli import main; main({command!r})"
+        kill = f"lambda *a, **k: os.kill(os.getpid(), {signal.SIGKILL})"
+        script = f"import os, unittest.mock as m; m.patch({place!r}, {kill}).start(); "
+        script += f"from aggarray.cli import main; main({command!r})"
         done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
         assert done.returncode == -signal.SIGKILL and not out.exists()
     assert run(*command)[0] == 0 and read(out).tas.shape == (5, 3)

@@ -1,0 +1,134 @@
+"""Accessor ``aggarray`` of DataArrays: reductions while files are read.
+
+It finds the master array behind a lazy DataArray, applies the selections to it, and reduces it without dask.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xarray import DataArray
+from xarray.core import indexing
+
+from aggarray.arrays.master import MasterArray
+from aggarray.arrays.reducible import Reducible
+from aggarray.errors import AggregationError, NotFoundError, names_hint
+from aggarray.interop.xarray_store import LazyValues, to_dataarray
+
+#: Attributes of values that xarray has not decoded.
+_ENCODED = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned")
+
+
+class AggarrayAccessor(Reducible):
+    """Reductions of a lazy DataArray of aggarray, as a DataArray in memory.
+
+    ``ds.tas.aggarray.mean("time", by="month")``: the methods and arguments of `MasterArray`, such as ``by`` and ``weights``.
+    Each stored chunk is read once, in bounded memory, by threads and without dask. Selections of xarray are applied first.
+    Coordinates are those of the DataArray; along groups, those of the reduction. Raises AggregationError for a DataArray that
+    is in memory, has been loaded or computed, or is a dask array.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: DataArray) -> None:
+        self._array = array
+
+    def reduce(
+        self,
+        operation: str,
+        dims: Any = None,
+        *,
+        by: Any = None,
+        weights: Any = None,
+        skipna: bool = True,
+        min_count: int = 1,
+    ) -> DataArray:
+        """Reduce dimensions while the files are read; see `MasterArray.reduce`."""
+        master, names = master_array_of(self._array)
+        dims = None if dims is None else _own_names([dims] if isinstance(dims, str) else dims, names)
+        by = by.values if isinstance(by, DataArray) else by
+        if isinstance(weights, Mapping):
+            weights = dict(zip(_own_names(weights, names), weights.values(), strict=True))
+        elif isinstance(weights, DataArray):
+            weights = weights.rename({d: names[d] for d in map(str, weights.dims) if names.get(d, d) != d})
+        result = master.reduce(operation, dims, by=by, weights=weights, skipna=skipna, min_count=min_count)
+        return _as_dataarray(result, self._array, names, master.dimensions if dims is None else dims)
+
+    def _reduced(self, operation: str, dims: Any, options: dict[str, Any]) -> Any:
+        return self.reduce(operation, dims, **options)
+
+
+def _own_names(dims: Any, names: Mapping[str, str]) -> list[str]:
+    """Return the dimensions of the master array; NotFoundError for others."""
+    for name in dims:
+        if name not in names:
+            hint = names_hint(str(name), list(names), "the dimensions are")
+            raise NotFoundError(f"no dimension {name!r} to reduce", hint=hint)
+    return [names[name] for name in dims]
+
+
+def _as_dataarray(result: MasterArray, array: DataArray, names: Mapping[str, str], reduced: Sequence[str]) -> DataArray:
+    """Return a result with the name, dimensions and coordinates of an array."""
+    made = to_dataarray(result).load()
+    present = {*made.dims, *made.coords}
+    made = made.rename({old: new for new, old in names.items() if old in present and old != new}).rename(array.name)
+    gone = {new for new, old in names.items() if old in reduced}
+    kept = {name: c for name, c in array.coords.items() if gone.isdisjoint(c.dims)}
+    return made.drop_vars([name for name in kept if name in made.coords]).assign_coords(kept)
+
+
+def master_array_of(array: DataArray) -> tuple[MasterArray, dict[str, str]]:
+    """Return the master array behind a lazy DataArray, with its selection.
+
+    Also its dimensions by those of the DataArray, which may have been renamed. Raises AggregationError if there is none, or
+    its values are not those of the DataArray.
+    """
+    name = array.name or "the array"
+    if array.chunks is not None:
+        raise AggregationError(f"{name} is a dask array", hint="open it without chunks=, or use the methods of xarray")
+    keys, values = [], array.variable._data
+    while not isinstance(values, LazyValues):
+        if hasattr(values, "key"):
+            keys.append(values.key)
+        values = getattr(values, "array", None)
+        if values is None or isinstance(values, np.ndarray):
+            what = f"{name} is not read from files: its values are in memory"
+            raise AggregationError(what, hint="use the methods of xarray, or open it again and reduce it before loading")
+    encoded = next((key for key in _ENCODED if key in array.attrs), None)
+    if encoded is not None:
+        what = f"{name} is not decoded: it has the attribute {encoded}"
+        raise AggregationError(what, hint="open it with mask_and_scale=True, and reduce it then")
+    master = values._reference.load()
+    for key in reversed(keys):
+        master = _indexed(master, key, name)
+    if set(master.dimensions) == set(array.dims):
+        master = master.transpose(*map(str, array.dims))
+    if master.shape != array.shape:
+        raise AggregationError(f"{name} was reshaped", hint="reduce it first")
+    return master, {str(new): old for new, old in zip(array.dims, master.dimensions, strict=True)}
+
+
+def _indexed(master: MasterArray, indexer: indexing.ExplicitIndexer, name: Any) -> MasterArray:
+    """Return a selection by the key of a lazily indexed array."""
+    if not isinstance(indexer, indexing.VectorizedIndexer):
+        return master.lazy[indexer.tuple]
+    # xarray transposes lazily by index arrays that vary along one axis each.
+    parts = np.broadcast_arrays(*indexer.tuple)
+    if not parts[0].size:
+        raise AggregationError(f"{name} has no elements", hint="select some")
+    varying = [[axis for axis in range(part.ndim) if (part != part.take([0], axis)).any()] for part in parts]
+    axes = [axis for found in varying for axis in found]
+    free = [axis for axis in range(parts[0].ndim) if axis not in axes]
+    constant = varying.count([])
+    if len(set(axes)) < len(axes) or any(len(found) > 1 for found in varying) or (free and len(free) != constant):
+        raise AggregationError(f"{name} is selected point by point", hint="reduce it first, or use the methods of xarray")
+    # Positions that do not vary are integers, or those of dimensions of one element.
+    taken = [found[0] if found else free.pop(0) if free else None for found in varying]
+    positions = [part.ravel()[0] if axis is None else _along(part, axis) for part, axis in zip(parts, taken, strict=True)]
+    selected = master.lazy[tuple(positions)]
+    order = [axis for axis in taken if axis is not None]
+    return selected.transpose(*(selected.dimensions[order.index(axis)] for axis in range(len(order))))
+
+
+def _along(part: np.ndarray, axis: int) -> np.ndarray:
+    return np.moveaxis(part, axis, 0).reshape(part.shape[axis], -1)[:, 0]
