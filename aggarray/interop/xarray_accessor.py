@@ -11,7 +11,7 @@ from xarray import DataArray
 from xarray.core import indexing
 
 from aggarray.arrays.master import MasterArray
-from aggarray.arrays.reducible import Reducible
+from aggarray.arrays.values import Reducible
 from aggarray.errors import AggregationError, NotFoundError, names_hint
 from aggarray.interop.xarray_store import LazyValues, to_dataarray
 

@@ -25,31 +25,31 @@ from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport.agreement import call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.trees import broadcast_tree
+from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
 from aggarray.reduce.operations import OPERATIONS, WEIGHTED, Work
-from aggarray.reduce.request import check_order, check_values, grouped_axis
+from aggarray.reduce.request import check_order, check_values, groups_along
 
 if TYPE_CHECKING:
     from aggarray.reduce.grouping import Groups
 
 
 class _Request(NamedTuple):
-    """What is computed: a description of the whole array without values, and the reduced axes.
+    """What is computed of an array with this metadata.
 
-    ``groups``: along the grouped axis, the only reduced one; ``factors``: of the weights;
-    ``fill``: the value of missing elements, None where there are none or they are NaN.
+    ``axes``: the reduced dimensions; ``groups``: along the only one; ``factors``: of the weights.
     """
 
     operation: str
-    array: MasterArray
+    metadata: ArrayMetadata
     axes: tuple[int, ...]
     groups: "Groups | None" = None
     factors: tuple[tuple[tuple[str, ...], np.ndarray], ...] = ()
-    weights: Any = None
-    fill: Any = None
+    result: ArrayMetadata | None = None
 
     @property
     def dims(self) -> tuple[str, ...]:
-        return tuple(self.array.dimensions[axis] for axis in self.axes)
+        """Names of the reduced dimensions."""
+        return tuple(self.metadata.dimensions[axis] for axis in self.axes)
 
 
 def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = None, weights: Any = None) -> LocalArray:
@@ -58,7 +58,8 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
     dim_1, ... ``operation``, ``by`` and ``weights``: as in `MasterArray.reduce`, with the same results; groups and weights are
     those of the whole array, which process 0 finds and sends to the others. ``dimensions``: a name, names, or None for all.
-    Missing values (NaN; the fill value of integers) are ignored; where all are missing, so is the result, and a position is -1.
+    Missing values (NaN; the fill value of integers) are ignored. If all are missing, the result is missing, but a sum without
+    groups and weights is 0, and a position is -1.
     The result is distributed over the remaining dimensions, without padding: each process has the section of its coordinates
     along these, and all groups, so that several processes have equal sections. Sums, means, variances and deviations are
     float64 (sums of integers int64), counts and positions int64; other results have the dtype of the array. Collective over
@@ -82,13 +83,17 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
         result = Distribution(_result_maps(distribution, request))
         shown = [d for d in range(len(distribution.maps)) if d in kept or _is_grouped(request, d)]
         rank = rank_at(result.grid, [coords[d] if d in kept else 0 for d in shown])
-        metadata, dtype = _result_metadata(request, result.shape, section.dtype)
+        native, is_weighted = section.dtype.newbyteorder("="), bool(request.factors) and operation in WEIGHTED
+        dtype = Work((operation,), native, is_weighted).result_dtype(operation)
+        metadata = _result_metadata(request, dtype)
         if ranks is None:
             values = np.empty(result.local_shape(rank), dtype)
         else:
             # Infinite values and overflows are results, not errors.
             with np.errstate(all="ignore"):
                 computed, missing = Reduction(link, ranks, _section(section, request)).compute(operation)
+            if operation == "sum" and request.result is None:
+                missing[...] = False  # the sum of no values is 0
             values = _placed(computed.astype(dtype, copy=False), missing, request, metadata.fill_value)
         broadcast_tree(link, held[section.rank], values)
     return ReducedArray.of(values, result, rank, metadata)
@@ -97,7 +102,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
 def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: Any, weights: Any) -> _Request:
     """Return what is computed, which all processes compare."""
 
-    def check() -> _Request:
+    def check() -> tuple[_Request, MasterArray]:
         if not isinstance(operation, str) or operation not in OPERATIONS:
             raise ExchangeError(f"unknown operation {short_repr(operation)}", hint=f"give one of {', '.join(OPERATIONS)}")
         if local.dtype.kind not in "iufb":
@@ -107,25 +112,27 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
         array = _described(metadata, local)
         check_values(array, [operation])
         check_order(array, [operation], axes)
-        if by is not None:
-            grouped_axis(array, axes)
         local.buffer  # noqa: B018 (all processes raise an error of the read)
-        return _Request(operation, array, axes, weights=weights, fill=metadata.fill_value)
+        return _Request(operation, metadata, axes), array
 
-    described = *map(short_repr, (operation, dimensions)), *(short_repr(given) for given in (by, weights) if given is not None)
-    request = call_on_all(link, check, ("reduce", *described))
+    given = [short_repr(option) for option in (by, weights) if option is not None]
+    request, array = call_on_all(link, check, ("reduce", short_repr(operation), short_repr(dimensions), *given))
+    if not given:
+        return request
 
     def find() -> Any:
-        from aggarray.reduce.grouping import groups_of
+        from aggarray.reduce.description import described
         from aggarray.reduce.weighting import weights_of
 
-        groups = None if by is None else groups_of(request.array, request.dims[0], by)
-        return groups, weights_of(request.array, request.dims, weights) or ()
+        groups = None if by is None else groups_along(array, request.axes, by)
+        factors = weights_of(array, request.dims, weights) or ()
+        shape = [m.size for m in _result_maps(local.distribution, request._replace(groups=groups))]
+        values = np.broadcast_to(np.zeros((), np.int8), shape)
+        result = described(array, values, None, operation, request.dims, groups, weights)
+        return groups, factors, replace(metadata_of_array(result), file_attrs=request.metadata.file_attrs)
 
-    if by is None and weights is None:
-        return request
-    groups, factors = call_on_root(link, find)
-    return request._replace(groups=groups, factors=factors)
+    groups, factors, result = call_on_root(link, find)
+    return request._replace(groups=groups, factors=factors, result=result)
 
 
 def _described(metadata: ArrayMetadata, local: LocalArray) -> MasterArray:
@@ -160,17 +167,24 @@ def _result_maps(distribution: Distribution, request: _Request) -> tuple[Map, ..
     return tuple(maps)
 
 
-def _result_metadata(request: _Request, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[ArrayMetadata, np.dtype[Any]]:
-    """Return metadata and dtype of the result."""
-    from aggarray.reduce.description import described
+def _result_metadata(request: _Request, dtype: np.dtype[Any]) -> ArrayMetadata:
+    """Return the metadata of the result.
 
-    native = dtype.newbyteorder("=")
-    work = Work((request.operation,), native, bool(request.factors) and request.operation in WEIGHTED)
-    made = work.result_dtype(request.operation)
-    values = np.broadcast_to(np.zeros((), made), shape)
-    array = described(request.array, values, None, request.operation, request.dims, request.groups, request.weights)
-    metadata = metadata_of_array(array)
-    return metadata, made
+    It has no scalar coordinates of reduced dimensions: `mpi.write` may add the result to a file with these dimensions.
+    """
+    metadata, operation, dims = request.metadata, request.operation, request.dims
+    fill = metadata.fill_value if dtype.kind in "iu" and operation not in ("count", "argmin", "argmax") else None
+    kept = {name: c for name, c in metadata.coords.items() if set(dims).isdisjoint(c.dimensions)}
+    if request.result is not None:
+        coords = request.result.coords
+        if request.groups is None:
+            coords = {name: c for name, c in coords.items() if name in kept}
+        return replace(request.result, coords=coords, fill_value=fill)
+    units, calendar = result_units(metadata.units, metadata.calendar, operation)
+    attrs = result_attributes(metadata.attrs, metadata.name, metadata.units, operation, cell_method(dims, operation))
+    names = tuple(name for name in metadata.dimensions if name not in dims)
+    changed = replace(metadata, dimensions=names, attrs=attrs, coords=kept, fill_value=fill)
+    return replace(changed, units=units, calendar=calendar)
 
 
 def _placed(values: np.ndarray, missing: np.ndarray, request: _Request, fill: Any) -> np.ndarray:
@@ -188,7 +202,7 @@ def _section(local: LocalArray, request: _Request) -> Section:
     positions = own[request.axes[0]] if request.axes else np.zeros(0, np.int64)
     numbers = None if request.groups is None else request.groups.numbers[positions]
     count = 1 if request.groups is None else request.groups.count
-    weights, names = None, request.array.dimensions
+    weights, names = None, request.metadata.dimensions
     for dimensions, values in request.factors if request.operation in WEIGHTED else ():
         part = values[np.ix_(*(own[names.index(d)] for d in dimensions))]
         part = part.transpose(np.argsort([names.index(d) for d in dimensions]))
@@ -196,7 +210,7 @@ def _section(local: LocalArray, request: _Request) -> Section:
         weights = part if weights is None else weights * part
     return Section(
         _owned(local),
-        request.fill,
+        request.metadata.fill_value,
         request.axes,
         positions,
         numbers,

@@ -163,7 +163,8 @@ def lay_out(
     """Return the layout of arrays and their coordinates.
 
     ``kinds``: the supported kinds of dtypes; ``whole``: arrays of fewer bytes are stored in one piece, uncompressed (None:
-    `WHOLE`, as for coordinates); ``dimensions_first``: see `_LayoutContainer.name_dimensions`. Raises AggregationError, with ``where`` as its path, for unsupported arrays.
+    `WHOLE`, as for coordinates); ``dimensions_first``: see `_LayoutContainer.name_dimensions`. Raises AggregationError, with
+    ``where`` as its path, for unsupported arrays.
     """
     layout = ExtractLayout()
     container = _LayoutContainer(layout, kinds, WHOLE if whole is None else whole)

@@ -72,9 +72,7 @@ class Reduction:
 
     def check(self, arrays: Sequence[MasterArray]) -> None:
         """Raise the errors of the reduction of each array before it is read."""
-        from aggarray.reduce.grouping import groups_of
-        from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, grouped_axis
-        from aggarray.reduce.weighting import weights_of
+        from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, groups_along, weight_factors
 
         for array in arrays:
             for operation, dims in self.operations:
@@ -82,8 +80,8 @@ class Reduction:
                 check_order(array, names, axes)
                 check_options(array, self.skipna, self.min_count)
                 if self.by is not None:
-                    groups_of(array, array.dimensions[grouped_axis(array, axes)], self.by)
-                weights_of(array, [array.dimensions[axis] for axis in axes], self.weights)
+                    groups_along(array, axes, self.by)
+                weight_factors(array, axes, names, self.weights)
 
 
 def _storable(array: MasterArray) -> MasterArray:
