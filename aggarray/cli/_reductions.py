@@ -1,4 +1,4 @@
-"""Operations of ``reduce`` and of job files, and the arrays that they reduce."""
+"""Operations of ``reduce`` and of job files, and their arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -52,7 +52,7 @@ _OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": 
 @common.json_option
 @click.pass_obj
 def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_json: bool, **arguments: Any) -> None:
-    """Write means, extremes and the like of SOURCE to a Zarr store or netCDF file.
+    """Write means and other reductions of SOURCE to one file or Zarr store.
 
     Each file is read once for all operations over the same dimensions. Several results of a variable are named tas_mean,
     tas_max and so on. Without -v, all variables of a dataset that have the dimensions are reduced.

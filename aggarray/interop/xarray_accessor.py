@@ -10,16 +10,14 @@ import numpy as np
 from xarray import DataArray
 from xarray.core import indexing
 
-from aggarray.arrays.master import MasterArray
-from aggarray.arrays.values import Reducible
 from aggarray.errors import AggregationError, NotFoundError, names_hint
-from aggarray.interop.xarray_store import LazyValues, to_dataarray
+from aggarray.reduce.operations import OPERATIONS
 
 #: Attributes of values that xarray has not decoded.
 _ENCODED = ("_FillValue", "missing_value", "scale_factor", "add_offset", "_Unsigned")
 
 
-class AggarrayAccessor(Reducible):
+class AggarrayAccessor:
     """Reductions of a lazy DataArray of aggarray, as a DataArray in memory.
 
     ``ds.tas.aggarray.mean("time", by="month")``: the methods and arguments of `MasterArray`, such as ``by`` and ``weights``.
@@ -54,8 +52,18 @@ class AggarrayAccessor(Reducible):
         result = master.reduce(operation, dims, by=by, weights=weights, skipna=skipna, min_count=min_count)
         return _as_dataarray(result, self._array, names, master.dimensions if dims is None else dims)
 
-    def _reduced(self, operation: str, dims: Any, options: dict[str, Any]) -> Any:
+
+def _method(operation: str) -> Any:
+
+    def method(self: AggarrayAccessor, dims: Any = None, **options: Any) -> DataArray:
         return self.reduce(operation, dims, **options)
+
+    method.__name__, method.__doc__ = operation, f"Return the {operation} over dimensions; arguments as in `reduce`."
+    return method
+
+
+for _operation in OPERATIONS:
+    setattr(AggarrayAccessor, _operation, _method(_operation))
 
 
 def _own_names(dims: Any, names: Mapping[str, str]) -> list[str]:
@@ -67,9 +75,9 @@ def _own_names(dims: Any, names: Mapping[str, str]) -> list[str]:
     return [names[name] for name in dims]
 
 
-def _as_dataarray(result: MasterArray, array: DataArray, names: Mapping[str, str], reduced: Sequence[str]) -> DataArray:
+def _as_dataarray(result: Any, array: DataArray, names: Mapping[str, str], reduced: Sequence[str]) -> DataArray:
     """Return a result with the name, dimensions and coordinates of an array."""
-    made = to_dataarray(result).load()
+    made = result.to_xarray().load()
     present = {*made.dims, *made.coords}
     made = made.rename({old: new for new, old in names.items() if old in present and old != new}).rename(array.name)
     gone = {new for new, old in names.items() if old in reduced}
@@ -77,7 +85,7 @@ def _as_dataarray(result: MasterArray, array: DataArray, names: Mapping[str, str
     return made.drop_vars([name for name in kept if name in made.coords]).assign_coords(kept)
 
 
-def master_array_of(array: DataArray) -> tuple[MasterArray, dict[str, str]]:
+def master_array_of(array: DataArray) -> tuple[Any, dict[str, str]]:
     """Return the master array behind a lazy DataArray, with its selection.
 
     Also its dimensions by those of the DataArray, which may have been renamed. Raises AggregationError if there is none, or
@@ -87,7 +95,7 @@ def master_array_of(array: DataArray) -> tuple[MasterArray, dict[str, str]]:
     if array.chunks is not None:
         raise AggregationError(f"{name} is a dask array", hint="open it without chunks=, or use the methods of xarray")
     keys, values = [], array.variable._data
-    while not isinstance(values, LazyValues):
+    while not hasattr(values, "master_array"):
         if hasattr(values, "key"):
             keys.append(values.key)
         values = getattr(values, "array", None)
@@ -98,7 +106,7 @@ def master_array_of(array: DataArray) -> tuple[MasterArray, dict[str, str]]:
     if encoded is not None:
         what = f"{name} is not decoded: it has the attribute {encoded}"
         raise AggregationError(what, hint="open it with mask_and_scale=True, and reduce it then")
-    master = values._reference.load()
+    master = values.master_array
     for key in reversed(keys):
         master = _indexed(master, key, name)
     if set(master.dimensions) == set(array.dims):
@@ -108,7 +116,7 @@ def master_array_of(array: DataArray) -> tuple[MasterArray, dict[str, str]]:
     return master, {str(new): old for new, old in zip(array.dims, master.dimensions, strict=True)}
 
 
-def _indexed(master: MasterArray, indexer: indexing.ExplicitIndexer, name: Any) -> MasterArray:
+def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any) -> Any:
     """Return a selection by the key of a lazily indexed array."""
     if not isinstance(indexer, indexing.VectorizedIndexer):
         return master.lazy[indexer.tuple]

@@ -53,9 +53,14 @@ class LazyValues(BackendArray):  # type: ignore[misc]
         threads = read_threads(self._reference.load())
         return np.asarray(self._source.read(key, threads=threads)).astype(self.dtype, copy=False)
 
+    @property
+    def master_array(self) -> Any:
+        """The array, whose values are conformed."""
+        return self._reference.load()
+
     @cached_property
     def _source(self) -> Any:
-        return in_form(self._reference.load(), self.form)
+        return in_form(self.master_array, self.form)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LazyValues, (self._reference, self.form, self.shape)

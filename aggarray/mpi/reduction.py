@@ -4,6 +4,7 @@ Each process reduces its owned elements. Processes that differ only in their coo
 combine their results. All of them get the result.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,25 +77,12 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
         _open_node(link)
         section, held = import_sections(link, local, "reduce")
         request = _agreed(link, section, operation, dimensions, by, weights)
-        distribution, coords = section.distribution, section.distribution.coords(section.rank)
-        kept = [d for d in range(len(distribution.maps)) if d not in request.axes]
+        result, rank = _place(section, request)
         # Of processes with equal sections, the first reduces and broadcasts the result.
-        ranks = next((g for g in kept_groups([s[0] for s in held], distribution.grid, kept) if link.rank in g), None)
-        result = Distribution(_result_maps(distribution, request))
-        shown = [d for d in range(len(distribution.maps)) if d in kept or _is_grouped(request, d)]
-        rank = rank_at(result.grid, [coords[d] if d in kept else 0 for d in shown])
-        native, is_weighted = section.dtype.newbyteorder("="), bool(request.factors) and operation in WEIGHTED
-        dtype = Work((operation,), native, is_weighted).result_dtype(operation)
-        metadata = _result_metadata(request, dtype)
-        if ranks is None:
-            values = np.empty(result.local_shape(rank), dtype)
-        else:
-            # Infinite values and overflows are results, not errors.
-            with np.errstate(all="ignore"):
-                computed, missing = Reduction(link, ranks, _section(section, request)).compute(operation)
-            if operation == "sum" and request.result is None:
-                missing[...] = False  # the sum of no values is 0
-            values = _placed(computed.astype(dtype, copy=False), missing, request, metadata.fill_value)
+        kept = [d for d in range(len(section.shape)) if d not in request.axes]
+        members = kept_groups([same[0] for same in held], section.distribution.grid, kept)
+        values, metadata = _computed(link, next((g for g in members if link.rank in g), None), section, request)
+        values = np.empty(result.local_shape(rank), values) if isinstance(values, np.dtype) else values
         broadcast_tree(link, held[section.rank], values)
     return ReducedArray.of(values, result, rank, metadata)
 
@@ -152,8 +140,13 @@ def _described(metadata: ArrayMetadata, local: LocalArray) -> MasterArray:
     return replace(array, attrs={**array.attrs, **metadata.attrs}, file_attrs=metadata.file_attrs, coords=metadata.coords)
 
 
-def _is_grouped(request: _Request, axis: int) -> bool:
-    return request.groups is not None and axis in request.axes
+def _place(section: LocalArray, request: _Request) -> tuple[Distribution, int]:
+    """Return the distribution of the result, and the rank of this process."""
+    distribution, coords = section.distribution, section.distribution.coords(section.rank)
+    result = Distribution(_result_maps(distribution, request))
+    # All groups are on every process.
+    shown = [0 if d in request.axes else c for d, c in enumerate(coords) if d not in request.axes or request.groups is not None]
+    return result, rank_at(result.grid, shown)
 
 
 def _result_maps(distribution: Distribution, request: _Request) -> tuple[Map, ...]:
@@ -185,6 +178,26 @@ def _result_metadata(request: _Request, dtype: np.dtype[Any]) -> ArrayMetadata:
     names = tuple(name for name in metadata.dimensions if name not in dims)
     changed = replace(metadata, dimensions=names, attrs=attrs, coords=kept, fill_value=fill)
     return replace(changed, units=units, calendar=calendar)
+
+
+def _computed(
+    link: Link, ranks: Sequence[int] | None, section: LocalArray, request: _Request
+) -> tuple[np.ndarray | np.dtype[Any], ArrayMetadata]:
+    """Return the result of some processes and its metadata.
+
+    Its dtype alone if this process is none of them.
+    """
+    operation, native = request.operation, section.dtype.newbyteorder("=")
+    dtype = Work((operation,), native, bool(request.factors) and operation in WEIGHTED).result_dtype(operation)
+    metadata = _result_metadata(request, dtype)
+    if ranks is None:
+        return dtype, metadata
+    # Infinite values and overflows are results, not errors.
+    with np.errstate(all="ignore"):
+        values, missing = Reduction(link, ranks, _section(section, request)).compute(operation)
+    if operation == "sum" and request.result is None:
+        missing[...] = False  # the sum of no values is 0
+    return _placed(values.astype(dtype, copy=False), missing, request, metadata.fill_value), metadata
 
 
 def _placed(values: np.ndarray, missing: np.ndarray, request: _Request, fill: Any) -> np.ndarray:

@@ -108,7 +108,7 @@ def extract(
     """Write arrays with their coordinates to a Zarr store or netCDF-4 file.
 
     ``path`` ends with .zarr, .nc or .nc4. Coordinates that arrays share are written once; attributes, units, calendars and
-    missing values are kept.
+    missing values are kept. ``reduction``: what is computed of the arrays and written in their place.
     ``exists``: what happens to an existing result, unless it holds the same pieces of the same files, unchanged since: "raise",
     or "update": overwrite it if `extract` made it. "overwrite": overwrite any extract, netCDF file or Zarr store.
     ``compress``: "zlib:4" or another level, "zstd:3", "blosc:5", "blosc_lz4:5", "none". None: "zlib:4" in netCDF and "blosc:5"
@@ -116,7 +116,6 @@ def extract(
     ``chunks``: sizes by dimension, -1: all of it; None: chosen to fit the files. ``shards``: sizes of the shards of a Zarr
     store, multiples of the chunks; a shard has one chunk along other dimensions. ``append``: True to keep the result of an
     earlier call, its chunks and compression, and to write what follows it along one dimension.
-    ``reduction``: what is computed of the arrays and written in their place.
     ``aggregation``: that of the arrays: the attributes of its files need not be read again. ``command``: the text of the new
     line of the attribute ``history``; None: the names and shapes of the arrays.
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.

@@ -14,9 +14,10 @@ Dimensions = tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Operations that reduce each array; other fields as in `MasterArray.reduce`.
+    """Operations that reduce each array.
 
-    ``operations``: names with dimensions. Operations over the same dimensions are computed in one pass over the files.
+    ``operations``: names with dimensions. Those over the same dimensions are computed in one pass over the files. The other
+    fields are as in `MasterArray.reduce`.
 
     >>> Reduction((("mean", ("time",)), ("max", ("time",)))).names("tas")
     ['tas_mean', 'tas_max']
