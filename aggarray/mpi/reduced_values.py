@@ -1,7 +1,6 @@
 """Reduction of the values of several processes, in groups along one axis."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,7 @@ class Reduction:
         else:
             self._valid = np.ones(values.shape, bool) if section.fill is None else self._values != section.fill
         self._parts = list(self._selections())
+        self._count = self._fold(np.add, self._valid, 0, np.int64)
 
     def compute(self, operation: str) -> Values:
         """Return the result, equal on all processes."""
@@ -92,16 +92,6 @@ class Reduction:
         allreduce(self._link, self._ranks, result, ufunc)
         return result
 
-    @cached_property
-    def _count(self) -> np.ndarray:
-        return self._fold(np.add, self._valid, 0, np.int64)
-
-    @cached_property
-    def _weight(self) -> np.ndarray:
-        if self._section.weights is None:
-            return self._count
-        return self._fold(np.add, np.broadcast_to(self._section.weights, self._values.shape), 0, np.float64)
-
     def _weighted(self, values: np.ndarray) -> np.ndarray:
         return values if self._section.weights is None else values * self._section.weights
 
@@ -124,8 +114,10 @@ class Reduction:
         return self._per_weight(self._fold(np.add, self._weighted(deviations * deviations), 0))
 
     def _per_weight(self, total: np.ndarray) -> np.ndarray:
-        quotient = np.full(total.shape, np.nan)
-        return np.asarray(np.divide(total, self._weight, out=quotient, where=self._count > 0))
+        weight, quotient = self._count, np.full(total.shape, np.nan)
+        if self._section.weights is not None:
+            weight = self._fold(np.add, np.broadcast_to(self._section.weights, self._values.shape), 0, np.float64)
+        return np.asarray(np.divide(total, weight, out=quotient, where=self._count > 0))
 
     def _truth(self, operation: str) -> np.ndarray:
         ufunc = np.logical_or if operation == "any" else np.logical_and
