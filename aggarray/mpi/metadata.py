@@ -89,7 +89,7 @@ def metadata_of(local: LocalArray) -> ArrayMetadata:
 
 
 def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
-    """Return the numbers of dimensions given by name or number, ascending.
+    """Return the numbers of dimensions given by name or number, in this order.
 
     None: all dimensions. Raises ExchangeError for unknown and repeated ones.
     """
@@ -106,4 +106,4 @@ def axes_of(dimensions: Any, metadata: ArrayMetadata) -> tuple[int, ...]:
         axes.append(number % len(metadata.dimensions))
     if len(set(axes)) < len(axes):
         raise ExchangeError(f"dimensions {short_repr(dimensions)} repeat", hint="give each once")
-    return tuple(sorted(axes))
+    return tuple(axes)

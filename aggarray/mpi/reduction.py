@@ -96,7 +96,7 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
         if local.dtype.kind not in "iufb":
             raise ExchangeError(f"values of {local.dtype} cannot be reduced", hint="give numbers")
         metadata = metadata_of(local)
-        axes = axes_of(dimensions, metadata)
+        axes = tuple(sorted(axes_of(dimensions, metadata)))
         array = _described(metadata, local)
         check_values(array, [operation])
         check_order(array, [operation], axes)
@@ -108,19 +108,23 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
     if not given:
         return request
 
-    def find() -> Any:
-        from aggarray.reduce.description import described
-        from aggarray.reduce.weighting import weights_of
-
-        groups = None if by is None else groups_along(array, request.axes, by)
-        factors = weights_of(array, request.dims, weights) or ()
-        shape = [m.size for m in _result_maps(local.distribution, request._replace(groups=groups))]
-        values = np.broadcast_to(np.zeros((), np.int8), shape)
-        result = described(array, values, None, operation, request.dims, groups, weights)
-        return groups, factors, replace(metadata_of_array(result), file_attrs=request.metadata.file_attrs)
-
-    groups, factors, result = call_on_root(link, find)
+    groups, factors, result = call_on_root(link, lambda: _whole(request, array, dimensions, by, weights))
     return request._replace(groups=groups, factors=factors, result=result)
+
+
+def _whole(request: _Request, array: MasterArray, dimensions: Any, by: Any, weights: Any) -> tuple[Any, Any, ArrayMetadata]:
+    """Return groups, factors of weights, and metadata of the whole result."""
+    from aggarray.reduce.description import described, result_dimensions
+    from aggarray.reduce.weighting import weights_of
+
+    groups = None if by is None else groups_along(array, request.axes, by)
+    # An array of weights is in the order of the dimensions as given.
+    factors = weights_of(array, [array.dimensions[axis] for axis in axes_of(dimensions, request.metadata)], weights) or ()
+    sizes = {**array.sizes, **({} if groups is None else {groups.name: groups.count})}
+    shape = [sizes[name] for name in result_dimensions(array, request.dims, groups)]
+    values = np.broadcast_to(np.zeros((), np.int8), shape)
+    result = described(array, values, None, request.operation, request.dims, groups, weights)
+    return groups, factors, replace(metadata_of_array(result), file_attrs=request.metadata.file_attrs)
 
 
 def _described(metadata: ArrayMetadata, local: LocalArray) -> MasterArray:

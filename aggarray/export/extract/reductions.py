@@ -82,7 +82,7 @@ class Reduction:
                 check_options(array, self.skipna, self.min_count)
                 if self.by is not None:
                     groups_along(array, axes, self.by)
-                weight_factors(array, axes, names, self.weights)
+                weight_factors(array, dims, names, self.weights)
 
 
 def _storable(array: MasterArray) -> MasterArray:
