@@ -21,8 +21,6 @@ else:
 
 #: The values of an array that scanning has read, and their mask (None: none is missing).
 KnownValues = tuple[np.ndarray, np.ndarray | None]
-
-
 #: Dimensions to reduce: a name, several, or all.
 Dimensions = str | Sequence[str] | None
 
@@ -228,6 +226,7 @@ class Reducible:
 
         Each stored chunk is read and decoded once, and reduced while it is in the processor's cache. Beside the result this
         needs at most 64 MB if stored chunks have less than 8 MB. The result has the same bits for any number of threads.
+
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
         sums of integers are int64, as are counts and positions. "any" and "all", of values that are not 0, are bool; the others
@@ -376,18 +375,17 @@ class Reducible:
     def anomaly(self, by: Any = "month", climatology: "MasterArray | None" = None, **options: Any) -> "MasterArray":
         """Return the array less its climatology, in memory.
 
-        Files are read twice, in blocks. Floating arrays keep their dtype, others become float64. ``climatology``: another one,
-        such as that of a base period; then files are read once. ``by`` and ``options``: as in `climatology`.
+        Floating arrays keep their dtype, others become float64. ``climatology``: another one, such as that of a base period;
+        without it, files are read twice. ``by`` and ``options``: as in `climatology`.
         """
         from aggarray.reduce.anomaly import anomaly_from
 
         return anomaly_from(self, by, climatology, options)  # type: ignore[arg-type]
 
     def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> "MasterArray":
-        """Return means of windows along one dimension, float64 in memory.
+        """Return means of windows of ``steps`` positions along a dimension.
 
-        ``steps``: positions of a window; only whole windows count. ``dims``: one dimension, None for that of times.
-        ``options``: as in `reduce`, without ``by``.
+        Only whole windows count. ``dims``: one dimension, None for that of times. ``options``: as in `reduce`, without ``by``.
         """
         from aggarray.reduce.running import running_mean_of
 

@@ -17,6 +17,7 @@ METHODS = {
     "std": "standard_deviation",
     "var": "variance",
     "median": "median",
+    "quantile": "point",
     "first": "point",
     "last": "point",
 }
@@ -30,6 +31,8 @@ _NUMBERS = {
 }
 #: Operations whose results are values of the array.
 _SELECTING = ("min", "max", "first", "last")
+#: Operations on the values of all cycles that are not those of each cycle, combined.
+_OF_ALL = ("std", "var", "median")
 #: Attributes of values that no longer apply to any result.
 DROPPED = ("valid_min", "valid_max", "valid_range", "actual_range", "ancillary_variables", "_ChunkSizes")
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
@@ -69,7 +72,8 @@ def cell_method(
         return f"{' '.join(f'{name}:' for name in names)} {method}{extra}"
     others = " ".join(f"{name}:" for name in names if name != time)
     word = CYCLE_WORDS[cycle]
-    climatology = f"{time}: {method} within {word}{extra} {time}: {method} over {word}"
+    together = " (comment: of all values together)" if operation in _OF_ALL else ""
+    climatology = f"{time}: {method} within {word}{extra} {time}: {method} over {word}{together}"
     return f"{others} {method} {climatology}" if others else climatology
 
 

@@ -33,19 +33,20 @@ def described(
     dims: Sequence[str],
     groups: Groups | None = None,
     weights: Any = None,
+    detail: str = "",
 ) -> "MasterArray":
     """Return the result of a reduction as an array in memory.
 
     ``values``: in the order of the dimensions of ``array``, without the reduced ones; groups stand in the place of their
     dimension. ``mask``: True where missing, or None. ``dims``: the reduced dimensions, that of ``groups`` included;
-    ``weights``: as given to the reduction.
+    ``weights``: as given to the reduction; ``detail``: more words about the operation, for ``history``.
     """
     names = result_dimensions(array, dims, groups)
     units, calendar = result_units(array.units, array.calendar, operation, weight_units(array, dims, weights))
     attrs = result_attributes(array.attrs, array.name, array.units, operation, _method(array, operation, dims, groups, weights))
     coords = result_coordinates(array, dims, groups)
     result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
-    file_attrs = _file_attributes(array, operation, dims, groups, weights)
+    file_attrs = _file_attributes(array, f"{operation} {detail}".strip(), dims, groups, weights)
     return replace(result, attrs=valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
 
 
@@ -104,7 +105,7 @@ def _measure_applies(array: "MasterArray", measure: str, name: str, dims: Sequen
 
 
 def _file_attributes(
-    array: "MasterArray", operation: str, dims: Sequence[str], groups: Groups | None, weights: Any
+    array: "MasterArray", what: str, dims: Sequence[str], groups: Groups | None, weights: Any
 ) -> dict[str, Any]:
     """Return file attributes with one more line of history."""
     attributes = dict(array.file_attrs)
@@ -119,5 +120,5 @@ def _file_attributes(
     weighted = (
         "" if weights is None else f" with weights {weights}" if isinstance(weights, str) else " with weights of an array"
     )
-    line = history_line(f"aggarray reduce of {names_with_shapes([array])}: {operation} over {over}{by}{weighted}")
+    line = history_line(f"aggarray reduce of {names_with_shapes([array])}: {what} over {over}{by}{weighted}")
     return {**attributes, "history": "\n".join(filter(None, [line, str(attributes.get("history", ""))]))}

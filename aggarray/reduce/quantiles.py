@@ -100,7 +100,8 @@ def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, A
     values = np.moveaxis(values, 1, 1 + sum(d < axes[0] for d in work.kept)) if groups is not None else values[:, 0]
     reduced = tuple(array.dimensions[axis] for axis in axes)
     values = np.ascontiguousarray(values)
-    first = described(array, values[0], np.isnan(values[0]), name, reduced, groups)
+    detail = "" if name == "median" else ", ".join(f"{p:g}" for p in probabilities.tolist())
+    first = described(array, values[0], np.isnan(values[0]), name, reduced, groups, detail=detail)
     if name == "median":
         return first
     if np.ndim(q) == 0:

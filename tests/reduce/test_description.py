@@ -166,6 +166,15 @@ def test_counts_are_of_another_kind() -> None:
     assert "cell_methods" not in r.attrs
 
 
+def test_quantiles_are_points_with_a_comment() -> None:
+    a = cube()
+    r = a.quantile([0.1, 0.9], "time")
+    assert r.attrs["cell_methods"] == "time: mean time: point (interval: 1 day comment: quantile)"
+    assert ": quantile 0.1, 0.9 over time\n" in r.file_attrs["history"]
+    over = " time: median over years (comment: of all values together)"
+    assert a.median("time", by="month").attrs["cell_methods"].endswith(over)
+
+
 def test_flags_stay_with_values_only() -> None:
     flags = {"flag_values": np.array([0, 1]), "flag_meanings": "a b"}
     assert "flag_values" in result("max", ("time",), a=cube(**flags)).attrs
