@@ -4,6 +4,7 @@ It finds the master array behind a lazy DataArray, applies the selections to it,
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from xarray import DataArray
 from xarray.core import indexing
 
 from aggarray.errors import AggregationError, NotFoundError, names_hint
+from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.operations import OPERATIONS
 
 #: Attributes of values that xarray has not decoded.
@@ -42,15 +44,41 @@ class AggarrayAccessor:
         min_count: int = 1,
     ) -> DataArray:
         """Reduce dimensions while the files are read; see `MasterArray.reduce`."""
+        return self._reduced("reduce", (operation,), dims, by=by, weights=weights, skipna=skipna, min_count=min_count)
+
+    def median(self, dims: Any = None, **options: Any) -> DataArray:
+        """Return medians over dimensions; see `MasterArray.median`."""
+        return self._reduced("median", (), dims, **options)
+
+    def quantile(self, q: Any, dims: Any = None, **options: Any) -> DataArray:
+        """Return quantiles over dimensions; see `MasterArray.quantile`."""
+        return self._reduced("quantile", (q,), dims, **options)
+
+    def climatology(self, by: Any = "month", **options: Any) -> DataArray:
+        """Return means over years along the times; see `MasterArray.climatology`."""
+        return self._along_times("climatology", by=by, **options)
+
+    def anomaly(self, by: Any = "month", climatology: DataArray | None = None, **options: Any) -> DataArray:
+        """Return the array less its climatology; see `MasterArray.anomaly`."""
+        return self._along_times("anomaly", by=by, climatology=climatology, **options)
+
+    def running_mean(self, steps: int, dims: Any = None, **options: Any) -> DataArray:
+        """Return means of windows along a dimension; see `MasterArray.running_mean`."""
+        return self._along_times("running_mean", steps=steps, dims=dims, **options)
+
+    def _reduced(self, method: str, arguments: tuple[Any, ...], dims: Any, **options: Any) -> DataArray:
         master, names = master_array_of(self._array)
-        dims = None if dims is None else _own_names([dims] if isinstance(dims, str) else dims, names)
-        by = by.values if isinstance(by, DataArray) else by
-        if isinstance(weights, Mapping):
-            weights = dict(zip(_own_names(weights, names), weights.values(), strict=True))
-        elif isinstance(weights, DataArray):
-            weights = weights.rename({d: names[d] for d in map(str, weights.dims) if names.get(d, d) != d})
-        result = master.reduce(operation, dims, by=by, weights=weights, skipna=skipna, min_count=min_count)
-        return _as_dataarray(result, self._array, names, master.dimensions if dims is None else dims)
+        own = None if dims is None else _own_names([dims] if isinstance(dims, str) else dims, names)
+        result = getattr(master, method)(*arguments, own, **_own_options(master, options, names))
+        return _as_dataarray(result, self._array, names, master.dimensions if own is None else own)
+
+    def _along_times(self, method: str, **options: Any) -> DataArray:
+        master, names = master_array_of(self._array)
+        if options.get("dims") is not None:
+            options["dims"] = _own_names([options["dims"]] if isinstance(options["dims"], str) else options["dims"], names)
+        result = getattr(master, method)(**_own_options(master, options, names))
+        changed = [d for d, n in master.sizes.items() if result.sizes.get(d) != n]
+        return _as_dataarray(result, self._array, names, changed)
 
 
 def _method(operation: str) -> Any:
@@ -64,6 +92,28 @@ def _method(operation: str) -> Any:
 
 for _operation in OPERATIONS:
     setattr(AggarrayAccessor, _operation, _method(_operation))
+
+
+def _own_options(master: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return options with the dimensions of the master array."""
+    own = dict(options)
+    if isinstance(own.get("by"), DataArray):
+        own["by"] = own["by"].values
+    weights, climatology = own.get("weights"), own.get("climatology")
+    if isinstance(weights, Mapping):
+        own["weights"] = dict(zip(_own_names(weights, names), weights.values(), strict=True))
+    elif isinstance(weights, DataArray):
+        own["weights"] = _renamed(weights, names)
+    if isinstance(climatology, DataArray):
+        renamed = _renamed(climatology, names)
+        coords = {str(n): in_memory(master, str(n), c.values, [n]) for n, c in renamed.coords.items() if c.dims == (n,)}
+        made = in_memory(master, master.name, renamed.values, [*map(str, renamed.dims)], renamed.attrs.get("units"))
+        own["climatology"] = replace(made, coords=coords)
+    return own
+
+
+def _renamed(array: DataArray, names: Mapping[str, str]) -> DataArray:
+    return array.rename({d: names[d] for d in map(str, array.dims) if names.get(d, d) != d})
 
 
 def _own_names(dims: Any, names: Mapping[str, str]) -> list[str]:

@@ -51,6 +51,25 @@ def test_groups_and_weights() -> None:
     assert np.isclose(ours.aggarray.reduce("mean"), lazy.mean(), rtol=1e-12)
 
 
+def test_climatologies_anomalies_quantiles_and_running_means() -> None:
+    lazy, ours = opened()["tas"].astype("f8"), opened()["tas"].rename(lat="y")
+    groups = lazy.groupby("time.season")
+    season = ours.aggarray.climatology("season")
+    assert season.dims == ("season", "y", "lon") and season["season"].values.tolist() == ["DJF", "MAM", "JJA", "SON"]
+    np.testing.assert_allclose(season, groups.mean().sel(season=season["season"].values), rtol=1e-12)
+    anomaly = ours.aggarray.anomaly("season")
+    np.testing.assert_allclose(anomaly, (groups - groups.mean()).transpose(*lazy.dims), atol=1e-10)
+    assert anomaly["time"].identical(ours["time"])
+    np.testing.assert_allclose(ours.aggarray.anomaly("season", climatology=season), anomaly, atol=1e-10)
+    running = ours.aggarray.running_mean(10)
+    np.testing.assert_allclose(running, lazy.rolling(time=10, min_periods=1).mean()[9:], rtol=1e-12)
+    np.testing.assert_allclose(ours.aggarray.running_mean(3, "y"), lazy.rolling(lat=3, min_periods=1).mean()[:, 2:], rtol=1e-12)
+    np.testing.assert_allclose(ours.aggarray.quantile([0.1, 0.5], "y"), lazy.quantile([0.1, 0.5], "lat"), rtol=1e-12)
+    np.testing.assert_allclose(ours.aggarray.median("time"), lazy.median("time"), rtol=1e-12)
+    with pytest.raises(aa.NotFoundError, match="no dimension 'lat' to reduce"):
+        ours.aggarray.running_mean(3, "lat")
+
+
 SELECTIONS: dict[str, Callable[[xr.DataArray], xr.DataArray]] = {
     "isel": lambda a: a.isel(time=slice(300, 10, -7), lat=[4, 1, 9]),
     "isel of isel": lambda a: a.isel(time=slice(100, None)).isel(time=[3, 2, 1], lon=-1),
