@@ -14,7 +14,7 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACT_SUFFIXES
-from aggarray.cli._reductions import OPERATIONS, OPTIONS, reduction_of
+from aggarray.cli._reductions import OPERATIONS, OPTIONS, quantiles_of, reduction_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 
@@ -24,6 +24,7 @@ _UNITS = "a table of units, such as { tas = 'degC' }"
 _SIZES = "a table of sizes, such as { time = 30 }, positive or -1 for all of the dimension"
 _WHERE = "a table of values, such as { source_id = ['MIROC6', 'CanESM5'] }"
 _DIMENSIONS = "a dimension, a list of dimensions, or true for those of the other operations, else all"
+_QUANTILES = "a number from 0 to 1, a text such as '0.9:time', or a list of these"
 _MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 
 #: Keys of what is written from selected arrays.
@@ -48,7 +49,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "reduce": {
         **_OUTPUT,
         **dict.fromkeys(OPERATIONS, _DIMENSIONS),
-        **{"by": str, "weights": str, "skipna": bool, "min_count": int},
+        **{"quantile": _QUANTILES, "by": str, "weights": str, "skipna": bool, "min_count": int},
     },
     "page": {"path": str, "title": str, "where": _WHERE},
     "check": {"checksum": bool, "allow": _TEXTS},
@@ -249,6 +250,8 @@ def _check_value(where: str, expected: Any, value: Any) -> None:
     elif expected == _DIMENSIONS:
         texts = value if isinstance(value, list) else [value]
         fits = value is True or (bool(texts) and all(isinstance(v, str) and v for v in texts))
+    elif expected == _QUANTILES:
+        fits = all(isinstance(v, str | int | float) for v in (value if isinstance(value, list) else [value])) and value != []
     elif expected is int:
         fits = type(value) is int
     elif isinstance(expected, tuple):
@@ -312,8 +315,13 @@ def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reduction(path: str, output: dict[str, Any]) -> dict[str, Any]:
-    operations = [(name, "" if value is True else value) for name, value in output.items() if name in OPERATIONS]
+    operations: list[tuple[str, Any]] = []
     try:
+        for name, value in output.items():
+            if name == "quantile":
+                operations += quantiles_of(value if isinstance(value, list) else [value], name)
+            elif name in OPERATIONS:
+                operations.append((name, "" if value is True else value))
         reduction = reduction_of(operations, {name: output.get(name) for name in OPTIONS}, "")
     except click.UsageError as error:
         raise click.UsageError(f"{path}: {output['path']}: {error.message}") from error

@@ -30,6 +30,27 @@ OPERATIONS = {
 }
 
 
+def quantiles_of(texts: Sequence[Any], where: str) -> list[tuple[str, str]]:
+    """Return operations of texts such as "0.9" and "0.9:time".
+
+    Raises BadParameter for others.
+
+    >>> quantiles_of(["0.9", "0.50:lat,lon", 0.1], "--quantile")
+    [('quantile 0.9', ''), ('quantile 0.5', 'lat,lon'), ('quantile 0.1', '')]
+    """
+    operations = []
+    for text in texts:
+        number, _, dims = str(text).partition(":")
+        try:
+            probability = float(number)
+        except ValueError:
+            probability = -1
+        if not 0 <= probability <= 1:
+            raise click.BadParameter(f"{text!r} is not a number from 0 to 1, such as 0.9 or 0.9:time", param_hint=where)
+        operations.append((f"quantile {probability:g}", dims))
+    return operations
+
+
 def reduction_of(
     operations: Iterable[tuple[str, str | Sequence[str]]], options: Mapping[str, Any], prefix: str = "--"
 ) -> "Reduction":
@@ -49,7 +70,7 @@ def reduction_of(
         raise click.UsageError(f"no operation is given; give one, such as {example}")
     stated = list(dict.fromkeys(dims for _, dims in parsed if dims))
     if len(stated) > 1 and not all(dims for _, dims in parsed):
-        unclear = next(operation for operation, dims in parsed if not dims)
+        unclear = next(operation for operation, dims in parsed if not dims).partition(" ")[0]
         given = " and ".join(",".join(dims) for dims in stated)
         raise click.UsageError(f"the dimensions of {prefix}{unclear} are not clear: the others have {given}; give its own")
     default = stated[0] if stated else None

@@ -164,7 +164,7 @@ class Run:
         how |= {"exists": "update", "aggregation": agg, "command": line}
         done = extract(arrays, path, **how, progress=progress_bar())
         shapes = shapes_of(arrays) if reduction is None else shapes_in(path, arrays, reduction)
-        without = f"; left out: {', '.join(left_out)}" if left_out else ""
+        without = f"; left out: {', '.join(left_out)}" if left_out and not done.unchanged else ""
         self.note(step, path, describe_output(done, shapes).partition(": ")[2] + without)
 
     def _selected(self, agg: Aggregation, output: dict[str, Any]) -> list[MasterArray]:

@@ -18,7 +18,7 @@ from aggarray.cli._output import (
     output_options,
     selection_options,
 )
-from aggarray.cli._reductions import OPERATIONS, OPTIONS, reduced_arrays, reduction_of, shapes_in
+from aggarray.cli._reductions import OPERATIONS, OPTIONS, quantiles_of, reduced_arrays, reduction_of, shapes_in
 from aggarray.errors import AggarrayError, printable
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": 
         for name, text in OPERATIONS.items()
     )
 )
+@click.option("--quantile", multiple=True, metavar="Q[:DIM,...]", help="Quantile, such as 0.9:time (repeatable).")
 @click.option("--by", metavar="GROUPS", help="Group the dimension: month, season, dayofyear, hour, year, year-month or day.")
 @click.option("--weights", metavar="WEIGHTS", help="Weigh by area or by time.")
 @click.option(
@@ -60,7 +61,9 @@ def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_
     from aggarray.export.extract import extract
     from aggarray.output.compression import parse_compression
 
-    operations = [(name, dims) for name in arguments if name in OPERATIONS for dims in arguments[name]]
+    arguments["quantile"] = quantiles_of(arguments["quantile"], "--quantile")
+    given = [(name, value) for name in arguments if name in (*OPERATIONS, "quantile") for value in arguments[name]]
+    operations = [value if name == "quantile" else (name, value) for name, value in given]
     reduction = reduction_of(operations, {name: arguments.pop(name) for name in OPTIONS})
     how: dict[str, Any] = {"compress": arguments.pop("compress"), "reduction": reduction}
     check_storage(output, compress=(how["compress"], parse_compression))

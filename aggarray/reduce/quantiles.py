@@ -20,6 +20,7 @@ from aggarray.reduce.request import axes_of, check_names, check_options, check_v
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
+    from aggarray.reduce.grouping import Groups
 
 #: Bytes of the values of a column, and elements that are sorted together.
 COLUMN, _SORTED = 32 << 20, 1 << 17
@@ -86,16 +87,8 @@ def _between(low: np.ndarray, high: np.ndarray, share: np.ndarray) -> np.ndarray
 
 def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile") -> "MasterArray":
     """Return quantiles; see `MasterArray.quantile`."""
-    check_names(name, options, ("by", "skipna", "min_count"))
-    probabilities = _probabilities(array, q)
-    check_values(array, [name])
-    axes = axes_of(array, dims)
-    skipna, least = options.get("skipna", True), options.get("min_count", 1)
-    check_options(array, skipna, least)
-    groups = None if options.get("by") is None else groups_along(array, axes, options["by"])
-    positions = None if groups is None else [np.flatnonzero(groups.numbers == number) for number in range(groups.count)]
-    work = Quantiles(array, axes, probabilities, positions, bool(skipna), int(least))
-    _check_memory(work)
+    work, groups = checked_work(array, q, dims, options, name)
+    axes, probabilities = work.axes, work.probabilities
     values = _computed(work)
     values = np.moveaxis(values, 1, 1 + sum(d < axes[0] for d in work.kept)) if groups is not None else values[:, 0]
     reduced = tuple(array.dimensions[axis] for axis in axes)
@@ -111,6 +104,23 @@ def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, A
     dimensions = ("quantile", *first.dimensions)
     several = in_memory(array, array.name, values, dimensions, first.units, mask=np.isnan(values), attrs=first.attrs)
     return replace(several, file_attrs=first.file_attrs, coords={"quantile": coordinate, **first.coords})
+
+
+def checked_work(
+    array: "MasterArray", q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile"
+) -> "tuple[Quantiles, Groups | None]":
+    """Return what is computed; raise errors before anything is read."""
+    check_names(name, options, ("by", "skipna", "min_count"))
+    probabilities = _probabilities(array, q)
+    check_values(array, [name])
+    axes = axes_of(array, dims)
+    skipna, least = options.get("skipna", True), options.get("min_count", 1)
+    check_options(array, skipna, least)
+    groups = None if options.get("by") is None else groups_along(array, axes, options["by"])
+    positions = None if groups is None else [np.flatnonzero(groups.numbers == number) for number in range(groups.count)]
+    work = Quantiles(array, axes, probabilities, positions, bool(skipna), int(least))
+    _check_memory(work)
+    return work, groups
 
 
 def _probabilities(array: "MasterArray", q: Any) -> np.ndarray:

@@ -159,6 +159,21 @@ def test_missing_values(folder: Path, whole: xr.Dataset) -> None:
     np.testing.assert_allclose(read(out).tas, whole.tas.sum("time", min_count=118), rtol=1e-12)
 
 
+def test_medians_and_quantiles(folder: Path, whole: xr.Dataset) -> None:
+    out = folder.with_name("out.nc")
+    options = ("--median", "time", "--quantile", 0.9, "--quantile", "0.005:time", "--mean")
+    assert run("reduce", folder, "-v", "tas", *options, "-o", out)[0] == 0
+    result = read(out)
+    for name, expected in (("median", whole.tas.median("time")), ("mean", whole.tas.mean("time"))):
+        np.testing.assert_allclose(result[f"tas_{name}"], expected, rtol=1e-12)
+    for name, q in (("p90", 0.9), ("p0.5", 0.005)):
+        np.testing.assert_allclose(result[f"tas_{name}"], whole.tas.quantile(q, "time"), rtol=1e-12)
+    options = ("--quantile", "0.1:time", "--by", "month", "--min-count", 25)
+    assert run("reduce", folder, "-v", "tas", *options, "-o", out, "--overwrite")[0] == 0
+    expected = whole.tas.groupby("time.month").quantile(0.1).where(whole.tas.groupby("time.month").count() >= 25)
+    np.testing.assert_allclose(read(out).tas, expected.transpose("month", ...), rtol=1e-12)
+
+
 def test_flags_are_integers_that_xarray_reads_as_flags(folder: Path) -> None:
     out = folder.with_name("out.nc")
     assert run("reduce", folder, "-v", "orog", "--any", "--all", "-o", out)[0] == 0
@@ -212,6 +227,10 @@ def test_a_killed_run_leaves_nothing_half_written(folder: Path) -> None:
         (("--mean", "lat", "--by", "month"), 1, "'lat'"),
         (("--first", "lat,lon"), 1, "first is along one dimension"),
         (("--mean", "time", "--compress", "lzma"), 2, "lzma"),
+        (("--quantile", "1.5:time"), 2, "--quantile: '1.5:time' is not a number from 0 to 1"),
+        (("--quantile", "half"), 2, "'half' is not a number from 0 to 1"),
+        (("--median", "tim"), 1, "no dimension 'tim'"),
+        (("--median", "time", "--weights", "time"), 1, "a median has no weights; leave out"),
         (("--mean", "time", "--min-count", "-1"), 2, "--min-count"),
     ],
 )
@@ -246,6 +265,7 @@ sel = { lat = "0:" }
 [[reduce]]
 path = "field.zarr"
 mean = ["lat", "lon"]
+quantile = ["0.25:lat,lon", "0.5:time"]
 skipna = false
 min_count = 2
 """
@@ -263,16 +283,17 @@ def test_a_job(folder: Path, whole: xr.Dataset) -> None:
     lines = text.replace(f"{there}/", "").splitlines()
     assert (status, err) == (0, "")
     assert lines[0].startswith("reduce monthly.nc: tas_mean (month: 4, lat: 3, lon: 3), tas_max (month: 4, lat: 3, lon: 3), ")
-    assert lines[1].startswith("reduce field.zarr: tas (time: 120), orog (), ")
+    assert lines[1].startswith("reduce field.zarr: tas_mean (time: 120), tas_p25 (time: 120), tas_p50 (lat: 5, lon: 3), ")
+    assert lines[1].endswith("; left out: orog")
     part = whole.tas.sel(lat=slice(0, None)).groupby("time.month")
     np.testing.assert_allclose(read(folder.with_name("monthly.nc")).tas_mean, part.mean(), rtol=1e-12)
     np.testing.assert_allclose(
-        read(folder.with_name("field.zarr")).tas, whole.tas.mean(["lat", "lon"], skipna=False), rtol=1e-12
+        read(folder.with_name("field.zarr")).tas_mean, whole.tas.mean(["lat", "lon"], skipna=False), rtol=1e-12
     )
     for options in ((), ("--dry-run",)):
         assert all(line.endswith(": unchanged") for line in run("run", job, *options)[1].splitlines())
     write_days(folder.parent, 3)
-    assert "reduce field.zarr: tas (time: 160)" in run("run", job)[1].replace(f"{there}/", "")
+    assert "reduce field.zarr: tas_mean (time: 160)" in run("run", job)[1].replace(f"{there}/", "")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +303,13 @@ def test_a_job(folder: Path, whole: xr.Dataset) -> None:
         ("max = true", "max = false", "[reduce 1]: max = False is invalid; give a dimension"),
         ("max = true", 'max = ["time", 3]', "max = ['time', 3] is invalid"),
         ("min_count = 2", 'min_count = "2"', "min_count = '2' is invalid; give a whole number"),
-        ('mean = ["lat", "lon"]', "", "field.zarr: no operation is given; give one, such as mean = 'time'"),
+        ('quantile = ["0.25:lat,lon", "0.5:time"]', "quantile = 2", "field.zarr: 2 is not a number from 0 to 1"),
+        ('quantile = ["0.25:lat,lon", "0.5:time"]', "quantile = [[]]", "quantile = [[]] is invalid; give a number from 0 to 1"),
+        (
+            'mean = ["lat", "lon"]\nquantile = ["0.25:lat,lon", "0.5:time"]',
+            "",
+            "field.zarr: no operation is given; give one, such as mean = 'time'",
+        ),
         ("field.zarr", "monthly.nc", "monthly.nc: overlaps an output"),
         ("field.zarr", "field.txt", "no known suffix"),
     ],

@@ -269,9 +269,9 @@ def check_dtypes(root: ProcessGroup) -> None:
     assert result.dtype == ">i2" and result.tolist() == ([size, 2 * size] if me == size - 1 else [])
 
 
-def raises_on_all(root: ProcessGroup, words: str, call: Callable[[], Any]) -> None:
+def raises_on_all(root: ProcessGroup, words: str, call: Callable[[], Any], error: Any = aa.ExchangeError) -> None:
     """Check that all processes raise the same error."""
-    with pytest.raises(aa.ExchangeError, match=words) as caught:
+    with pytest.raises(error, match=words) as caught:
         call()
     said = root.link.allgather(str(caught.value))
     assert len(set(said)) == 1, said

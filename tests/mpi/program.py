@@ -15,6 +15,7 @@ from tests.mpi import (
     checks_mistakes,
     checks_netcdf,
     checks_ragged,
+    checks_reduce,
     checks_scan,
     checks_shared,
     checks_start,
@@ -25,7 +26,7 @@ def main() -> None:
     """Run the checks; an error ends the program on all ranks."""
     comm = MPI.COMM_WORLD
     expected = [name for name in sys.argv[1:] if name.startswith("check_")]
-    files = *checks_files.FILE_CHECKS, *checks_netcdf.NETCDF_CHECKS, *checks_scan.SCAN_CHECKS
+    files = *checks_files.FILE_CHECKS, *checks_netcdf.NETCDF_CHECKS, *checks_reduce.REDUCE_CHECKS, *checks_scan.SCAN_CHECKS
     of_files = *files, *checks_start.START_CHECKS, *checks_shared.SHARED_CHECKS
     for check in (*checks.CHECKS, *of_files, *checks_mistakes.MISTAKE_CHECKS, *checks_ragged.RAGGED_CHECKS):
         if expected and check.__name__ not in expected:

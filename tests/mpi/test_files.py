@@ -17,11 +17,12 @@ from aggarray.mpi import ProcessGroup
 from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_netcdf import NETCDF_CHECKS
+from tests.mpi.checks_reduce import REDUCE_CHECKS
 from tests.mpi.checks_scan import SCAN_CHECKS
 from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 
-CHECKS = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS)
+CHECKS = (*FILE_CHECKS, *NETCDF_CHECKS, *REDUCE_CHECKS, *SCAN_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)

@@ -9,12 +9,13 @@ from tests.mpi.checks_files import FILE_CHECKS
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.mpi.checks_netcdf import NETCDF_CHECKS
 from tests.mpi.checks_ragged import RAGGED_CHECKS
+from tests.mpi.checks_reduce import REDUCE_CHECKS
 from tests.mpi.checks_scan import SCAN_CHECKS
 from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
 from tests.support.mpi import run_mpi
 
-FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *SCAN_CHECKS, *START_CHECKS)
+FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *REDUCE_CHECKS, *SCAN_CHECKS, *START_CHECKS)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 12])

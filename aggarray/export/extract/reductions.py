@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from aggarray.arrays.master import MasterArray
@@ -16,8 +17,8 @@ Dimensions = tuple[str, ...] | None
 class Reduction:
     """Operations that reduce each array.
 
-    ``operations``: names with dimensions. Those over the same dimensions are computed in one pass over the files. The other
-    fields are as in `MasterArray.reduce`.
+    ``operations``: names with dimensions; also "median", and quantiles such as "quantile 0.9". Those over the same dimensions
+    are computed in one pass over the files, except medians and quantiles. The other fields are as in `MasterArray.reduce`.
 
     >>> Reduction((("mean", ("time",)), ("max", ("time",)))).names("tas")
     ['tas_mean', 'tas_max']
@@ -32,16 +33,15 @@ class Reduction:
     def names(self, name: str | None) -> list[str]:
         """Return the name of each result of an array.
 
-        A single result keeps the name. Others are named by their operation, and by its dimensions if it occurs twice.
+        A single result keeps the name. Others are named by their operation (quantiles: p90), and by dimensions if it occurs
+        twice.
         """
         name = name or "array"
         if len(self.operations) == 1:
             return [name]
-        operations = [operation for operation, _ in self.operations]
-        return [
-            "_".join([name, operation, *((dims or ("all",)) if operations.count(operation) > 1 else ())])
-            for operation, dims in self.operations
-        ]
+        operations = [_short(operation) for operation, _ in self.operations]
+        stated = [(dims or ("all",)) if operations.count(_short(operation)) > 1 else () for operation, dims in self.operations]
+        return ["_".join([name, operation, *dims]) for operation, dims in zip(operations, stated, strict=True)]
 
     def applies_to(self, array: MasterArray) -> bool:
         """Return whether an array has numbers and all reduced dimensions."""
@@ -54,15 +54,30 @@ class Reduction:
 
     def _of(self, array: MasterArray) -> list[MasterArray]:
         from aggarray.reduce import reduce_array
+        from aggarray.reduce.quantiles import quantile_of
 
         results: dict[tuple[str, Dimensions], MasterArray] = {}
         for dims in dict.fromkeys(dims for _, dims in self.operations):
-            together = [operation for operation, others in self.operations if others == dims]
-            how: dict[str, Any] = {"by": self.by, "weights": self.weights, "skipna": self.skipna, "min_count": self.min_count}
-            made = reduce_array(array, together, dims, **how)
+            own = [operation for operation, others in self.operations if others == dims]
+            together = [operation for operation in own if not _is_quantile(operation)]
+            made = reduce_array(array, together, dims, weights=self.weights, **self._options) if together else {}
+            made |= {
+                operation: quantile_of(array, *self._quantile(operation, dims)) for operation in own if operation not in made
+            }
             results |= {(operation, dims): result for operation, result in made.items()}
         named = zip(self.names(array.name), self.operations, strict=True)
         return [_storable(replace(results[operation], name=name)) for name, operation in named]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"by": self.by, "skipna": self.skipna, "min_count": self.min_count}
+
+    def _quantile(self, operation: str, dims: Dimensions) -> tuple[Any, ...]:
+        """Return the arguments of `quantile_of`, which takes no weights."""
+        name, _, probability = operation.partition(" ")
+        if self.weights is not None:
+            raise AggregationError(f"a {name} has no weights", hint="leave out weights, or compute it without the others")
+        return float(probability or 0.5), dims, self._options, name
 
     def check_names(self, arrays: Sequence[MasterArray]) -> None:
         """Raise AggregationError if two results have one name."""
@@ -73,16 +88,34 @@ class Reduction:
 
     def check(self, arrays: Sequence[MasterArray]) -> None:
         """Raise the errors of the reduction of each array before it is read."""
+        from aggarray.reduce.quantiles import checked_work
         from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, groups_along, weight_factors
 
         for array in arrays:
             for operation, dims in self.operations:
+                if _is_quantile(operation):
+                    checked_work(array, *self._quantile(operation, dims))
+                    continue
                 names, axes = check_operations(array, [operation]), axes_of(array, dims)
                 check_order(array, names, axes)
                 check_options(array, self.skipna, self.min_count)
                 if self.by is not None:
                     groups_along(array, axes, self.by)
                 weight_factors(array, dims, names, self.weights)
+
+
+def _is_quantile(operation: str) -> bool:
+    return operation.partition(" ")[0] in ("median", "quantile")
+
+
+def _short(operation: str) -> str:
+    """Return an operation as part of a name.
+
+    >>> _short("mean"), _short("quantile 0.9"), _short("quantile 0.999")
+    ('mean', 'p90', 'p99.9')
+    """
+    name, _, probability = operation.partition(" ")
+    return f"p{(Decimal(probability) * 100).normalize():f}" if probability else name
 
 
 def _storable(array: MasterArray) -> MasterArray:
