@@ -6,7 +6,9 @@ standard error. Exit status: 0 success, 1 an error or problems that a command re
 Ctrl-C. A traceback appears only with ``--debug``.
 """
 
+import atexit
 import contextlib
+import gc
 import importlib
 import os
 import pkgutil
@@ -61,6 +63,9 @@ def commands(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; print errors in one line, or ``--debug`` tracebacks."""
+    if arguments is None:
+        # At the end of the process, the search for cycles of objects takes a tenth of a short command.
+        atexit.register(gc.freeze)
     try:
         _run(arguments)
     # promise: early-interrupt

@@ -324,3 +324,11 @@ def test_distribute_asks_which_variable(capsys: pytest.CaptureFixture[str], tmp_
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys)
     assert status == 2 and "\nCommands:\n  aggregate " in out + err
+
+
+def test_the_end_of_a_process_searches_no_cycles() -> None:
+    script = (
+        "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); from aggarray.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True"
