@@ -358,7 +358,8 @@ def _parts(item: Any) -> Iterator[bytes]:
         name = type(item).__name__
         yield _TAGS.get(name, name).encode()
         # Without shards, as before there were any.
-        yield from _parts([v for f in fields(item) if (v := getattr(item, f.name)) is not None or f.name not in _OPTIONAL])
+        own = [f.name for f in fields(item) if f.init]  # the others are caches
+        yield from _parts([v for name in own if (v := getattr(item, name)) is not None or name not in _OPTIONAL])
     elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
         yield f"{len(item)}".encode()
         for element in item:
