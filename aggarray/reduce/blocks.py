@@ -17,7 +17,7 @@ from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
 #: Elements of a block: as float64 twice what a processor's second cache holds.
 BLOCK = 1 << 19
 #: Blocks of a segment at most, and segments that a tile should have.
-_BLOCKS, _SEGMENTS = 16, 16
+_BLOCKS, _SEGMENTS = 16, 64
 #: Bytes of the partial result of a segment. Larger ones are not kept beside the result.
 PARTIAL = 12 << 20
 

@@ -49,6 +49,11 @@ class Work:
         # Sums overwrite missing values.
         return tuple(sorted(names, key=lambda name: (name not in OPERATIONS, name)))
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether only unweighted sums of floating values, and counts, are taken."""
+        return self.dtype.kind == "f" and not self.is_weighted and self.accumulators == ("counts", "sum float")
+
     def needs(self, operation: str) -> tuple[str, ...]:
         """Return the accumulators of an operation, beside the counts."""
         if operation == "count":

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 _FLOAT = np.dtype(np.float64)
+#: If fewer columns than this fraction have missing values, only these are searched.
+_FEW = 4
 
 
 class Part:
@@ -84,6 +86,39 @@ class Part:
             np.copyto(deviations, 0, where=self.missing)
         squares = np.multiply(deviations, deviations, out=deviations)
         return weight, mean, contracted(squares, self.axes, self.factors, _FLOAT)
+
+
+class SummedPart(Part):
+    """Part of which only sums and counts are taken.
+
+    The values are floating and reduced along the first axes. A sum that is not NaN proves that no value is: only the columns
+    of the others are searched.
+    """
+
+    def __init__(self, values: np.ndarray, axes: tuple[int, ...], positions: np.ndarray | range) -> None:
+        super().__init__(values, None, axes, (), positions)
+        self._total = np.asarray(np.add.reduce(values, axis=axes, dtype=_FLOAT))
+        cells = np.flatnonzero(np.isnan(self._total))
+        if not cells.size:
+            return
+        columns = values.reshape(self.size, -1)
+        few = cells.size * _FEW <= self._total.size
+        chosen = columns[:, cells] if few else columns
+        missing = np.isnan(chosen)
+        np.copyto(chosen, 0, where=missing)
+        absent = Part(chosen, missing, (0,), (), positions).absent
+        if absent is not None:
+            where: Any = cells if few else slice(None)
+            self.absent = np.zeros(self._total.size, np.int64)
+            self.absent[where] = absent
+            self.absent = self.absent.reshape(self._total.shape)
+            self._total = self._total.reshape(-1)
+            self._total[where] = np.add.reduce(chosen, axis=0, dtype=_FLOAT)
+            self._total = self._total.reshape(self.absent.shape)
+
+    def total(self, dtype: np.dtype[Any]) -> np.ndarray:
+        """Return the sum of the values."""
+        return self._total
 
 
 def contracted(values: np.ndarray, axes: tuple[int, ...], factors: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:

@@ -17,7 +17,7 @@ from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
 from aggarray.reduce.blocks import Geometry, Interval, geometry_of, runs_of
 from aggarray.reduce.operations import State, Work
-from aggarray.reduce.part import Part
+from aggarray.reduce.part import Part, SummedPart
 from aggarray.reduce.results import Result, results_of
 from aggarray.storage.urls import is_remote
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 #: Bytes that all threads together may need, beside the result.
-_IN_FLIGHT = 40 << 20
+_IN_FLIGHT = 48 << 20
+#: Bytes that decoding needs beside the values.
+_DECODING = 2 << 20
 Results = dict[str, Result]
 Key = tuple[slice, ...]
 #: A factor of weights: numbers of dimensions, and float64 values.
@@ -184,8 +186,8 @@ def _segments(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iter
 def _bytes_of(reduction: Reduction) -> int:
     """Return the bytes that one segment needs: values, float64 copies, result."""
     block = reduction.geometry.largest_block
-    copies = 2 if reduction.factors or "moments" in reduction.work.accumulators else 0
-    return max(1, block * (2 * reduction.array.dtype.itemsize + 8 * copies + 1) + reduction.geometry.partial)
+    copies = bool(reduction.factors) + ("moments" in reduction.work.accumulators)
+    return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + reduction.geometry.partial + _DECODING)
 
 
 def _reads_remotely(array: Any) -> bool:
@@ -220,14 +222,18 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
     numbers = None if geometry.numbers is None or geometry.grouped is None else geometry.numbers[key[geometry.grouped]]
     if numbers is not None and (numbers < 0).all():
         return
-    values, missing = _read_block(reduction.array, key, buffer[: prod(shape)].reshape(shape), threads)
+    values = buffer[: prod(shape)].reshape(shape)
+    summed = state.work.is_sum and geometry.reduced == tuple(range(len(geometry.reduced)))
+    missing = _read_block(reduction.array, key, values, threads, not summed)
     factors = _factors(reduction.factors, key)
     if numbers is None or geometry.grouped is None:
         along = key[geometry.reduced[0]] if geometry.reduced else slice(0, 0)
-        state.add(0, Part(values, missing, geometry.reduced, factors, range(along.start, along.stop)))
+        positions: Any = range(along.start, along.stop)
+        part = SummedPart(values, geometry.reduced, positions) if summed else None
+        state.add(0, part or Part(values, missing, geometry.reduced, factors, positions))
         return
     axis = geometry.grouped
-    positions: Any = range(key[axis].start, key[axis].stop)
+    positions = range(key[axis].start, key[axis].stop)
     runs, order = runs_of(numbers)
     if order is not None:
         values, positions = values.take(order, axis), np.asarray(positions)[order]
@@ -235,19 +241,26 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
         factors = [factor.take(order, axis) if factor.shape[axis] > 1 else factor for factor in factors]
     for run in runs:
         at = (slice(None),) * axis + (slice(run.start, run.stop),)
+        along = positions[run.start : run.stop]
+        if summed:
+            state.add(run.group, SummedPart(values[at], geometry.reduced, along))
+            continue
         own = [factor[at] if factor.shape[axis] > 1 else factor for factor in factors]
         absent = None if missing is None else missing[at]
-        state.add(run.group, Part(values[at], absent, geometry.reduced, own, positions[run.start : run.stop]))
+        state.add(run.group, Part(values[at], absent, geometry.reduced, own, along))
 
 
-def _read_block(array: Any, key: Key, out: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the values of a block and their mask, None if none is missing."""
+def _read_block(array: Any, key: Key, out: np.ndarray, threads: int, search: bool) -> np.ndarray | None:
+    """Read a block; return the mask, None if no value is missing.
+
+    ``search``: whether NaN is searched.
+    """
     if array.dtype.kind == "f":
         array.read(key, out=out, threads=threads)
         # The maximum is NaN where any value is.
-        return out, np.isnan(out) if np.isnan(np.maximum.reduce(out.ravel())) else None
+        return np.isnan(out) if search and np.isnan(np.maximum.reduce(out.ravel())) else None
     mask = np.ma.getmask(array.read(key, masked=True, out=out, threads=threads))
-    return out, mask if mask is not np.ma.nomask and mask.any() else None
+    return mask if mask is not np.ma.nomask and mask.any() else None
 
 
 def _factors(factors: Sequence[Factor], key: Key) -> list[np.ndarray]:

@@ -9,6 +9,7 @@ import functools
 import importlib
 import json
 import pkgutil
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ class Contestant:
 
     ``prepare(folder, size)``: imports libraries and returns ``given`` (not timed); ``work(given)``: the timed work;
     ``values(given, result)``: named arrays to compare with those of the first contestant that have the same name;
-    ``needs``: modules without which the contestant is left out.
+    ``needs``: modules, and programs as ``program:NAME``, without which the contestant is left out.
     """
 
     name: str
@@ -104,6 +105,8 @@ def _absent(modules: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _loads(name: str) -> bool:
+    if name.startswith("program:"):
+        return shutil.which(name.removeprefix("program:")) is not None
     try:
         importlib.import_module(name)
     except (ImportError, OSError):  # the module, or a system library that it needs, is not installed
