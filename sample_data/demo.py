@@ -249,6 +249,21 @@ def by_loop(paths: list[Path], key: Any) -> np.ndarray:
     return np.concatenate(result)
 
 
+def reduced() -> None:
+    """Reduce an array while its files are read."""
+    show("Means while the files are read")
+    tas = aa.open(HERE / "archive")["tas"]
+    monthly, world = tas.mean("time", by="month"), tas.mean(("lat", "lon"), weights="area")
+    print(f">>> tas.mean('time', by='month')\n{monthly!r}\n{monthly.attrs['cell_methods']}\n")
+    months = tas.coords["time"].datetimes().astype("M8[M]").astype(int) % 12
+    values, area = tas[:], np.cos(np.radians(tas.coords["lat"][:]))[:, np.newaxis]
+    expected = [np.nanmean(values[months == month], axis=0) for month in range(12)]
+    check(np.allclose(monthly[:], expected, rtol=1e-12), "the mean of each month equals NumPy's over its days")
+    weights = np.where(np.isnan(values), 0, area)
+    expected = np.nansum(values * weights, axis=(1, 2)) / weights.sum(axis=(1, 2))
+    check(np.allclose(world[:], expected, rtol=1e-12), "the mean of each day over the sphere equals NumPy's")
+
+
 def speed() -> None:
     """Measure opening, reopening and reading."""
     show("Fast: from stored bytes to values, without a library in between")
@@ -353,6 +368,7 @@ def main() -> None:
     foreign()
     index()
     extracted()
+    reduced()
     speed()
     fresh_processes()
     distributed()

@@ -63,7 +63,7 @@ class AggarrayAccessor:
         return self._along_times("anomaly", by=by, climatology=climatology, **options)
 
     def running_mean(self, steps: int, dims: Any = None, **options: Any) -> DataArray:
-        """Return means of windows along a dimension; see `MasterArray.running_mean`."""
+        """Return means of windows; see `MasterArray.running_mean`."""
         return self._along_times("running_mean", steps=steps, dims=dims, **options)
 
     def _reduced(self, method: str, arguments: tuple[Any, ...], dims: Any, **options: Any) -> DataArray:
