@@ -319,3 +319,34 @@ def test_an_invalid_job(folder: Path, old: str, new: str, text: str, capsys: pyt
     job.write_text(JOB.replace(old, new))
     status, line = error_of(capsys, "run", job)
     assert status == 2 and text in line, line
+
+
+def test_every_dataset_of_a_real_archive(shared_data: Path, tmp_path: Path) -> None:
+    agg = aa.open(shared_data / "cmip6", rules=aa.Rules.cmip())
+    agg.save(tmp_path / "cmip6.nca")
+    facets = ("source_id", "table_id", "grid_label")
+    chosen = [[str(a.file_attrs.get(f) or a.attrs[f]) for f in facets] for a in agg]
+    tables = [
+        f"""[[reduce]]
+path = "{number}.nc"
+where = {{ {", ".join(f'{f} = "{value}"' for f, value in zip(facets, values, strict=True))} }}
+mean = "time"
+std = true
+quantile = 0.9
+by = "month"
+"""
+        for number, values in enumerate(chosen)
+    ]
+    (tmp_path / "job.toml").write_text("\n".join(['[input]\nsource = "cmip6.nca"\n', *tables]))
+    status, text, err = run("run", tmp_path / "job.toml")
+    assert (status, err) == (0, "") and len(text.splitlines()) == len(agg) == 76
+    for number, array in enumerate(agg):
+        values = array[...].astype("f8")
+        months = np.array([time.month for time in array.coords["time"].to_xarray().to_index()])
+        result = read(tmp_path / f"{number}.nc")
+        assert np.array_equal(result["month"], np.unique(months))
+        parts = [values[months == month] for month in result["month"].values]
+        for name, function in (("mean", np.nanmean), ("std", np.nanstd), ("p90", lambda v, axis: np.nanquantile(v, 0.9, axis))):
+            expected = [function(part, axis=0) for part in parts]
+            np.testing.assert_allclose(result[f"ta_{name}"], expected, rtol=1e-11, equal_nan=True, err_msg=str(chosen[number]))
+    assert all(line.endswith(": unchanged") for line in run("run", tmp_path / "job.toml")[1].splitlines())
