@@ -3,7 +3,7 @@
 Each stored chunk is read and decoded once, and reduced while it is in the processor's cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ def reduce_array(
     skipna: bool = True,
     min_count: int = 1,
     threads: int | None = None,
+    advance: "Callable[[int], None] | None" = None,
 ) -> "dict[str, MasterArray]":
     """Reduce in one pass over the files; {operation: result in memory}.
 
-    Parameters and errors are those of `MasterArray.reduce`.
+    Parameters and errors are those of `MasterArray.reduce`. ``advance``: receives the bytes of each block that was reduced, in
+    any thread.
     """
     from aggarray.reduce.description import described
     from aggarray.reduce.operations import Work
@@ -37,6 +39,6 @@ def reduce_array(
     groups = None if by is None else groups_along(array, axes, by)
     factors = weight_factors(array, dims, names, weights)
     work = Work(names, array.dtype, bool(factors), bool(skipna), int(min_count))
-    results = reduce_blocks(Reduction.of(array, axes, work, groups, factors), threads)
+    results = reduce_blocks(Reduction.of(array, axes, work, groups, factors, advance), threads)
     reduced = tuple(array.dimensions[axis] for axis in axes)
     return {name: described(array, values, mask, name, reduced, groups, weights) for name, (values, mask) in results.items()}

@@ -2,7 +2,7 @@
 
 import contextvars
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from math import prod
@@ -38,20 +38,24 @@ Factor = tuple[tuple[int, ...], np.ndarray]
 class Reduction:
     """A reduction that was checked: the array, its blocks, and the work.
 
-    ``factors``: dimensions (as numbers) and float64 values of factors, whose outer product is the weight.
+    ``factors``: dimensions (as numbers) and float64 values of factors, whose outer product is the weight. ``advance``: receives
+    the bytes of each block, in any thread.
     """
 
     array: "MasterArray"
     geometry: Geometry
     work: Work
     factors: tuple[Factor, ...] = ()
+    advance: Callable[[int], None] | None = None
 
     @classmethod
-    def of(cls, array: "MasterArray", axes: Sequence[int], work: Work, groups: Any, factors: Any) -> "Reduction":
+    def of(
+        cls, array: "MasterArray", axes: Sequence[int], work: Work, groups: Any, factors: Any, advance: Any = None
+    ) -> "Reduction":
         """Return the reduction of an array along axes, in blocks."""
         grouped, numbers, count = (None, None, 1) if groups is None else (axes[0], groups.numbers, groups.count)
         geometry = geometry_of(axis_cuts(array), axes, grouped, numbers, count, work.width)
-        return cls(array, geometry, work, factors)
+        return cls(array, geometry, work, factors, advance)
 
     @property
     def position(self) -> int | None:
@@ -212,6 +216,8 @@ def _fold_segment(
             buffer = np.empty(geometry.largest_block, reduction.array.dtype)
         for key in segment:
             _fold_block(reduction, state, key, buffer, threads)
+            if reduction.advance is not None:
+                reduction.advance(prod(s.stop - s.start for s in key) * reduction.array.dtype.itemsize)
         buffers.append(buffer)
     return state
 

@@ -232,7 +232,8 @@ def _carry_out(
     target.check(exists)
     if reduction is not None:
         reduction.check(plan.arrays)
-        plan = plan._replace(layout=_layout(reduction.of(plan.arrays), target.path, plan.options))
+        results = reduction.of(plan.arrays, checked_progress(progress, "bytes"))
+        plan = plan._replace(layout=_layout(results, target.path, plan.options))
         _complete(plan.layout, os.path.splitext(target.path)[1].lower(), target.fingerprint)
         done = _described(plan.layout, target.path)
     add_lineage(plan.layout, plan.arrays, structures, command)

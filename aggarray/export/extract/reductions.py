@@ -1,13 +1,15 @@
 """Reductions that an extract holds in place of the arrays themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from threading import Lock
 from typing import Any
 
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
+from aggarray.scan.progress import Progress
 
 #: Dimensions of an operation; None: all of the array.
 Dimensions = tuple[str, ...] | None
@@ -48,11 +50,22 @@ class Reduction:
         dimensions = {d for _, dims in self.operations for d in dims or ()}
         return array.dtype.kind in "iufb" and dimensions <= set(array.dimensions)
 
-    def of(self, arrays: Iterable[MasterArray]) -> list[MasterArray]:
-        """Return the results, in memory, of all arrays."""
-        return [result for array in arrays for result in self._of(array)]
+    def of(self, arrays: Sequence[MasterArray], progress: Progress | None = None) -> list[MasterArray]:
+        """Return the results of all arrays; ``progress`` receives bytes."""
+        passes = len({dims for operation, dims in self.operations if not _is_quantile(operation)})
+        passes += sum(_is_quantile(operation) for operation, _ in self.operations)
+        total, done, lock = passes * sum(array.nbytes for array in arrays), 0, Lock()
 
-    def _of(self, array: MasterArray) -> list[MasterArray]:
+        def advance(nbytes: int) -> None:
+            nonlocal done
+            with lock:
+                done += nbytes
+                if progress is not None:
+                    progress(min(done, total), total, "reducing")
+
+        return [result for array in arrays for result in self._of(array, advance)]
+
+    def _of(self, array: MasterArray, advance: Callable[[int], None]) -> list[MasterArray]:
         from aggarray.reduce import reduce_array
         from aggarray.reduce.quantiles import quantile_of
 
@@ -60,10 +73,12 @@ class Reduction:
         for dims in dict.fromkeys(dims for _, dims in self.operations):
             own = [operation for operation, others in self.operations if others == dims]
             together = [operation for operation in own if not _is_quantile(operation)]
-            made = reduce_array(array, together, dims, weights=self.weights, **self._options) if together else {}
-            made |= {
-                operation: quantile_of(array, *self._quantile(operation, dims)) for operation in own if operation not in made
-            }
+            how = {**self._options, "weights": self.weights, "advance": advance}
+            made = reduce_array(array, together, dims, **how) if together else {}
+            for operation in own:
+                if operation not in made:
+                    made[operation] = quantile_of(array, *self._quantile(operation, dims))
+                    advance(array.nbytes)
             results |= {(operation, dims): result for operation, result in made.items()}
         named = zip(self.names(array.name), self.operations, strict=True)
         return [_storable(replace(results[operation], name=name)) for name, operation in named]
