@@ -55,7 +55,7 @@ class AggarrayAccessor:
         return self._reduced("quantile", (q,), dims, **options)
 
     def climatology(self, by: Any = "month", **options: Any) -> DataArray:
-        """Return means over years along the times; see `MasterArray.climatology`."""
+        """Return means over years, or days; see `MasterArray.climatology`."""
         return self._along_times("climatology", by=by, **options)
 
     def anomaly(self, by: Any = "month", climatology: DataArray | None = None, **options: Any) -> DataArray:

@@ -114,7 +114,7 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
 
 def _whole(request: _Request, array: MasterArray, dimensions: Any, by: Any, weights: Any) -> tuple[Any, Any, ArrayMetadata]:
     """Return groups, factors of weights, and metadata of the whole result."""
-    from aggarray.reduce.description import described, result_dimensions
+    from aggarray.reduce.description import Description, result_dimensions
     from aggarray.reduce.weighting import weights_of
 
     groups = None if by is None else groups_along(array, request.axes, by)
@@ -123,7 +123,7 @@ def _whole(request: _Request, array: MasterArray, dimensions: Any, by: Any, weig
     sizes = {**array.sizes, **({} if groups is None else {groups.name: groups.count})}
     shape = [sizes[name] for name in result_dimensions(array, request.dims, groups)]
     values = np.broadcast_to(np.zeros((), np.int8), shape)
-    result = described(array, values, None, request.operation, request.dims, groups, weights)
+    result = Description.of(array, request.dims, groups, weights).result(values, None, request.operation)
     return groups, factors, replace(metadata_of_array(result), file_attrs=request.metadata.file_attrs)
 
 

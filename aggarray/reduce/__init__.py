@@ -27,7 +27,7 @@ def reduce_array(
     Parameters and errors are those of `MasterArray.reduce`. ``advance``: receives the bytes of each block that was reduced, in
     any thread.
     """
-    from aggarray.reduce.description import described
+    from aggarray.reduce.description import Description
     from aggarray.reduce.operations import Work
     from aggarray.reduce.request import axes_of, check_operations, check_options, check_order, groups_along, weight_factors
     from aggarray.reduce.streaming import Reduction, reduce_blocks
@@ -39,6 +39,6 @@ def reduce_array(
     groups = None if by is None else groups_along(array, axes, by)
     factors = weight_factors(array, dims, names, weights)
     work = Work(names, array.dtype, bool(factors), bool(skipna), int(min_count))
+    description = Description.of(array, [array.dimensions[axis] for axis in axes], groups, weights)
     results = reduce_blocks(Reduction.of(array, axes, work, groups, factors, advance), threads)
-    reduced = tuple(array.dimensions[axis] for axis in axes)
-    return {name: described(array, values, mask, name, reduced, groups, weights) for name, (values, mask) in results.items()}
+    return {name: description.result(values, mask, name) for name, (values, mask) in results.items()}

@@ -1,6 +1,7 @@
 """Results of reductions as arrays: metadata that says what was done."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,9 @@ import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.cf.attributes import basename, words
+from aggarray.cf.frequency import Frequency
+from aggarray.dataclass import dataclass
+from aggarray.errors import UnitsError
 from aggarray.reduce.cell_areas import horizontal_dimensions, measure_names
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
 from aggarray.reduce.coordinates import result_coordinates
@@ -25,29 +29,70 @@ _FREQUENCIES = {"year": "yr", "year-month": "mon", "day": "day", "month": "monC"
 _COVERAGE = ("time_coverage_resolution", "time_coverage_duration")
 
 
-def described(
-    array: "MasterArray",
-    values: np.ndarray,
-    mask: np.ndarray | None,
-    operation: str,
-    dims: Sequence[str],
-    groups: Groups | None = None,
-    weights: Any = None,
-    detail: str = "",
-) -> "MasterArray":
-    """Return the result of a reduction as an array in memory.
+@dataclass(frozen=True, slots=True, eq=False)
+class Description:
+    """What the results of one pass share: everything but values.
 
-    ``values``: in the order of the dimensions of ``array``, without the reduced ones; groups stand in the place of their
-    dimension. ``mask``: True where missing, or None. ``dims``: the reduced dimensions, that of ``groups`` included;
-    ``weights``: as given to the reduction; ``detail``: more words about the operation, for ``history``.
+    It is made before values are read, so that coordinates that cannot be read raise their error first. ``dims``: the reduced
+    dimensions, that of ``groups`` included; ``weights``: as given to the reduction; ``step``: of the reduced times, or None.
     """
-    names = result_dimensions(array, dims, groups)
-    units, calendar = result_units(array.units, array.calendar, operation, weight_units(array, dims, weights))
-    attrs = result_attributes(array.attrs, array.name, array.units, operation, _method(array, operation, dims, groups, weights))
-    coords = result_coordinates(array, dims, groups)
-    result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
-    file_attrs = _file_attributes(array, f"{operation} {detail}".strip(), dims, groups, weights)
-    return replace(result, attrs=valid_references(array, attrs, coords, dims), file_attrs=file_attrs, coords=coords)
+
+    array: "MasterArray"
+    dims: tuple[str, ...]
+    groups: Groups | None
+    weights: Any
+    coords: "Mapping[str, MasterArray]"
+    weight_units: str | None
+    step: Frequency | None
+
+    @classmethod
+    def of(cls, array: "MasterArray", dims: Sequence[str], groups: Groups | None = None, weights: Any = None) -> "Description":
+        """Return the description of the results of a reduction."""
+        times = [c for d in array.dimensions if d in dims and (c := time_along(array, d)) is not None]
+        coords = result_coordinates(array, dims, groups)
+        return cls(
+            array, tuple(dims), groups, weights, coords, weight_units(array, dims, weights), step_along(array, *times[:1])
+        )
+
+    def result(self, values: np.ndarray, mask: np.ndarray | None, operation: str, detail: str = "") -> "MasterArray":
+        """Return a result as an array in memory.
+
+        ``values``: in the order of the dimensions of the array, without the reduced ones; groups stand in the place of their
+        dimension. ``mask``: True where missing, or None. ``detail``: more words about the operation, for ``history``.
+        """
+        array = self.array
+        units, calendar = result_units(array.units, array.calendar, operation, self.weight_units)
+        attrs = result_attributes(array.attrs, array.name, array.units, operation, self._method(operation))
+        names = result_dimensions(array, self.dims, self.groups)
+        result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
+        attrs = valid_references(array, attrs, self.coords, self.dims)
+        file_attrs = _file_attributes(array, f"{operation} {detail}".strip(), self.dims, self.groups, self.weights)
+        return replace(result, attrs=attrs, file_attrs=file_attrs, coords=self.coords)
+
+    def _method(self, operation: str) -> str | None:
+        """Return the cell method of an operation."""
+        array, groups = self.array, self.groups
+        names = [d for d in array.dimensions if d in self.dims]
+        times = [(d, c) for d in names if (c := time_along(array, d)) is not None]
+        horizontal = horizontal_dimensions(array)
+        is_area = isinstance(self.weights, str) and self.weights == "area"
+        if is_area and len(horizontal) > 1 and set(horizontal) <= set(names):
+            at = names.index(horizontal[0])
+            names = [*(d for d in names[:at] if d not in horizontal), "area", *(d for d in names[at:] if d not in horizontal)]
+        if not times:
+            return cell_method(names, operation)
+        time, coordinate = times[0]
+        named = basename(coordinate.name or time)
+        is_cycle = groups is not None and groups.edges is not None and groups.by in CYCLES
+        cycle = groups.by if groups is not None and is_cycle else None
+        return cell_method([named if d == time else d for d in names], operation, time=named, cycle=cycle, step=self.step)
+
+
+def step_along(array: "MasterArray", coordinate: "MasterArray | None" = None) -> Frequency | None:
+    """Return the step of times; None if there is none, or without times."""
+    with suppress(UnitsError):  # dates that do not parse have no step
+        return None if coordinate is None else step_of(array, time_fields(coordinate))
+    return None
 
 
 def result_dimensions(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
@@ -56,28 +101,8 @@ def result_dimensions(array: "MasterArray", dims: Sequence[str], groups: Groups 
     return tuple(own.get(d, d) for d in array.dimensions if d in own or d not in dims)
 
 
-def _method(array: "MasterArray", operation: str, dims: Sequence[str], groups: Groups | None, weights: Any) -> str | None:
-    """Return the cell method of a reduction."""
-    reduced = [d for d in array.dimensions if d in dims]
-    horizontal = horizontal_dimensions(array)
-    names = list(reduced)
-    if isinstance(weights, str) and weights == "area" and len(horizontal) > 1 and set(horizontal) <= set(reduced):
-        at = names.index(horizontal[0])
-        names = [*(d for d in names[:at] if d not in horizontal), "area", *(d for d in names[at:] if d not in horizontal)]
-    times = {d: c for d in reduced if (c := time_along(array, d)) is not None}
-    time, coordinate = next(iter(times.items()), (None, None))
-    step = None if coordinate is None else step_of(array, time_fields(coordinate))
-    cycle = (
-        groups.by
-        if groups is not None and groups.dimension == time and groups.by in CYCLES and groups.edges is not None
-        else None
-    )
-    named = basename(coordinate.name or str(time)) if coordinate is not None else None
-    return cell_method([str(named) if d == time else d for d in names], operation, time=named, cycle=cycle, step=step)
-
-
 def valid_references(
-    array: "MasterArray", attrs: dict[str, Any], coords: dict[str, Any], dims: Sequence[str]
+    array: "MasterArray", attrs: dict[str, Any], coords: Mapping[str, Any], dims: Sequence[str]
 ) -> dict[str, Any]:
     """Return attributes without names of variables that no longer apply."""
     horizontal = set(horizontal_dimensions(array)) & set(dims)

@@ -14,7 +14,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError
 from aggarray.options import get_options
 from aggarray.partition.chunk_sizes import chunk_ends
-from aggarray.reduce.description import described
+from aggarray.reduce.description import Description
 from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.request import axes_of, check_names, check_options, check_values, groups_along
 
@@ -89,12 +89,12 @@ def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, A
     """Return quantiles; see `MasterArray.quantile`."""
     work, groups = checked_work(array, q, dims, options, name)
     axes, probabilities = work.axes, work.probabilities
+    description = Description.of(array, [array.dimensions[axis] for axis in axes], groups)
     values = _computed(work)
     values = np.moveaxis(values, 1, 1 + sum(d < axes[0] for d in work.kept)) if groups is not None else values[:, 0]
-    reduced = tuple(array.dimensions[axis] for axis in axes)
     values = np.ascontiguousarray(values)
     detail = "" if name == "median" else ", ".join(f"{p:g}" for p in probabilities.tolist())
-    first = described(array, values[0], np.isnan(values[0]), name, reduced, groups, detail=detail)
+    first = description.result(values[0], np.isnan(values[0]), name, detail)
     if name == "median":
         return first
     if np.ndim(q) == 0:

@@ -13,10 +13,10 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import SelectionError
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
 from aggarray.reduce.coordinates import window_coordinates
-from aggarray.reduce.description import valid_references
+from aggarray.reduce.description import step_along, valid_references
 from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.request import OPTIONS, axes_of, check_names, check_operations, check_options
-from aggarray.reduce.time_cells import step_of, time_along, time_dimension, time_fields
+from aggarray.reduce.time_cells import time_along, time_dimension
 from aggarray.reduce.weighting import weights_of
 
 if TYPE_CHECKING:
@@ -63,16 +63,15 @@ def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mappin
     dimension = _dimension(array, dims)
     windows = _windows(array, steps, dimension, options)
     shape = tuple(n - steps + 1 if d == windows.axis else n for d, n in enumerate(array.shape))
+    time, coords = time_along(array, dimension), window_coordinates(array, dimension, steps)
+    name = dimension if time is None else (time.name or dimension).rpartition("/")[2]
+    step = step_along(array, time)
+    method = cell_method([name], "mean", time=name, step=step, comment=f"running over {steps} values")
     values = np.empty(shape, np.float64)
     for columns in _columns(array, windows):
         _fill(values, array, windows, columns)
-    time = time_along(array, dimension)
-    name = dimension if time is None else (time.name or dimension).rpartition("/")[2]
-    step = None if time is None else step_of(array, time_fields(time))
-    method = cell_method([name], "mean", time=name, step=step, comment=f"running over {steps} values")
     units, calendar = result_units(array.units, array.calendar, "mean")
     result = in_memory(array, array.name, values, array.dimensions, units, calendar, mask=np.isnan(values))
-    coords = window_coordinates(array, dimension, steps)
     attrs = valid_references(array, result_attributes(array.attrs, array.name, array.units, "mean", method), coords, [])
     line = history_line(f"aggarray running mean of {names_with_shapes([array])}: over {steps} values along {dimension}")
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))

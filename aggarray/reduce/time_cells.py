@@ -11,7 +11,7 @@ from aggarray.cf.frequency import Frequency, stated_frequency
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.date_fields import DAY, DateFields, date_fields, day_numbers
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.errors import SelectionError
+from aggarray.errors import SelectionError, UnitsError
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -53,7 +53,10 @@ def bounds_of(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | N
     if bounds is None or bounds.shape != (*coordinate.shape, 2) or bounds.dtype.kind not in "iuf":
         return None
     if coordinate.units is not None and bounds.units not in (None, coordinate.units):
-        bounds = bounds.to_units(coordinate.units, coordinate.calendar)
+        try:
+            bounds = bounds.to_units(coordinate.units, coordinate.calendar)
+        except UnitsError:  # they bound something else
+            return None
     return values_of(bounds).astype(np.float64)
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from aggarray import MasterArray
 from aggarray.cf.units.udunits import signature
+from aggarray.reduce import description, streaming
 from aggarray.reduce.cell_methods import METHODS, squared
-from aggarray.reduce.description import described, result_dimensions
+from aggarray.reduce.description import Description, result_dimensions
 from aggarray.reduce.grouping import groups_of
 from tests.reduce.arrays import LATITUDE, LONGITUDE, TIME, array
 
@@ -52,7 +53,7 @@ def result(
     groups = None if by is None else groups_of(a, "time", by)
     names = result_dimensions(a, dims, groups)
     sizes = {**a.sizes, **({} if groups is None else {groups.name: groups.count})}
-    return described(a, np.zeros([sizes[n] for n in names]), None, operation, dims, groups, weights)
+    return Description.of(a, dims, groups, weights).result(np.zeros([sizes[n] for n in names]), None, operation)
 
 
 def times(c: MasterArray) -> Any:
@@ -192,9 +193,9 @@ def test_missing_values() -> None:
     a = cube()
     mask = np.zeros((2, 3), bool)
     mask[0, 1] = True
-    r = described(a, np.ones((2, 3)), mask, "mean", ("time",))
+    r = Description.of(a, ("time",)).result(np.ones((2, 3)), mask, "mean")
     assert np.isnan(r[:]).tolist() == mask.tolist() and np.ma.getmaskarray(r.read(masked=True)).tolist() == mask.tolist()
-    r = described(a, np.ones((2, 3), np.int64), mask, "argmax", ("time",))
+    r = Description.of(a, ("time",)).result(np.ones((2, 3), np.int64), mask, "argmax")
     assert r.dtype == np.int64 and r[0, 1] == r.fill_value and r[0, 0] == 1
 
 
@@ -208,3 +209,18 @@ def test_cfdm_reads_the_cell_methods() -> None:
         (["time"], "mean", "years", None),
         (["time"], "mean", None, "years"),
     ]
+
+
+def test_dates_that_do_not_parse_have_no_step() -> None:
+    a = cube()
+    times = {n: replace(a.coords[n], units="days since the flood") for n in ("time", "time_bnds")}
+    r = replace(a, coords={**a.coords, **times}).mean("time")
+    assert r.attrs["cell_methods"] == "time: mean time: mean" and r.coords["time"].units == "days since the flood"
+
+
+def test_metadata_are_found_before_values_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = cube()
+    monkeypatch.setattr(streaming, "reduce_blocks", lambda *_: pytest.fail("values were read"))
+    monkeypatch.setattr(description, "result_coordinates", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        a.mean("time")
