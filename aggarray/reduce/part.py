@@ -81,7 +81,7 @@ class Part:
         """Weight, mean, and sum of weighted squared deviations."""
         weight, total = self.weight, self.total(_FLOAT)
         mean = np.divide(total, weight, out=np.zeros(total.shape), where=np.asarray(weight) != 0)
-        deviations = np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=_FLOAT)
+        deviations = np.asarray(np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=_FLOAT))
         if self.missing is not None:
             np.copyto(deviations, 0, where=self.missing)
         squares = np.multiply(deviations, deviations, out=deviations)

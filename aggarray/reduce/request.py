@@ -1,6 +1,6 @@
 """Checks of a reduction's arguments, before anything is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,7 @@ def check_operations(array: Any, operations: Any) -> tuple[str, ...]:
     for operation in given:
         if not isinstance(operation, str) or operation not in OPERATIONS:
             hint = names_hint(operation, OPERATIONS, "the operations are")
+            hint = f"call .{operation}(...)" if operation in ("median", "quantile") else hint
             raise AggregationError(f"unknown operation: {operation!r}", variable=array.name, hint=hint)
     if not given:
         raise AggregationError("no operation", variable=array.name, hint=f"give some of {', '.join(OPERATIONS)}")
@@ -72,7 +73,7 @@ def names_of(array: Any, dims: Any) -> tuple[str, ...]:
     """Return names of dimensions in the order given, each once."""
     if dims is None:
         return tuple(array.dimensions)
-    return tuple(dict.fromkeys([dims] if isinstance(dims, str) else dims))
+    return tuple(dict.fromkeys([dims] if isinstance(dims, str) or not isinstance(dims, Iterable) else dims))
 
 
 def check_order(array: Any, operations: Sequence[str], axes: Sequence[int]) -> None:

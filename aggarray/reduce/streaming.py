@@ -82,12 +82,12 @@ def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
     """Read all blocks once and return the results."""
     geometry, work = reduction.geometry, reduction.work
     groups = np.arange(geometry.groups)
-    if not reduction.array.size:
-        extents = [(0, reduction.array.shape[d]) for d in geometry.kept]
-        return _results(work, State(work, reduction.shape(extents, geometry.groups), groups, 1))
-    tiles = list(geometry.tiles())
-    target = None if len(tiles) == 1 else _Target(reduction)
     with np.errstate(all="ignore"):  # infinite values and overflows are results
+        if not reduction.array.size:
+            extents = [(0, reduction.array.shape[d]) for d in geometry.kept]
+            return _results(work, State(work, reduction.shape(extents, geometry.groups), groups, 1))
+        tiles = list(geometry.tiles())
+        target = None if len(tiles) == 1 else _Target(reduction)
         states: Iterator[tuple[int, bool, State]] = _states(reduction, tiles, threads)
         tile, total = -1, None
         for number, alone, state in states:

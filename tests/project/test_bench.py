@@ -55,6 +55,13 @@ def test_the_program_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "### join" in printed and "| aggarray.concat |" in printed and "| 1.00 (1.00) |" in printed
 
 
+def test_contestants_without_their_program_are_left_out() -> None:
+    benchmark = benchmarks()["reduce"]
+    absent = replace(benchmark.contestants[0], name="absent", needs=("program:no-such-program",))
+    shown, lines = present(replace(benchmark, contestants=(benchmark.contestants[0], absent)))
+    assert [c.name for c in shown.contestants] == ["aggarray"] and "no-such-program not installed" in lines[0]
+
+
 @pytest.mark.parametrize("wrong", [["nonsense"], ["join", "--repeats", "0"]])
 def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -183,3 +183,34 @@ def test_large_integers() -> None:
     values = np.array([2**62, 2**62, -(2**62)], "i8")
     array = aa.MasterArray.from_subarrays([([(0, 3)], aa.SubArray.from_array(values))], dimensions=("t",))
     assert array.mean()[...] == 2.0**62 / 3 and array.sum()[...] == 2**62
+
+
+def test_arrays_without_dimensions() -> None:
+    array = joined(np.ma.MaskedArray(np.arange(4.0)), [[]])[0].lazy[2]
+    assert array.ndim == 0
+    results = reduce_array(array, ["mean", "sum", "min", "max", "count", "std", "any", "all"])
+    assert [result[...].item() for result in results.values()] == [2, 2, 2, 2, 1, 0, True, True]
+    assert array.median()[...] == 2
+
+
+def test_empty_arrays_and_groups_warn_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    array = joined(np.ma.MaskedArray(np.ones((0, 3))), [[], []])[0]
+    assert np.isnan(array.mean("t")[:]).tolist() == [True] * 3 and array.sum("t", min_count=0)[:].tolist() == [0] * 3
+    assert array.mean("y")[:].size == 0 and array.count()[...] == 0 and np.isnan(array.median("t")[:]).all()
+    no_group = example().mean("t", by=[np.nan] * 4)
+    assert no_group.shape == (0, 6) and example().median("t", by=[np.nan] * 4).shape == (0, 6)
+    assert not recwarn.list
+
+
+def test_half_precision() -> None:
+    values = np.array([[60000, 60000, np.nan], [1, 2, 3]], "f2")
+    array = joined(np.ma.MaskedArray(values), [[], []])[0]
+    assert array.mean("y")[:].tolist() == [60000, 2] and array.max("y")[:].dtype == np.float16 and array.std("y")[0] == 0
+
+
+def test_names_of_dimensions() -> None:
+    with pytest.raises(aa.NotFoundError, match="no dimension 0 to reduce"):
+        example().mean(0)  # type: ignore[arg-type]
+    with pytest.raises(aa.AggregationError, match=r"unknown operation: 'median'.*call \.median\("):
+        example().reduce("median")
+    assert example().mean(("t", "t")).dimensions == ("y",) and example().mean([]).shape == example().shape
