@@ -115,6 +115,17 @@ def test_gdal(address: str, values: np.ndarray) -> None:
     np.testing.assert_array_equal(np.array(array["values"], float), values)
 
 
+def test_gdal_map(address: str, values: np.ndarray) -> None:
+    """As QGIS opens one step."""
+    if shutil.which("gdal_translate") is None:
+        pytest.skip("no gdal_translate")
+    line = ["gdal_translate", "-q", "-of", "XYZ", f'ZARR:"/vsicurl/{address.rstrip("/")}":/tas:180', "/vsistdout/"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.returncode, done.stderr
+    points = np.array([row.split() for row in done.stdout.splitlines()], float)
+    np.testing.assert_allclose(points[:, 2], values[180].ravel(), rtol=1e-6)
+
+
 ZARRITA = """
 const zarr = await import(process.argv[2]);
 for (const open of [zarr.open.v2, zarr.open.v3]) {
