@@ -125,7 +125,10 @@ def _comparable(one: Candidate, other: Candidate, a: MasterArray, b: MasterArray
         keys = {p.name: key for key, p in one.axes.items()}
         increasing = {d: not one.axes[keys[d]].flipped for d in a.dimensions if d in keys}
         renamed = {p.name: one.axes[key].name for key, p in other.axes.items() if key in one.axes}
-        order = list(a.dimensions)
+        # One file's scalar time is another's time dimension.
+        leading = [renamed[d] for d in b.dimensions if d in renamed and renamed[d] not in a.dimensions]
+        order = [*leading, *a.dimensions]
+        a = oriented(one, {}, order, {}, a)
         b = oriented(other, {**unmatched_names(other, b, order), **renamed}, order, increasing, b)
         for d in order:
             if d not in keys and b.directions[order.index(d)] != a.directions[order.index(d)]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from aggarray.aggregate.candidate import EAST
 from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.own_units import OwnUnits, counted_with, counts_time, units_of
+from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError
@@ -35,7 +37,7 @@ class FileSeries:
 
     ``dimension``: along which they differ; ``axes``: {position of a variable: its axis of the dimension}; ``edges``: int64, the
     positions at which the files begin, and the end; ``units``: of the coordinate and its bounds, the variables ``counted``, if
-    they differ.
+    they differ; ``stacked``: {name: values of all files} of a scalar coordinate and its bounds, whose dimension is new.
     """
 
     def __init__(self, table: StructureTable, rows: Sequence[int], dimension: str, coordinate: int) -> None:
@@ -44,14 +46,17 @@ class FileSeries:
         self.axes = {p: v.dimensions.index(dimension) for p, v in enumerate(heads) if dimension in v.dimensions}
         stated = [units_of(table, row, coordinate) for row in rows]
         own = OwnUnits(stated, heads[coordinate].attrs.get("calendar")) if len(set(stated)) > 1 else None
-        firsts = (table.values_at(row, coordinate)[:1] for row in rows)
+        firsts = (table.values_at(row, coordinate).reshape(-1)[:1] for row in rows)
         starts = np.concatenate(list(firsts)) if own is None else own.convert(firsts)
         order = np.argsort(starts, kind="stable").tolist()
         self.rows = [rows[n] for n in order]
         self.counted = {} if own is None else counted_with(heads, coordinate) or {}
         self.units = None if own is None else OwnUnits([stated[n] for n in order], heads[coordinate].attrs.get("calendar"))
-        lengths = {number: _heads(table, row)[coordinate].shape[0] for number, row in self.examples.items()}
+        lengths = {number: prod(_heads(table, row)[coordinate].shape) for number, row in self.examples.items()}
         self.edges = np.cumsum([0, *(lengths[number] for number in self.variant.tolist())], dtype=np.int64)
+        self.is_scalar = not heads[coordinate].dimensions
+        self._stackable = {coordinate, *_bounds_of(heads, coordinate)} if self.is_scalar else frozenset[int]()
+        self.stacked: dict[str, np.ndarray] = {}
 
     @cached_property
     def uris(self) -> tuple[str, ...]:
@@ -93,7 +98,10 @@ class FileSeries:
         return column, list(numbers)
 
     def merge_structures(self) -> Structure:
-        """Return the structure of one file with the values of all files."""
+        """Return the structure of one file with the values of all files.
+
+        Those of a scalar coordinate are `stacked`.
+        """
         first, total = self.table[self.rows[0]], int(self.edges[-1])
         variables = []
         for position, v in enumerate(first.variables):
@@ -102,8 +110,11 @@ class FileSeries:
                 values = self._join_values(position, v, axis) if self._is_valued(position) else None
                 shape = (*v.shape[:axis], total, *v.shape[axis + 1 :])
                 v = replace(v, shape=shape, values=values, dtype=v.dtype if values is None else values.dtype)
+            elif position in self._stackable and self._is_valued(position):
+                values = self.stacked[v.name] = self._join_values(position, v, 0)
+                v = replace(v, values=values[:1].reshape(v.shape), dtype=values.dtype)
             variables.append(v if attrs is v.attrs else replace(v, attrs=attrs))
-        sizes = None if first.sizes is None else {**first.sizes, self.dimension: total}
+        sizes = None if first.sizes is None or self.is_scalar else {**first.sizes, self.dimension: total}
         merged: Structure = replace(first, attrs=self._common(-1, first.attrs), variables=tuple(variables), sizes=sizes)
         return merged
 
@@ -111,15 +122,18 @@ class FileSeries:
         return all(position in self.table.variants[number].valued for number in self.examples)
 
     def _join_values(self, position: int, variable: Variable, axis: int) -> np.ndarray:
+        arrays, leading = (self.table.values_at(row, position) for row in self.rows), position in self._stackable
+        if leading:
+            arrays = (values[np.newaxis] for values in arrays)
         if position in self.counted and self.units is not None:
-            values = self.units.convert((self.table.values_at(row, position) for row in self.rows), axis)
+            values = self.units.convert(arrays, axis)
         elif axis or variable.dtype.kind not in "biufcmM":
-            values = np.concatenate([self.table.values_at(row, position) for row in self.rows], axis)
+            values = np.concatenate(list(arrays), axis)
         else:
             data = bytearray()
             for row in self.rows:
                 data += self.table.bytes_at(row, position)
-            values = np.frombuffer(data, variable.dtype).reshape(-1, *variable.shape[1:])
+            values = np.frombuffer(data, variable.dtype).reshape(-1, *variable.shape[0 if leading else 1 :])
         values.flags.writeable = False
         return values
 
@@ -178,12 +192,12 @@ _Stated = frozenset[tuple[int, str, str]]
 class _Form(NamedTuple):
     """What the files of a series share: variables, and attributes.
 
-    ``heads``: the variables.
+    ``heads``: the variables that have values, by position.
     """
 
     variables: object
     stated: _Stated
-    heads: Sequence[Variable]
+    heads: Mapping[int, Variable]
 
 
 def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _Form | None:
@@ -194,15 +208,16 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     m = variant.model
     model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None
     mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
+    valued = {position: heads[position] for position in variant.valued}
     stated = [
-        (p, n, _text(heads, p, n, value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)
+        (p, n, _text(valued, p, n, value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)
     ]
-    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated), heads)
+    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated), valued)
 
 
-def _text(heads: Sequence[Variable], position: int, name: str, value: Any) -> str:
+def _text(heads: Mapping[int, Variable], position: int, name: str, value: Any) -> str:
     """Return an attribute as text, "" for units that may differ."""
-    return "" if name == "units" and 0 <= position < len(heads) and counts_time(heads[position], value) else as_text(value)
+    return "" if name == "units" and position in heads and counts_time(heads[position], value) else as_text(value)
 
 
 def _changed(form: _Form, own: Mapping[int, Own], identifying: Collection[str]) -> _Stated:
@@ -230,6 +245,13 @@ def _heads(table: StructureTable, row: int) -> list[Variable]:
     return [table.heads[head][0] for head in table.variants[table.variant[row]].heads]
 
 
+def _bounds_of(heads: Sequence[Variable], coordinate: int) -> list[int]:
+    """Return the positions of the bounds of a coordinate."""
+    attrs = heads[coordinate].attrs
+    names = {name for attribute in ("bounds", "climatology") for name in words(attrs.get(attribute))}
+    return [p for p, v in enumerate(heads) if v.name in names and p != coordinate]
+
+
 def _split(table: StructureTable, rows: list[int]) -> Iterator[FileSeries]:
     """Yield the series among files of equal form."""
     heads, variants = _heads(table, rows[0]), [table.variants[n] for n in {table.variant[row] for row in rows}]
@@ -242,13 +264,18 @@ def _split(table: StructureTable, rows: list[int]) -> Iterator[FileSeries]:
             varying[p] = len(set(zip(refs.tolist(), units[p], strict=True)))
         elif (refs != refs[0]).any():
             varying[p] = distinct(refs).size
+    spanned = {d for v in heads for d in v.dimensions}
     coordinates = [p for p in varying if heads[p].dimensions == (heads[p].name,) and heads[p].dtype.kind in "iuf"]
+    coordinates += [
+        p for p in varying if heads[p].dimensions == () and heads[p].dtype.kind in "iuf" and heads[p].name not in spanned
+    ]
     coordinates = [p for p in coordinates if heads[p].attrs.get("units") not in EAST]  # longitudes may be equal modulo 360
     if not coordinates:
         return
     coordinate = max(coordinates, key=varying.__getitem__)
     dimension = heads[coordinate].name
-    others = [p for p in varying if dimension not in heads[p].dimensions]
+    stackable = [] if heads[coordinate].dimensions else [coordinate, *_bounds_of(heads, coordinate)]
+    others = [p for p in varying if dimension not in heads[p].dimensions and p not in stackable]
     keys: dict[int, object] = {}
     parts: dict[object, list[int]] = {}
     for n, row in enumerate(rows):
@@ -270,7 +297,7 @@ def _shapes(table: StructureTable, row: int, dimension: str, coordinate: int) ->
     None if a size along the dimension is not that of the coordinate.
     """
     heads = _heads(table, row)
-    (size,) = heads[coordinate].shape
+    size = prod(heads[coordinate].shape)
     if not size or any(n != size for v in heads for d, n in zip(v.dimensions, v.shape, strict=True) if d == dimension):
         return None
     shapes = tuple(tuple(n for d, n in zip(v.dimensions, v.shape, strict=True) if d != dimension) for v in heads)

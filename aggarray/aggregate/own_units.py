@@ -28,7 +28,8 @@ _BLOCK = 1024
 def counts_time(variable: Variable, units: Any) -> bool:
     """Return whether units of a coordinate variable may be those of one file."""
     of_numbers = variable.dtype.kind == "f" or variable.dtype == np.int64
-    return of_numbers and variable.dimensions == (variable.name,) and is_reference_time(text_attribute(units))
+    of_one = variable.dimensions in ((variable.name,), ())
+    return of_numbers and of_one and is_reference_time(text_attribute(units))
 
 
 def units_of(table: StructureTable, row: int, position: int) -> Any:

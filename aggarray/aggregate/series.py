@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.aggregate.candidate import AxisCoordinate, coordinate_along, is_mapping
+from aggarray.aggregate.candidate import (
+    AxisCoordinate,
+    Candidate,
+    CandidateCache,
+    coordinate_along,
+    describe,
+    is_mapping,
+)
 from aggarray.aggregate.equality import is_longitude, roundings
 from aggarray.aggregate.file_series import FileSeries, find_file_series
 from aggarray.aggregate.positions import tolerance_of
@@ -23,6 +30,7 @@ from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dataclass import dataclass
 from aggarray.formats.base import Structure, Variable
 from aggarray.partition.matrix import MAX_CELLS, Matrix, References, Template
+from aggarray.partition.tiling import expand
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
@@ -63,7 +71,8 @@ def find_series(
     identifying = (*rules.facets, *stated, "featureType", "coordinates")
     for files in find_file_series(table, identifying, left_out, pattern):
         is_converted_once = files.units is None or not rules.units
-        if is_converted_once and (rules.along is None or files.dimension in rules.along):
+        is_directed = files.is_scalar and bool(rules.directions)
+        if is_converted_once and not is_directed and (rules.along is None or files.dimension in rules.along):
             builder = _Builder(files, access, tables)
             joined = builder.joined(rules)
             if joined:
@@ -97,22 +106,45 @@ class _Builder:
         """Return the joined arrays that certainly equal the join of the files."""
         if not self.is_plain:
             return {}
-        d = self.files.dimension
-        along = [n for n, array in enumerate(self.merged) if d in array.dimensions]
-        return {n: self._array(n) for n in along if self._is_joinable(n, rules)}
+        spanned = {n: self._spanned(n) for n in range(len(self.merged))}
+        return {n: self._array(n, names) for n, names in spanned.items() if names and self._is_joinable(n, names, rules)}
 
-    def _is_joinable(self, number: int, rules: Rules) -> bool:
+    def _spanned(self, number: int) -> Collection[str]:
+        """Return the coordinates of an array along the dimension, with it."""
+        merged, d = self.merged[number], self.files.dimension
+        if not self.files.is_scalar:
+            axis = merged.coords.get(d) if d in merged.dimensions else None
+            if axis is None or coordinate_along(d, merged) is not axis:
+                return ()
+            is_forward = all(a._matrix.directions[a.dimensions.index(d)] for a in (merged, axis))
+            return {n for n, c in merged.coords.items() if d in c.dimensions} if is_forward else ()
+        one = Candidate(self.first[number], "", 0)
+        describe(one, (), CandidateCache())
+        if merged._known is not None or not any(axis.scalar and axis.name == d for axis in one.axes.values()):
+            return ()
+        spanned = {d, *(bounds for name, bounds in one.bounds.items() if name == d)}
+        is_stacked = all(_is_stacked(merged.coords[name], self.files.stacked) for name in spanned)
+        return spanned if is_stacked else ()
+
+    def _is_joinable(self, number: int, spanned: Collection[str], rules: Rules) -> bool:
         merged, first, d = self.merged[number], self.first[number], self.files.dimension
-        axis = merged.coords.get(d)
-        if axis is None or coordinate_along(d, merged) is not axis or not prod(merged.shape):
-            return False
-        if not all(a._matrix.directions[a.dimensions.index(d)] for a in (merged, axis)):
-            return False
         # Other coordinates that are not known would be read and compared.
-        shared = [c for c in first.coords.values() if d not in c.dimensions]
+        shared = [c for name, c in first.coords.items() if name not in spanned]
         if any(c._known is None and not is_mapping(c) for c in shared) or len(self.files.rows) > MAX_CELLS:
             return False
-        return self._is_increasing(axis, rules)
+        return bool(prod(merged.shape)) and self._is_increasing(self._with_values(merged.coords[d]), rules)
+
+    def _with_values(self, merged: MasterArray) -> MasterArray:
+        """Return a coordinate with the values of all files, where known."""
+        values = self.files.stacked.get(str(merged.name))
+        if values is None:
+            return merged
+        (template,) = merged._matrix.references.templates
+        values, mask = template.encoding.decode(values)
+        if mask is not None:
+            values = np.where(mask, np.asarray(merged.fill_value, values.dtype), values)
+        values.flags.writeable = False
+        return replace(merged, _known=(values, mask if mask is not None and mask.any() else None))
 
     def _is_increasing(self, axis: MasterArray, rules: Rules) -> bool:
         """Return whether the coordinate increases, by more than the tolerance."""
@@ -133,10 +165,10 @@ class _Builder:
         tolerance = tolerance_of(spacing if spacing < np.inf else 0.0, rules.tolerance, rounding)
         return bool((steps > max(tolerance, 0)).all())
 
-    def _array(self, number: int) -> MasterArray:
-        d, merged, first = self.files.dimension, self.merged[number], self.first[number]
+    def _array(self, number: int, spanned: Collection[str]) -> MasterArray:
+        merged, first = self.merged[number], self.first[number]
         coords = {
-            name: self._columns(number, name, c) if d in c.dimensions else first.coords[name]
+            name: self._columns(number, name, self._with_values(c)) if name in spanned else first.coords[name]
             for name, c in merged.coords.items()
         }
         return replace(self._columns(number, None, merged), coords=coords)
@@ -157,9 +189,16 @@ class _Builder:
         order, names = np.arange(count, dtype=np.int32), one.references.variables
         columns = order, np.zeros(count, np.int32), np.array(numbers, np.int32)[column]
         references = References(files.uris, names, tuple(templates), (), *columns, files.stamps, self._tables, files.seen)
+        if files.is_scalar:
+            one = expand(one, files.dimension)
         axis = one.dimensions.index(files.dimension)
         edges = (*one.edges[:axis], files.edges, *one.edges[axis + 1 :])
         return replace(merged, _matrix=Matrix(one.dimensions, one.directions, edges, references, order))
+
+
+def _is_stacked(coordinate: MasterArray, stacked: Collection[str]) -> bool:
+    """Return whether the values of all files are known, as they are stored."""
+    return coordinate.name in stacked and not any(t.steps for t in coordinate._matrix.references.templates)
 
 
 def _may_fall(variable: Variable) -> bool:

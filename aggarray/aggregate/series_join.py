@@ -33,12 +33,20 @@ def joinable_series(group: Sequence[Candidate], rules: Rules) -> Joinable | None
     if view.unconvertible is not None or view.tied or not all(_is_separate(view, key, rules.tolerance) for key in view.layouts):
         return None
     keys = list(view.varying)
+    if any(map(_new_dimensions, group)) and any(all(c.axes[key].scalar for c in group) for key in keys):
+        return None  # the order of several new dimensions is that of the coordinates of a file
     boxes, shape = view.boxes(keys)
     if len(group) > 1 and (not keys or refine(boxes, shape, keys, "all").overlap is not None):
         return None
     if unwrapped(view) is not None or any(rule(view) is not None for rule in RULES):
         return None
     return joinable(view, range(len(ordered)))
+
+
+def _new_dimensions(member: Candidate) -> set[str]:
+    """Return the dimensions of a series that its files lack."""
+    matrix = member.array._matrix
+    return set(matrix.dimensions).difference(*(template.dimensions for template in matrix.references.templates))
 
 
 def _is_separate(view: View, key: str, fraction: float) -> bool:
@@ -68,7 +76,8 @@ def in_order_of_files(array: MasterArray, candidate: Candidate) -> MasterArray:
 
     ``candidate``: the first one by name.
     """
-    names = [axis.name for axis in candidate.axes.values()]
+    new = _new_dimensions(candidate)  # scalar coordinates of a file follow its dimensions
+    names = sorted((axis.name for axis in candidate.axes.values()), key=new.__contains__)
 
     def ordered(item: MasterArray) -> MasterArray:
         cells = dict(zip(item.dimensions, item._matrix.cells, strict=True))

@@ -51,30 +51,38 @@ def described(array: aa.MasterArray) -> list[Any]:
         *(repr(array.attrs), repr(array.file_attrs), matrix.dimensions, matrix.directions, parts),
         *([edges.tolist() for edges in matrix.edges], matrix.refs.tolist(), list(references.uris), list(references.variables)),
         *(references.templates, [None if column is None else column.tolist() for column in columns]),
-        known and [None if values is None else (values.dtype, values.tolist()) for values in known],
+        known and [None if values is None else (values.dtype, repr(values.tolist())) for values in known],
     ]
 
 
 def write(path: Path, times: list[float], **changes: Any) -> None:
-    """Write a file of one variable at some times."""
+    """Write a file of one variable at some times, or at a ``scalar`` time."""
     values = changes.get("values", [t + changes.get("offset", 0) for t in times])
     with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
         file.setncatts({"title": "series", "tracking_id": path.name, **changes.get("attrs", {})})
-        file.createDimension("time", None)
+        along: tuple[str, ...] = () if changes.get("scalar") else ("time",)
+        if along:
+            file.createDimension("time", None)
         file.createDimension("lat", 2)
         file.createDimension("bnds", 2)
-        time = file.createVariable("time", "f8", ("time",))
+        time = file.createVariable("time", changes.get("dtype", "f8"), along, fill_value=changes.get("fill"))
         time.setncatts({"units": changes.get("units", "days since 2000-01-01"), "bounds": "time_bnds"})
-        bounds = file.createVariable("time_bnds", "f8", ("time", "bnds"))
+        bounds = file.createVariable("time_bnds", "f8", (*along, "bnds"))
         lat = file.createVariable("lat", "f8", ("lat",))
         lat.units = "degrees_north"
-        tas = file.createVariable("tas", "f4", ("time", "lat"))
+        tas = file.createVariable("tas", "f4", (*along, "lat"))
         tas.setncatts({"units": "K", "standard_name": "air_temperature", "history": f"made as {path.name}"})
         lat[:] = np.array([10.0, 20.0]) + changes.get("north", 0.0)
-        time[:] = times
         pairs = np.array([[t - 0.5, t + 0.5] for t in times])
-        bounds[:] = pairs[:, ::-1] if changes.get("falls") else pairs
-        tas[:] = np.array(values)[:, np.newaxis] + np.zeros(2)
+        pairs = pairs[:, ::-1] if changes.get("falls") else pairs
+        columns = np.array(values)[:, np.newaxis] + np.zeros(2)
+        if not along:
+            tas.coordinates = "time"
+        time[...], bounds[:], tas[:] = (times, pairs, columns) if along else (times[0], pairs[0], columns[0])
+        for name, (units, value) in changes.get("scalars", {}).items():
+            file.createVariable(name, "f8", ())[...] = value
+            file[name].units = units
+            tas.coordinates = f"{getattr(tas, 'coordinates', '')} {name}".strip()
 
 
 #: What may be unlike the other files of an archive.
@@ -134,6 +142,43 @@ def test_a_series_equals_the_join_of_its_files(
     check(folder, paths, rules)
 
 
+#: What may be unlike the other files of a scalar time.
+ODD_SCALARS: list[dict[str, Any]] = [
+    *ODD,
+    {"scalar": False},
+    {"dtype": "i4"},
+    {"fill": 5.0},
+    {"units": "days since 1999-12-31", "dtype": "i4"},
+    {"scalars": {"height": ("m", 2.0)}},
+    {"scalars": {"height": ("m", 3.0)}},
+    {"scalars": {"lead": ("hours", 6.0)}},
+]
+SCALAR_RULES = [*RULES, aa.Rules(directions={"time": False}), aa.Rules(new_dimension="member=^.*/([0-9]+).nc")]
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    files=st.lists(
+        st.tuples(st.integers(0, 12), st.one_of(st.just(0), st.integers(0, len(ODD_SCALARS) - 1))), min_size=2, max_size=9
+    ),
+    common=st.sampled_from(ODD_SCALARS),
+    rules=st.sampled_from(SCALAR_RULES),
+    order=st.randoms(use_true_random=False),
+)
+# A time that is scalar in one file and a dimension in another.
+@example(files=[(0, 0), (0, len(ODD))], common={}, rules=RULES[0], order=Random(0))
+def test_files_of_scalar_times_join_as_their_arrays_do(
+    tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, int]], common: Any, rules: aa.Rules, order: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("scalars")
+    paths = []
+    for number, (start, odd) in enumerate(files):
+        paths.append(folder / f"{number}.nc")
+        write(paths[-1], [float(start)], **{"scalar": True, **common, **ODD_SCALARS[odd]})
+    order.shuffle(paths)
+    check(folder, paths, rules)
+
+
 GRIDS = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
 GRID_RULES = [
     aa.Rules(),
@@ -151,6 +196,7 @@ GRID_RULES = [
     missing=st.sets(st.integers(0, 35), max_size=2),
     odd=st.dictionaries(st.integers(0, 35), ANY, max_size=1),
     rules=st.sampled_from(GRID_RULES),
+    scalar=st.booleans(),
 )
 def test_series_join_as_the_files_do(
     tmp_path_factory: pytest.TempPathFactory,
@@ -159,12 +205,13 @@ def test_series_join_as_the_files_do(
     missing: set[int],
     odd: dict[int, int],
     rules: aa.Rules,
+    scalar: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("grid")
     for number, (time, tile, member) in enumerate(np.ndindex(shape)):
         if number not in missing or not number:
-            changes = {"north": 30.0 * tile, "attrs": {"realization": 10 * member}}
-            times = [10.0 * time + step for step in range(steps)]
+            changes = {"north": 30.0 * tile, "attrs": {"realization": 10 * member}, "scalar": scalar}
+            times = [10.0 * time + step for step in range(1 if scalar else steps)]
             write(folder / f"r{member}_{number}.nc", times, **{**changes, **ODD[odd.get(number, 0)]})
     check(folder, sorted(folder.iterdir()), rules)
 
@@ -185,19 +232,37 @@ def test_indexes_of_series(tmp_path: Path, trust: str) -> None:
     assert stored[0] == stored[1]
 
 
-def test_successive_files_form_a_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(12):
-        write(tmp_path / f"{number}.nc", [10.0 * number + step for step in range(1 + number % 3)])
-    lengths = []
+@pytest.fixture
+def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Lengths of the series that are found."""
+    found = []
 
     def find(*arguments: Any) -> Iterator[Any]:
         for series in _find_series(*arguments):
-            lengths.append(len(series.rows))
+            found.append(len(series.rows))
             yield series
 
     monkeypatch.setattr(aggarray.aggregate.series, "find_series", find)
+    return found
+
+
+def test_successive_files_form_a_series(tmp_path: Path, lengths: list[int]) -> None:
+    for number in range(12):
+        write(tmp_path / f"{number}.nc", [10.0 * number + step for step in range(1 + number % 3)])
     assert aa.open(tmp_path)["tas"].shape == (24, 2)
     assert lengths == [12]
+
+
+@pytest.mark.parametrize("own_units", [False, True])
+def test_files_of_scalar_times_form_a_series(tmp_path: Path, lengths: list[int], own_units: bool) -> None:
+    for number in range(12):
+        changes = {"units": f"days since 2000-01-{1 + number:02}"} if own_units else {}
+        write(tmp_path / f"{number}.nc", [0.25 if own_units else number + 0.25], scalar=True, values=[number], **changes)
+    tas = aa.open(tmp_path)["tas"]
+    assert (tas.dimensions, lengths) == (("time", "lat"), [12])
+    np.testing.assert_array_equal(tas.coords["time"][...], np.arange(12) + 0.25)
+    np.testing.assert_array_equal(tas.coords["time_bnds"][...], np.arange(12)[:, np.newaxis] + [-0.25, 0.75])
+    np.testing.assert_array_equal(tas[...], np.arange(12)[:, np.newaxis] + [0, 0])
 
 
 def test_a_table_returns_the_structures(shared_data: Path) -> None:
@@ -219,13 +284,22 @@ def test_a_table_returns_the_structures(shared_data: Path) -> None:
     assert [s.uri for s in table.take([5, 2])] == [structures[5].uri, structures[2].uri]
 
 
-@pytest.mark.parametrize(("trust", "own_units"), [("verify", False), ("assume", False), ("verify", True)])
-def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool) -> None:
-    write(tmp_path / "0.nc", [0.0])
+@pytest.mark.parametrize(
+    ("trust", "own_units", "scalar"),
+    [
+        ("verify", False, False),
+        ("assume", False, False),
+        ("verify", True, False),
+        ("verify", False, True),
+        ("verify", True, True),
+    ],
+)
+def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: bool) -> None:
+    write(tmp_path / "0.nc", [0.0], scalar=scalar)
     first = (tmp_path / "0.nc").read_bytes()
     with netCDF4.Dataset(tmp_path / "0.nc") as file:
-        assert float(file["time"][0]) == 0.0
-    write(tmp_path / "1.nc", [1.0])
+        assert float(file["time"][...].item()) == 0.0
+    write(tmp_path / "1.nc", [1.0], scalar=scalar)
     second = (tmp_path / "1.nc").read_bytes()
     assert len(first) == len(second)
     count, value = 3000, np.array([1.0], ">f8").tobytes()

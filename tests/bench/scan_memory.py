@@ -1,7 +1,8 @@
 """Memory of opening many small files of one array, by how the files differ.
 
-Files that differ along one coordinate, that count time from a date of their own, or that are tiles are joined as columns; of
-overlapping files an array each is made. The column "memory", divided by the number of files, gives bytes per file.
+Files that differ along one coordinate, that is scalar or not, that count time from a date of their own, or that are tiles are
+joined as columns; of overlapping files an array each is made. The column "memory", divided by the number of files, gives bytes
+per file.
 """
 
 import struct
@@ -20,13 +21,16 @@ _MARKS, _DATE = (1111.3, 2222.3, 3333.3, 4444.3, 5555.3, 6666.3), "1111-11-11"
 _AXES = {"time": f"days since {_DATE}", "lat": "degrees_north", "lon": "degrees_east"}
 
 
-def _template(path: Path) -> bytes:
+def _template(path: Path, scalar: bool = False) -> bytes:
     with netCDF4.Dataset(path, "w", format="NETCDF3_CLASSIC") as file:
         for (name, units), values in zip(_AXES.items(), zip(_MARKS[::2], _MARKS[1::2], strict=True), strict=True):
-            file.createDimension(name, 2)
-            file.createVariable(name, "f8", (name,))[:] = values
+            is_scalar = scalar and name == "time"
+            if not is_scalar:
+                file.createDimension(name, 2)
+            file.createVariable(name, "f8", () if is_scalar else (name,))[...] = values[0] if is_scalar else values
             file[name].units = units
-        file.createVariable("tas", "f4", tuple(_AXES))[:] = 0.0
+        file.createVariable("tas", "f4", tuple(file.dimensions))[:] = 0.0
+        file["tas"].coordinates = "time"
     data = path.read_bytes()
     path.unlink()
     return data
@@ -34,10 +38,12 @@ def _template(path: Path) -> bytes:
 
 def _make(folder: Path, size: Size) -> None:
     data, side = _template(folder / "template.nc"), int(size["files"] ** 0.5)
+    scalar = _template(folder / "template.nc", scalar=True)
     times, tiles = range(side * side), list(product(range(side), repeat=2))
     days = np.datetime64("2000-01-01") + 2 * np.arange(side * side)
     kinds: dict[str, list[tuple[float, float, float, Any]]] = {
         "series": [(2.0 * t, 0, 0, days[0]) for t in times],
+        "scalars": [(2.0 * t, 0, 0, days[0]) for t in times],
         "own_units": [(0.0, 0, 0, day) for day in days],
         "tiles": [(0.0, 2 * y, 2 * x, days[0]) for y, x in tiles],
         "overlaps": [(float(t), 0, 0, days[0]) for t in times],
@@ -46,7 +52,7 @@ def _make(folder: Path, size: Size) -> None:
         (folder / kind).mkdir()
         for number, (t, y, x, day) in enumerate(files):
             values = (t, t + 1, y / 2 - 80, y / 2 - 79.5, x / 2, x / 2 + 0.5)
-            own = data.replace(_DATE.encode(), str(day).encode())
+            own = (scalar if kind == "scalars" else data).replace(_DATE.encode(), str(day).encode())
             for mark, value in zip(_MARKS, values, strict=True):
                 own = own.replace(struct.pack(">d", mark), struct.pack(">d", value))
             (folder / kind / f"{number:06}.nc").write_bytes(own)
@@ -75,7 +81,7 @@ BENCHMARKS = (
         _make,
         tuple(
             Contestant(f"aggarray, {kind.replace('_', ' ')}", partial(_prepare, kind), _work, _values)
-            for kind in ("series", "own_units", "tiles", "overlaps")
+            for kind in ("series", "scalars", "own_units", "tiles", "overlaps")
         ),
         per="files",
     ),
