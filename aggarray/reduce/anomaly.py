@@ -14,7 +14,7 @@ from aggarray.reduce import reduce_array
 from aggarray.reduce.cell_methods import DROPPED, FLAGS
 from aggarray.reduce.description import result_dimensions
 from aggarray.reduce.grouping import CYCLES, Groups, groups_of
-from aggarray.reduce.memory_arrays import in_memory
+from aggarray.reduce.memory_arrays import in_memory, missing_in
 from aggarray.reduce.request import OPTIONS, check_names, check_operations
 from aggarray.reduce.time_cells import time_dimension
 
@@ -46,7 +46,7 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None
         climatology = reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
     norm = _aligned(array, groups, climatology)
     values = _difference(array, array.dimensions.index(dimension), groups.numbers, norm)
-    result = in_memory(array, array.name, values, array.dimensions, array.units, array.calendar)
+    result = in_memory(array, array.name, values, array.dimensions, array.units, array.calendar, mask=missing_in(values))
     line = history_line(f"aggarray anomaly of {names_with_shapes([array])} from means by {groups.by or 'labels'}")
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))
     attrs = _attributes(array, groups)

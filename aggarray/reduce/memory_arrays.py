@@ -15,6 +15,9 @@ from aggarray.partition.matrix import Template, single
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
+#: Values that are searched at a time.
+_BLOCK = 1 << 20
+
 
 def in_memory(
     like: "MasterArray",
@@ -53,3 +56,14 @@ def in_memory(
     kept = shared(values)
     described = replace(like, name=name, dtype=dtype, units=units, calendar=calendar, fill_value=fill, attrs=dict(attrs or {}))
     return replace(described, _matrix=single(template, None, kept), file_attrs={}, coords={}, _known=(kept, mask), _origin=None)
+
+
+def missing_in(values: np.ndarray) -> np.ndarray | None:
+    """Return where values are NaN; None, in little memory, if none is.
+
+    >>> missing_in(np.array([1.0, np.nan])), missing_in(np.array([1.0]))
+    (array([False,  True]), None)
+    """
+    flat = values.reshape(-1)
+    blocks = (flat[at : at + _BLOCK] for at in range(0, flat.size, _BLOCK))
+    return np.isnan(values) if any(bool(np.isnan(block).any()) for block in blocks) else None

@@ -14,7 +14,7 @@ from aggarray.errors import SelectionError
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
 from aggarray.reduce.coordinates import window_coordinates
 from aggarray.reduce.description import step_along, valid_references
-from aggarray.reduce.memory_arrays import in_memory
+from aggarray.reduce.memory_arrays import in_memory, missing_in
 from aggarray.reduce.request import OPTIONS, axes_of, check_names, check_operations, check_options
 from aggarray.reduce.time_cells import time_along, time_dimension
 from aggarray.reduce.weighting import weights_of
@@ -22,10 +22,10 @@ from aggarray.reduce.weighting import weights_of
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
-#: Bytes of values that are read at a time, and of float64 values of one block and its windows.
-_BLOCK, _MEMORY = 4 << 20, 48 << 20
+#: Bytes of values that are read at a time, and of all copies of a block and the values before it.
+_BLOCK, _MEMORY = 4 << 20, 40 << 20
 #: Copies of a block that its windows need.
-_COPIES = 5
+_COPIES = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,9 +53,13 @@ class Windows:
         with np.errstate(all="ignore"):  # a window without weight has no mean
             means: np.ndarray = total / window_sums(np.where(missing, 0.0, own), self.steps)
         counts = window_sums((~missing).astype(np.float64), self.steps)
-        least = max(self.min_count, 1) if self.skipna else self.steps
-        means[counts < least] = np.nan
+        means[counts < self.least] = np.nan
         return means
+
+    @property
+    def least(self) -> int:
+        """Values that a window needs."""
+        return max(self.min_count, 1) if self.skipna else self.steps
 
 
 def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mapping[str, Any]) -> "MasterArray":
@@ -68,10 +72,10 @@ def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mappin
     step = step_along(array, time)
     method = cell_method([name], "mean", time=name, step=step, comment=f"running over {steps} values")
     values = np.empty(shape, np.float64)
-    for columns in _columns(array, windows):
+    for columns in _columns(array, windows.axis):
         _fill(values, array, windows, columns)
     units, calendar = result_units(array.units, array.calendar, "mean")
-    result = in_memory(array, array.name, values, array.dimensions, units, calendar, mask=np.isnan(values))
+    result = in_memory(array, array.name, values, array.dimensions, units, calendar, mask=missing_in(values))
     attrs = valid_references(array, result_attributes(array.attrs, array.name, array.units, "mean", method), coords, [])
     line = history_line(f"aggarray running mean of {names_with_shapes([array])}: over {steps} values along {dimension}")
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))
@@ -111,34 +115,36 @@ def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[
     return Windows(axis, int(steps), own, bool(skipna), int(min_count))
 
 
-def _columns(array: "MasterArray", windows: Windows) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes of the other dimensions whose windows fit into memory."""
-    sizes = [list(s) for s in array.chunks_for(_BLOCK)]
-    along = max(sizes.pop(windows.axis), default=1) + windows.steps
-    limit = max(1, _MEMORY // (8 * _COPIES * along))
-    for axis, each in enumerate(sizes):
-        # Boxes smaller than a stored chunk read it several times, but bound the memory.
-        others = prod(max(s, default=1) for s in sizes[axis + 1 :])
-        before = prod(max(s, default=1) for s in sizes[:axis])
-        most = max(1, limit // max(1, others * before))
-        sizes[axis] = [part for size in each for part in _parts(size, most)]
+def _columns(array: "MasterArray", axis: int) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes of the other dimensions, along stored chunks."""
+    sizes = list(array.chunks_for(_BLOCK))
+    del sizes[axis]
     edges = [np.concatenate(([0], np.cumsum(s, dtype=np.int64))).tolist() for s in sizes]
     yield from product(*([slice(a, b) for a, b in pairwise(e)] for e in edges))
 
 
-def _parts(size: int, most: int) -> list[int]:
-    return [min(most, size - start) for start in range(0, size, most)]
-
-
 def _fill(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
-    """Compute the windows of some columns, block after block along the axis."""
+    """Compute the windows of some columns, block after block along the axis.
+
+    Windows that fit into memory are computed at once. Otherwise blocks are read again where their values leave the windows.
+    """
+    longest = max(array.chunks_for(_BLOCK)[windows.axis]) + windows.steps
+    fits = 8 * _COPIES * longest * prod(s.stop - s.start for s in columns) <= _MEMORY
+    (_fill_at_once if fits else _fill_stepwise)(result, array, windows, columns)
+
+
+def _read(array: "MasterArray", axis: int, columns: Sequence[slice], start: int, stop: int) -> np.ndarray:
+    """Return positions along an axis, which becomes the first, as float64."""
+    key = (*columns[:axis], slice(start, stop), *columns[axis:])
+    return np.moveaxis(np.ma.filled(array.read(key, masked=True).astype(np.float64), np.nan), axis, 0)
+
+
+def _fill_at_once(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
     axis, steps = windows.axis, windows.steps
     before = np.empty((0, *(s.stop - s.start for s in columns)))
     start = 0
     for size in array.chunks_for(_BLOCK)[axis]:
-        key = (*columns[:axis], slice(start, start + size), *columns[axis:])
-        block = np.ma.filled(array.read(key, masked=True).astype(np.float64), np.nan)
-        values = np.concatenate([before, np.moveaxis(block, axis, 0)])
+        values = np.concatenate([before, _read(array, axis, columns, start, start + size)])
         first = start - len(before)
         start += size
         if len(values) >= steps:
@@ -146,6 +152,28 @@ def _fill(result: np.ndarray, array: "MasterArray", windows: Windows, columns: S
             into = (*columns[:axis], slice(first, start - steps + 1), *columns[axis:])
             result[into] = np.moveaxis(windows.means(values, weights), 0, axis)
         before = values[max(0, len(values) - steps + 1) :].copy() if steps > 1 else values[:0]
+
+
+def _fill_stepwise(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
+    from aggarray.reduce.sliding_sums import SlidingMean
+
+    axis, steps = windows.axis, windows.steps
+    weights = np.ones(array.shape[axis]) if windows.weights is None else windows.weights
+    shape = tuple(s.stop - s.start for s in columns)
+    mean = SlidingMean(shape or (1,), windows.least, windows.weights is not None)
+    start = 0
+    for size in array.chunks_for(_BLOCK)[axis]:
+        stop, behind = start + size, max(0, start - steps)
+        entering = _read(array, axis, columns, start, stop)
+        leaving = _read(array, axis, columns, behind, max(behind, stop - steps))
+        for at in range(start, stop):
+            mean.enter(entering[at - start], weights[at])
+            if at >= steps:
+                mean.leave(leaving[at - steps - behind], weights[at - steps])
+            if at >= steps - 1:
+                into: Any = (*columns[:axis], at - steps + 1, *columns[axis:])
+                result[into] = mean.value().reshape(shape)
+        start = stop
 
 
 def window_sums(values: np.ndarray, steps: int) -> np.ndarray:
@@ -162,8 +190,9 @@ def window_sums(values: np.ndarray, steps: int) -> np.ndarray:
     padded = np.zeros((runs * steps, *values.shape[1:]))
     padded[: len(values)] = values
     by_run = padded.reshape(runs, steps, *values.shape[1:])
-    ends = np.flip(np.cumsum(np.flip(by_run, 1), axis=1), 1).reshape(padded.shape)[:count]
-    beginnings = np.cumsum(by_run, axis=1).reshape(padded.shape)[steps - 1 : steps - 1 + count]
     aligned = np.arange(count) % steps == 0
-    beginnings[aligned] = 0
-    return np.asarray(ends + beginnings)
+    with np.errstate(invalid="ignore"):  # the sum of opposite infinite values is NaN
+        ends = np.flip(np.cumsum(np.flip(by_run, 1), axis=1), 1).reshape(padded.shape)[:count]
+        beginnings = np.cumsum(by_run, axis=1).reshape(padded.shape)[steps - 1 : steps - 1 + count]
+        beginnings[aligned] = 0
+        return np.asarray(ends + beginnings)

@@ -79,6 +79,13 @@ def test_missing_times_have_no_anomaly() -> None:
     np.testing.assert_array_equal(result[:], [-1.0, np.nan, 1.0])
 
 
+def test_missing_values_are_masked() -> None:
+    a = days()
+    result = a.anomaly()
+    assert np.array_equal(np.ma.getmaskarray(result.read(masked=True)), np.isnan(a[...]))
+    assert result.count()[()] == np.isfinite(a[...]).sum() and abs(result.mean()[()]) < 1e-10
+
+
 def test_labels() -> None:
     a = series(np.arange(4.0))
     assert a.anomaly(np.array(["a", "b", "a", "b"]))[:].tolist() == [-1, -1, 1, 1]

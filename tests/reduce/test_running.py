@@ -68,6 +68,26 @@ def test_running_means_are_those_of_xarray(
     np.testing.assert_allclose(a.running_mean(steps, dimension, min_count=min(3, steps))[...], least.values, rtol=1e-12)
 
 
+@pytest.mark.parametrize("weights", [None, np.arange(40) % 3])
+@pytest.mark.parametrize("steps", [1, 2, 39])
+def test_windows_that_do_not_fit_into_memory(steps: int, weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = archive(tmp_path, (3, 6, 5))
+    for skipna in (True, False):
+        monkeypatch.setattr(running, "_MEMORY", 1 << 26)
+        expected = a.running_mean(steps, weights=weights, skipna=skipna)[...]
+        monkeypatch.setattr(running, "_MEMORY", 0)
+        np.testing.assert_allclose(a.running_mean(steps, weights=weights, skipna=skipna)[...], expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 26])
+def test_infinite_and_large_values_leave_the_windows(memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_MEMORY", memory)
+    values = np.array([1.0, np.inf, 2.0, 3.0, -np.inf, np.inf, 4.0, 1e18, 0.1, 0.2])
+    a = array(values, ("x",), {})
+    expected = [np.inf, np.inf, 2.5, -np.inf, np.nan, np.inf, 5e17, 5e17, 0.15]
+    np.testing.assert_allclose(a.running_mean(2, "x")[:], expected, rtol=1e-14)
+
+
 def test_weighted_running_means() -> None:
     starts = np.array([0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335, 366], float)
     a = series(starts[:-1] + 14)
