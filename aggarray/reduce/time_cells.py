@@ -72,7 +72,8 @@ def cell_lengths(array: "MasterArray", coordinate: "MasterArray", dates: DateFie
     those of the calendar. None if the length is unknown. ``dates``: of the times.
     """
     bounds = bounds_of(array, coordinate)
-    if bounds is not None and "climatology" not in coordinate.attrs:
+    is_cell = bounds is not None and bool((bounds[:, 0] != bounds[:, 1]).any())  # instants may have bounds without length
+    if bounds is not None and is_cell and "climatology" not in coordinate.attrs:
         return np.asarray(np.abs(bounds[:, 1] - bounds[:, 0]) * float(epoch(str(coordinate.units), coordinate.calendar).step))
     step = step_of(array, dates)
     if step is None or (step.months and step.months not in (1, 12)):

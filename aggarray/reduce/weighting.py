@@ -117,13 +117,14 @@ def _check_coordinates(array: "MasterArray", weights: "MasterArray") -> None:
 
 
 def _check_values(array: "MasterArray", names: Sequence[str], values: np.ndarray) -> None:
+    hint = "give weights of 0 or more"
     for wrong, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite"), (values < 0, "negative")):
         if wrong.any():
             at = tuple(int(n) for n in np.unravel_index(int(np.argmax(wrong)), values.shape))
             where = ", ".join(f"{name}={n}" for name, n in zip(names, at, strict=True))
-            raise SelectionError(
-                f"a weight is {what}: {values[at]:g} at {where}", variable=array.name, hint="give weights of 0 or more"
-            )
+            raise SelectionError(f"a weight is {what}: {values[at]:g} at {where}", variable=array.name, hint=hint)
+    if values.size and not values.any():
+        raise SelectionError(f"all weights along {', '.join(names)} are 0", variable=array.name, hint=hint)
 
 
 def weight_units(array: "MasterArray", dims: Sequence[str], weights: Any) -> str | None:

@@ -176,6 +176,9 @@ def test_lengths_of_months(calendar: str) -> None:
 
 def test_lengths_of_other_steps() -> None:
     assert weights(series(np.arange(5) / 4), ("time",), "time").tolist() == [21600.0] * 5
+    instants = np.arange(5.0)
+    a = series(instants, bounds=np.stack([instants, instants], axis=1))
+    assert weights(a, ("time",), "time").tolist() == [86400.0] * 5
     years = series([182.0, 548.0, 913.0])
     assert weights(years, ("time",), "time").tolist() == [366 * 86400.0, 365 * 86400.0, 365 * 86400.0]
     assert weights(series([45.0], frequency="mon"), ("time",), "time").tolist() == [29 * 86400.0]
@@ -229,6 +232,7 @@ def test_weights_of_another_grid_are_refused() -> None:
         (np.full((6, 8), np.nan), "a weight is missing"),
         (np.ma.masked_all((6, 8)), "a weight is missing"),
         (np.full((6, 8), np.inf), "a weight is infinite"),
+        (np.zeros((6, 8)), "all weights along lat, lon are 0"),
         (np.full((6, 8), "a"), "are not numbers"),
         ({"lat": np.ones(5)}, r"shape \(5,\) for lat of shape \(6,\)"),
         ({"lta": np.ones(6)}, "weights of 'lta', which is not reduced; did you mean 'lat'"),
