@@ -13,7 +13,7 @@ from aggarray.errors import NotFoundError, SelectionError, listed, names_hint
 from aggarray.reduce import reduce_array
 from aggarray.reduce.cell_methods import DROPPED, FLAGS
 from aggarray.reduce.description import result_dimensions
-from aggarray.reduce.grouping import CYCLES, Groups, groups_of
+from aggarray.reduce.grouping import CYCLES, PERIODS, Groups, groups_of
 from aggarray.reduce.memory_arrays import in_memory, missing_in
 from aggarray.reduce.request import OPTIONS, check_names, check_operations
 from aggarray.reduce.time_cells import time_dimension
@@ -56,7 +56,8 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None
 def _check_cycle(array: "MasterArray", by: Any) -> None:
     """Raise NotFoundError for periods that follow each other."""
     if isinstance(by, str) and by not in CYCLES and by not in array.coords:
-        hint = f"{names_hint(by, CYCLES, 'give one of')}; mean(..., by={by!r}) gives means of periods"
+        near = names_hint(by, CYCLES, "give one of")
+        hint = f"give one of: {', '.join(CYCLES)}; for means of periods, mean(..., by={by!r})" if by in PERIODS else near
         raise NotFoundError(f"no climatology by {by!r}", variable=array.name, hint=hint)
 
 

@@ -42,8 +42,7 @@ def area_factors(array: "MasterArray", dims: Sequence[str]) -> tuple[Factor, ...
     polygons = _polygon_areas(array, dims)
     if polygons is not None:
         return ((polygons[0], radius**2 * polygons[1]),)
-    reduced = ", ".join(map(repr, dims)) or "no dimensions"
-    raise SelectionError(*_reason(array, reduced), variable=array.name, hint="give an array of weights")
+    raise _no_areas(array, dims)
 
 
 def area_units(array: "MasterArray", dims: Sequence[str]) -> str:
@@ -212,14 +211,18 @@ def spherical_areas(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
     return np.abs(total)
 
 
-def _reason(array: "MasterArray", reduced: str) -> tuple[str]:
+def _no_areas(array: "MasterArray", dims: Sequence[str]) -> SelectionError:
+    """Return the error of cells whose areas are unknown."""
+    bounds = {name for c in array.coords.values() for name in bounds_names(c)}
+    places = [c for n, c in array.coords.items() if n not in bounds and coordinate_identity(c) in (*LATITUDES, *LONGITUDES)]
+    curved = [str(c.name) for c in places if set(c.dimensions) & set(dims)]
+    reduced = ", ".join(map(repr, dims)) or "no dimensions"
+    if not curved:
+        what = f"weights='area' without latitudes or longitudes along {reduced}"
+        names = ", ".join(horizontal_dimensions(array))
+        hint = f"reduce some of {names}, or give an array of weights" if names else "give an array of weights"
+        return SelectionError(what, variable=array.name, hint=hint)
     measure = measure_names(array).get("area")
-    absent = (
-        f"; cell measure {measure!r} is not among its coordinates"
-        if measure is not None and _cell_measure(array) is None
-        else ""
-    )
-    curved = [c.name for c in array.coords.values() if c.ndim >= 1 and coordinate_identity(c) in ("latitude", "longitude")]
-    if curved:
-        return (f"weights='area' needs cell areas or bounds of {' and '.join(map(str, curved))} along {reduced}{absent}",)
-    return (f"weights='area' needs latitudes or longitudes along {reduced}, and there are none{absent}",)
+    absent = "" if measure is None else f"; cell measure {measure!r} is not among its coordinates"
+    what = f"weights='area' needs cell areas, or bounds of {' and '.join(curved)}, along {reduced}{absent}"
+    return SelectionError(what, variable=array.name, hint="give an array of weights")

@@ -144,13 +144,16 @@ def test_cells_of_a_curvilinear_grid() -> None:
     found = weights(curvilinear(True), ("j", "i"), "area")
     assert found.sum() == pytest.approx(SPHERE, rel=1e-12)
     np.testing.assert_allclose(found, EXACT, rtol=0.2)  # edges are arcs of great circles, not parallels
-    with pytest.raises(SelectionError, match=r"needs cell areas or bounds of lat and lon along 'j', 'i'.*give an array"):
+    with pytest.raises(SelectionError, match=r"needs cell areas, or bounds of lat and lon, along 'j', 'i'.*give an array"):
         weights_of(curvilinear(False), ("j", "i"), "area")
 
 
 def test_no_horizontal_dimension() -> None:
-    with pytest.raises(SelectionError, match="'area' needs latitudes or longitudes along 'time'"):
+    with pytest.raises(SelectionError, match="'area' without latitudes or longitudes along 'time'"):
         weights_of(series([0.0, 1.0]), ("time",), "area")
+    coords = {"x": (("x",), [0.0], {}), "lat": (("lat",), [0.0], LATITUDE)}
+    with pytest.raises(SelectionError, match=r"along 'x'.*reduce some of lat, or"):
+        weights_of(array(np.zeros((1, 1)), ("x", "lat"), coords), ("x",), "area")
 
 
 def test_radius_of_the_grid_mapping() -> None:
