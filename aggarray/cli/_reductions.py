@@ -35,8 +35,8 @@ def quantiles_of(texts: Sequence[Any], where: str) -> list[tuple[str, str]]:
 
     Raises BadParameter for others.
 
-    >>> quantiles_of(["0.9", "0.50:lat,lon", 0.1], "--quantile")
-    [('quantile 0.9', ''), ('quantile 0.5', 'lat,lon'), ('quantile 0.1', '')]
+    >>> quantiles_of(["0.9", "0.50:lat,lon", 1, "0.99999999"], "--quantile")
+    [('quantile 0.9', ''), ('quantile 0.5', 'lat,lon'), ('quantile 1', ''), ('quantile 0.99999999', '')]
     """
     operations = []
     for text in texts:
@@ -47,7 +47,7 @@ def quantiles_of(texts: Sequence[Any], where: str) -> list[tuple[str, str]]:
             probability = -1
         if not 0 <= probability <= 1:
             raise click.BadParameter(f"{text!r} is not a number from 0 to 1, such as 0.9 or 0.9:time", param_hint=where)
-        operations.append((f"quantile {probability:g}", dims))
+        operations.append((f"quantile {probability!r}".removesuffix(".0"), dims))
     return operations
 
 
