@@ -65,8 +65,8 @@ def reduction_of(
     from aggarray.export.extract.reductions import Reduction
 
     parsed = [(operation, _names(text)) for operation, text in operations]
+    example = "--mean time" if prefix else "mean = 'time'"
     if not parsed:
-        example = "--mean time" if prefix else "mean = 'time'"
         raise click.UsageError(f"no operation is given; give one, such as {example}")
     stated = list(dict.fromkeys(dims for _, dims in parsed if dims))
     if len(stated) > 1 and not all(dims for _, dims in parsed):
@@ -74,6 +74,9 @@ def reduction_of(
         given = " and ".join(",".join(dims) for dims in stated)
         raise click.UsageError(f"the dimensions of {prefix}{unclear} are not clear: the others have {given}; give its own")
     default = stated[0] if stated else None
+    if options.get("by") is not None and any(len(dims) != 1 for dims in stated or [()]):
+        given = next((",".join(dims) for dims in stated if len(dims) != 1), "none")
+        raise click.UsageError(f"{prefix}by groups one dimension: {given} is given; name it, such as {example}")
     pairs = tuple((operation, dims or default) for operation, dims in parsed)
     repeated = next((pair for pair in pairs if pairs.count(pair) > 1), None)
     if repeated is not None:

@@ -29,7 +29,18 @@ _NOT_OUTPUT = ("--dry-run", "--json", "--overwrite")
 _OPERATION: dict[str, Any] = {"multiple": True, "is_flag": False, "flag_value": "", "metavar": "[DIM,...]"}
 
 
-@click.command("reduce", cls=RecordedCommand)
+class _ReduceCommand(RecordedCommand):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            if error.param is None or error.param.name != "source":
+                raise
+            what = "missing argument 'SOURCE...'; give it first: an operation takes the word after it as its dimensions"
+            raise click.UsageError(what, ctx) from error
+
+
+@click.command("reduce", cls=_ReduceCommand)
 @common.source_argument
 @common.variables_option
 @common.all_options(

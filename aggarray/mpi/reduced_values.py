@@ -82,11 +82,7 @@ class Reduction:
         kept = tuple(size for axis, size in enumerate(values.shape) if axis not in axes)
         result = np.full((self._section.groups, *kept), start, dtype)
         for group, key in self._parts:
-            part, chosen = values[key], where[key]
-            if ufunc is np.add and not chosen.all():
-                # Sums over a mask are less precise.
-                part, chosen = np.where(chosen, part, part.dtype.type(0)), np.True_
-            result[group] = ufunc.reduce(part, axis=axes, dtype=dtype, initial=start, where=chosen)
+            result[group] = ufunc.reduce(values[key], axis=axes, dtype=dtype, initial=start, where=where[key])
         from aggarray.mpi.sums import allreduce
 
         allreduce(self._link, self._ranks, result, ufunc)
@@ -111,7 +107,8 @@ class Reduction:
         deviations = self._values.astype(np.float64)
         for group, key in self._parts:
             deviations[key] -= np.expand_dims(mean[group], self._section.axes)
-        return self._per_weight(self._fold(np.add, self._weighted(deviations * deviations), 0))
+        np.multiply(deviations, deviations, out=deviations)
+        return self._per_weight(self._fold(np.add, self._weighted(deviations), 0))
 
     def _per_weight(self, total: np.ndarray) -> np.ndarray:
         weight, quotient = self._count, np.full(total.shape, np.nan)

@@ -225,6 +225,12 @@ def test_a_killed_run_leaves_nothing_half_written(folder: Path) -> None:
         (("--mean", "time", "--by", "moth"), 1, "'moth'"),
         (("--mean", "time", "--weights", "are"), 1, "'are'"),
         (("--mean", "lat", "--by", "month"), 1, "'lat'"),
+        (
+            ("--mean", "lat,lon", "--by", "month"),
+            2,
+            "--by groups one dimension: lat,lon is given; name it, such as --mean time",
+        ),
+        (("--mean", "--by", "month"), 2, "--by groups one dimension: none is given"),
         (("--first", "lat,lon"), 1, "first is along one dimension"),
         (("--mean", "time", "--compress", "lzma"), 2, "lzma"),
         (("--quantile", "1.5:time"), 2, "--quantile: '1.5:time' is not a number from 0 to 1"),
@@ -248,6 +254,12 @@ def test_errors_before_anything_is_read(
         found = error_of(capsys, "reduce", folder, "-v", "tas", *options, *dry, "-o", out)
     assert found[0] == status and text in found[1], found
     assert not out.exists()
+
+
+def test_a_source_after_an_operation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder.with_name("out.nc")
+    assert "give it first" in error_of(capsys, "reduce", "-v", "tas", "-o", out, "--mean", folder)[1]
+    assert run("reduce", "-v", "tas", "-o", out, "--mean", "--max", "--", folder)[0] == 0
 
 
 JOB = """
@@ -300,6 +312,11 @@ def test_a_job(folder: Path, whole: xr.Dataset) -> None:
     ("old", "new", "text"),
     [
         ("mean =", "men =", "unknown key 'men'; did you mean 'mean'?"),
+        (
+            'mean = "time"',
+            'mean = ["time", "lat"]',
+            "by groups one dimension: time,lat is given; name it, such as mean = 'time'",
+        ),
         ("max = true", "max = false", "[reduce 1]: max = False is invalid; give a dimension"),
         ("max = true", 'max = ["time", 3]', "max = ['time', 3] is invalid"),
         ("min_count = 2", 'min_count = "2"', "min_count = '2' is invalid; give a whole number"),
