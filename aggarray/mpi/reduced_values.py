@@ -29,7 +29,7 @@ class Section(NamedTuple):
     weights: np.ndarray | None = None
 
 
-class Reduction:
+class SectionReduction:
     """Reduction of the sections of some processes, which all get the result."""
 
     def __init__(self, link: Link, ranks: Sequence[int], section: Section) -> None:

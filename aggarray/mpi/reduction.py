@@ -19,7 +19,7 @@ from aggarray.maps.fields import short_repr
 from aggarray.memory.selection import Range
 from aggarray.mpi.metadata import ArrayMetadata, ReducedArray, axes_of, metadata_of, metadata_of_array
 from aggarray.mpi.reading import group_over
-from aggarray.mpi.reduced_values import Reduction, Section
+from aggarray.mpi.reduced_values import Section, SectionReduction
 from aggarray.mpi.schedule.groups import kept_groups, rank_at
 from aggarray.mpi.schedule.overlap import owned_runs
 from aggarray.mpi.sections import import_sections
@@ -60,11 +60,11 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
     dim_1, ... ``operation``, ``by`` and ``weights``: as in `MasterArray.reduce`, with the same results; groups and weights are
     those of the whole array, which process 0 finds and sends to the others. ``dimensions``: a name, names, or None for all.
     Missing values (NaN; the fill value of integers) are ignored. If all are missing, the result is missing, but a sum without
-    groups and weights is 0, and a position is -1.
-    The result is distributed over the remaining dimensions, without padding: each process has the section of its coordinates
-    along these, and all groups, so that several processes have equal sections. Sums, means, variances and deviations are
-    float64 (sums of integers int64), counts and positions int64; other results have the dtype of the array. Collective over
-    ``comm``; raises ExchangeError, or the error of `MasterArray.reduce`, on all processes.
+    groups and weights is 0, and a position is -1. The result is distributed over the remaining dimensions, without padding:
+    each process has the section of its coordinates along these, and all groups, so that several processes have equal sections.
+    Sums, means, variances and deviations are float64 (sums of integers int64), counts and positions int64; other results have
+    the dtype of the array. Collective over ``comm``; raises ExchangeError, or the error of `MasterArray.reduce`, on all
+    processes.
 
     >>> from aggarray.mpi import ProcessGroup
     >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
@@ -103,11 +103,9 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
         local.buffer  # noqa: B018 (all processes raise an error of the read)
         return _Request(operation, metadata, axes), array
 
-    given = [short_repr(option) for option in (by, weights) if option is not None]
-    request, array = call_on_all(link, check, ("reduce", short_repr(operation), short_repr(dimensions), *given))
-    if not given:
+    request, array = call_on_all(link, check, ("reduce", *map(short_repr, (operation, dimensions, by, weights))))
+    if by is None and weights is None:
         return request
-
     groups, factors, result = call_on_root(link, lambda: _whole(request, array, dimensions, by, weights))
     return request._replace(groups=groups, factors=factors, result=result)
 
@@ -198,7 +196,7 @@ def _computed(
         return dtype, metadata
     # Infinite values and overflows are results, not errors.
     with np.errstate(all="ignore"):
-        values, missing = Reduction(link, ranks, _section(section, request)).compute(operation)
+        values, missing = SectionReduction(link, ranks, _section(section, request)).compute(operation)
     if operation == "sum" and request.result is None:
         missing[...] = False  # the sum of no values is 0
     return _placed(values.astype(dtype, copy=False), missing, request, metadata.fill_value), metadata
