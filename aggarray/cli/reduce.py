@@ -23,6 +23,7 @@ from aggarray.errors import AggarrayError, printable
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
+    from aggarray.export.extract.reductions import Reduction
 
 #: Options that do not change what is written.
 _NOT_OUTPUT = ("--dry-run", "--json", "--overwrite")
@@ -52,9 +53,8 @@ class _ReduceCommand(RecordedCommand):
 @click.option("--quantile", multiple=True, metavar="Q[:DIM,...]", help="Quantile, such as 0.9:time (repeatable).")
 @click.option("--by", metavar="GROUPS", help="Group the dimension: month, season, dayofyear, hour, year, year-month or day.")
 @click.option("--weights", metavar="WEIGHTS", help="Weigh by area or by time.")
-@click.option(
-    "--skipna/--no-skipna", default=None, help="Leave out missing values (default), or let them make a result missing."
-)
+@click.option("--skipna", is_flag=True, help="Leave out missing values (default).")
+@click.option("--no-skipna", is_flag=True, help="Let missing values make a result missing.")
 @click.option("--min-count", type=click.IntRange(min=0), metavar="N", help="Make results of fewer values missing (default: 1).")
 @selection_options
 @output_options
@@ -64,7 +64,7 @@ class _ReduceCommand(RecordedCommand):
 @common.json_option
 @click.pass_obj
 def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_json: bool, **arguments: Any) -> None:
-    """Write means and other reductions of SOURCE to one file or Zarr store.
+    """Write means and other reductions of SOURCE to a file.
 
     Each file is read once for all operations over the same dimensions. Several results of a variable are named tas_mean,
     tas_max and so on. Without -v, all variables of a dataset that have the dimensions are reduced.
@@ -72,10 +72,7 @@ def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_
     from aggarray.export.extract import extract
     from aggarray.output.compression import parse_compression
 
-    arguments["quantile"] = quantiles_of(arguments["quantile"], "--quantile")
-    given = [(name, value) for name in arguments if name in (*OPERATIONS, "quantile") for value in arguments[name]]
-    operations = [value if name == "quantile" else (name, value) for name, value in given]
-    reduction = reduction_of(operations, {name: arguments.pop(name) for name in OPTIONS})
+    reduction = _parse_reduction(arguments)
     how: dict[str, Any] = {"compress": arguments.pop("compress"), "reduction": reduction}
     check_storage(output, compress=(how["compress"], parse_compression))
     labels, method = _labels.parse(arguments["sel"]), arguments["method"]
@@ -100,6 +97,18 @@ def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_
     click.echo(printable(describe_output(done, shapes)))
     if left_out:
         click.echo(printable(f"left out: {', '.join(left_out)}, without these dimensions"), err=True)
+
+
+def _parse_reduction(arguments: dict[str, Any]) -> "Reduction":
+    """Take the options of the reduction; UsageError if they are not clear."""
+    arguments["quantile"] = quantiles_of(arguments["quantile"], "--quantile")
+    given = [(name, value) for name in arguments if name in (*OPERATIONS, "quantile") for value in arguments[name]]
+    operations = [value if name == "quantile" else (name, value) for name, value in given]
+    skipna, no_skipna = arguments["skipna"], arguments.pop("no_skipna")
+    if skipna and no_skipna:
+        raise click.UsageError("--skipna and --no-skipna contradict each other; give one of them")
+    arguments["skipna"] = not no_skipna
+    return reduction_of(operations, {name: arguments.pop(name) for name in OPTIONS})
 
 
 def _is_of_command(output: str, line: str) -> bool:

@@ -155,7 +155,7 @@ def test_missing_values(folder: Path, whole: xr.Dataset) -> None:
     assert run("reduce", folder, "-v", "tas", "--mean", "time", "--no-skipna", "-o", out)[0] == 0
     np.testing.assert_allclose(read(out).tas, whole.tas.mean("time", skipna=False), rtol=1e-12)
     assert np.isnan(read(out).tas[2]).all() and np.isfinite(read(out).tas[0]).all()
-    assert run("reduce", folder, "-v", "tas", "--sum", "time", "--min-count", 118, "-o", out, "--overwrite")[0] == 0
+    assert run("reduce", folder, "-v", "tas", "--sum", "time", "--skipna", "--min-count", 118, "-o", out, "--overwrite")[0] == 0
     np.testing.assert_allclose(read(out).tas, whole.tas.sum("time", min_count=118), rtol=1e-12)
 
 
@@ -233,6 +233,7 @@ def test_a_killed_run_leaves_nothing_half_written(folder: Path) -> None:
         (("--mean", "--by", "month"), 2, "--by groups one dimension: none is given"),
         (("--first", "lat,lon"), 1, "first is along one dimension"),
         (("--mean", "time", "--compress", "lzma"), 2, "lzma"),
+        (("--mean", "time", "--skipna", "--no-skipna"), 2, "contradict each other"),
         (("--quantile", "1.5:time"), 2, "--quantile: '1.5:time' is not a number from 0 to 1"),
         (("--quantile", "half"), 2, "'half' is not a number from 0 to 1"),
         (("--median", "tim"), 1, "no dimension 'tim'"),
