@@ -75,7 +75,7 @@ class Counts:
         """Count the values of a part."""
         self.seen[row] += part.size
         if part.absent is not None:
-            self._rows()[row] += np.asarray(part.absent).astype(self._dtype)
+            self._rows()[row] += part.absent
 
     def merge(self, rows: np.ndarray, other: "Counts") -> None:
         """Add the numbers of a later segment."""

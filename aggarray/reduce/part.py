@@ -42,8 +42,13 @@ class Part:
             return None
         # Land is missing at every step: then nothing is counted.
         if np.array_equal(some, np.logical_and.reduce(self.missing, axis=self.axes)):
-            return np.multiply(some, self.size, dtype=np.int64)
-        return np.add.reduce(self.missing, axis=self.axes, dtype=np.int64)
+            return some * self._number(self.size)
+        return np.add.reduce(self.missing.view(np.uint8), axis=self.axes, dtype=self._number)
+
+    @property
+    def _number(self) -> Any:
+        """The smallest type of the number of values."""
+        return np.min_scalar_type(self.size).type
 
     @property
     def count(self) -> Any:
@@ -103,13 +108,13 @@ class SummedPart(Part):
             return
         columns = values.reshape(self.size, -1)
         few = cells.size * _FEW <= self._total.size
-        chosen = columns[:, cells] if few else columns
+        chosen = columns.take(cells, axis=1) if few else columns
         missing = np.isnan(chosen)
         np.copyto(chosen, 0, where=missing)
         absent = Part(chosen, missing, (0,), (), positions).absent
         if absent is not None:
             where: Any = cells if few else slice(None)
-            self.absent = np.zeros(self._total.size, np.int64)
+            self.absent = np.zeros(self._total.size, self._number)
             self.absent[where] = absent
             self.absent = self.absent.reshape(self._total.shape)
             self._total = self._total.reshape(-1)
