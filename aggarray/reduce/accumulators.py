@@ -167,16 +167,19 @@ class Moments:
             self._combine(own, other.weights.at(its), other.mean[its], other.squares[its])
 
     def _combine(self, row: Any, weight: Any, mean: np.ndarray, squares: np.ndarray) -> None:
-        before = np.array(self.weights.at(row))
+        for key in _strips(mean) if isinstance(row, int) else [()]:
+            own = (row, *key)
+            added = np.asarray(weight)[key] if np.shape(weight) == mean.shape else weight
+            before = np.asarray(self.weights.at(own))
+            total = before + added
+            share = np.divide(added, total, out=np.zeros(np.shape(total)), where=total != 0)
+            change = np.subtract(mean[key], self.mean[own])
+            self.mean[own] += change * share
+            change *= change
+            change *= share * before
+            self.squares[own] += squares[key]
+            self.squares[own] += change
         self.weights.increase(row, weight)
-        total = np.asarray(self.weights.at(row))
-        share = np.divide(weight, total, out=np.zeros(np.broadcast_shapes(np.shape(weight), total.shape)), where=total != 0)
-        change = np.subtract(mean, self.mean[row])
-        self.mean[row] += change * share
-        change *= change
-        change *= share * before
-        self.squares[row] += squares
-        self.squares[row] += change
 
 
 class Extreme:
@@ -312,6 +315,15 @@ def pieces_of(rows: np.ndarray, other: np.ndarray) -> Iterator[tuple[Any, Any]]:
         yield slice(int(rows[0]), int(rows[-1]) + 1), slice(None)
     else:
         yield rows, slice(None)
+
+
+def _strips(cells: np.ndarray) -> Iterator[tuple[slice, ...]]:
+    """Yield keys of parts of cells along the first dimension."""
+    if cells.size <= _TOGETHER:
+        yield ()
+        return
+    step = max(1, len(cells) * _TOGETHER // cells.size)
+    yield from ((slice(at, at + step),) for at in range(0, len(cells), step))
 
 
 def _add_rows(rows: np.ndarray, numbers: np.ndarray, other: np.ndarray) -> None:

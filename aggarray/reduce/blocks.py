@@ -6,6 +6,7 @@ depends on the geometry alone, so that results have the same bits for any number
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 
@@ -16,10 +17,12 @@ from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
 
 #: Elements of a block: as float64 twice what a processor's second cache holds.
 BLOCK = 1 << 19
+#: Bytes read at a time if a tile is one segment. They are folded a block at a time.
+READ = 12 << 20
 #: Blocks of a segment at most, and segments that a tile should have.
 _BLOCKS, _SEGMENTS = 16, 64
 #: Bytes of the partial result of a segment. Larger ones are not kept beside the result.
-PARTIAL = 12 << 20
+PARTIAL = 4 << 20
 
 #: First and last position, exclusive.
 Interval = tuple[int, int]
@@ -115,6 +118,7 @@ def geometry_of(
     numbers: np.ndarray | None = None,
     groups: int = 1,
     width: int = 16,
+    itemsize: int = 8,
 ) -> Geometry:
     """Return the blocks of a reduction of an array with these cuts.
 
@@ -124,10 +128,16 @@ def geometry_of(
     >>> plan.ends, [len(list(plan.segments(tile))) for tile in plan.tiles()]
     (((0, 4, 8), (0, 131072)), [2])
     """
-    ends = chunk_ends(cuts, 1, BLOCK)
-    ends = merged_ends(ends, range(len(cuts)), 1, BLOCK)
-    plain = tuple(tuple(own.tolist()) for own in ends)
-    return Geometry(plain, tuple(reduced), grouped, numbers, groups, width)
+    ends = merged_ends(chunk_ends(cuts, 1, BLOCK), range(len(cuts)), 1, BLOCK)
+    geometry = Geometry(_plain(ends), tuple(reduced), grouped, numbers, groups, width)
+    if geometry.is_divided:
+        return geometry
+    # Several threads read the chunks of one block.
+    return replace(geometry, ends=_plain(merged_ends(ends, reduced, itemsize, READ)))
+
+
+def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(own.tolist()) for own in ends)
 
 
 def runs_of(numbers: np.ndarray) -> tuple[list[Run], np.ndarray | None]:
@@ -151,6 +161,16 @@ def runs_of(numbers: np.ndarray) -> tuple[list[Run], np.ndarray | None]:
     stops = [*starts[1:].tolist(), len(numbers)]
     rows = zip(numbers[starts].tolist(), starts.tolist(), stops, strict=True)
     return [Run(group, start, stop) for group, start, stop in rows if group >= 0], order
+
+
+def shortened(runs: Sequence[Run], most: int) -> list[Run]:
+    """Cut runs to at most some positions, at least one.
+
+    >>> shortened([Run(0, 0, 5)], 2)
+    [Run(group=0, start=0, stop=2), Run(group=0, start=2, stop=4), Run(group=0, start=4, stop=5)]
+    """
+    step = max(1, most)
+    return [Run(r.group, at, min(at + step, r.stop)) for r in runs for at in range(r.start, r.stop, step)]
 
 
 def _starts(numbers: np.ndarray) -> np.ndarray:

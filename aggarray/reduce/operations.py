@@ -75,8 +75,8 @@ class Work:
     @property
     def width(self) -> int:
         """Bytes that the accumulators need per element of the result."""
-        bytes_of = {"counts": 4, "moments": 24, "argmin": 16, "argmax": 16}
-        return sum(bytes_of.get(name, 10) for name in self.accumulators)
+        bytes_of = {"counts": 2, "moments": 24, "argmin": 16, "argmax": 16, "first": 10, "last": 10}
+        return sum(bytes_of.get(name, 8) for name in self.accumulators)
 
     def result_dtype(self, operation: str) -> np.dtype[Any]:
         """Return the dtype of the result of an operation."""

@@ -85,7 +85,9 @@ class Part:
     def moments(self) -> tuple[Any, np.ndarray, np.ndarray]:
         """Weight, mean, and sum of weighted squared deviations."""
         weight, total = self.weight, self.total(_FLOAT)
-        mean = np.divide(total, weight, out=np.zeros(total.shape), where=np.asarray(weight) != 0)
+        some = np.asarray(weight) != 0
+        mean = np.divide(total, weight, out=total, where=some)
+        np.copyto(mean, 0, where=~some)
         deviations = np.asarray(np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=_FLOAT))
         if self.missing is not None:
             np.copyto(deviations, 0, where=self.missing)

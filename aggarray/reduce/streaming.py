@@ -15,7 +15,7 @@ from aggarray.dataclass import dataclass
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
-from aggarray.reduce.blocks import Geometry, Interval, geometry_of, runs_of
+from aggarray.reduce.blocks import BLOCK, Geometry, Interval, Run, geometry_of, runs_of, shortened
 from aggarray.reduce.operations import State, Work
 from aggarray.reduce.part import Part, SummedPart
 from aggarray.reduce.results import Result, results_of
@@ -54,7 +54,7 @@ class Reduction:
     ) -> "Reduction":
         """Return the reduction of an array along axes, in blocks."""
         grouped, numbers, count = (None, None, 1) if groups is None else (axes[0], groups.numbers, groups.count)
-        geometry = geometry_of(axis_cuts(array), axes, grouped, numbers, count, work.width)
+        geometry = geometry_of(axis_cuts(array), axes, grouped, numbers, count, work.width, array.dtype.itemsize)
         return cls(array, geometry, work, factors, advance)
 
     @property
@@ -191,7 +191,7 @@ def _bytes_of(reduction: Reduction) -> int:
     """Return the bytes that one segment needs: values, float64 copies, result."""
     block = reduction.geometry.largest_block
     copies = bool(reduction.factors) + ("moments" in reduction.work.accumulators)
-    return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + reduction.geometry.partial + _DECODING)
+    return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + 3 * reduction.geometry.partial + _DECODING)
 
 
 def _reads_remotely(array: Any) -> bool:
@@ -232,20 +232,17 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
     summed = state.work.is_sum and geometry.reduced == tuple(range(len(geometry.reduced)))
     missing = _read_block(reduction.array, key, values, threads, not summed)
     factors = _factors(reduction.factors, key)
-    if numbers is None or geometry.grouped is None:
-        along = key[geometry.reduced[0]] if geometry.reduced else slice(0, 0)
-        positions: Any = range(along.start, along.stop)
-        part = SummedPart(values, geometry.reduced, positions) if summed else None
-        state.add(0, part or Part(values, missing, geometry.reduced, factors, positions))
+    if not geometry.reduced:
+        state.add(0, Part(values, missing, (), factors, range(0)))
         return
-    axis = geometry.grouped
-    positions = range(key[axis].start, key[axis].stop)
-    runs, order = runs_of(numbers)
+    axis = geometry.reduced[0] if geometry.grouped is None else geometry.grouped
+    positions: Any = range(key[axis].start, key[axis].stop)
+    runs, order = ([Run(0, 0, shape[axis])], None) if numbers is None else runs_of(numbers)
     if order is not None:
         values, positions = values.take(order, axis), np.asarray(positions)[order]
         missing = None if missing is None else missing.take(order, axis)
         factors = [factor.take(order, axis) if factor.shape[axis] > 1 else factor for factor in factors]
-    for run in runs:
+    for run in shortened(runs, 2 * BLOCK * shape[axis] // values.size):
         at = (slice(None),) * axis + (slice(run.start, run.stop),)
         along = positions[run.start : run.stop]
         if summed:

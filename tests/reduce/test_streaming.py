@@ -182,3 +182,30 @@ def test_lazy_selections(series: tuple[aa.MasterArray, int]) -> None:
         for operation in "mean", "min", "argmax":
             expected = reduced(operation, np.ma.getdata(masked), np.ma.getmaskarray(masked), [lazy.dimensions.index("time")])
             assert_reduced(lazy.reduce(operation, "time"), expected, operation)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> aa.MasterArray:
+    """One file of 124 MB of values in chunks of a million, a tenth of them missing."""
+    values = np.ones((30, 720, 1440), "f4")
+    values[:, :72] = 1e20
+    path = tmp_path_factory.mktemp("wide") / "0.nc"
+    write(path, values, 0, (1, 720, 1440))
+    return aa.open(path)["tas"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [("mean", {}), ("std", {}), ("first", {}), ("mean", {"by": "month"}), ("mean", {"weights": "time"}), ("argmax", {})],
+    ids=str,
+)
+def test_memory_for_chunks_of_a_million_values(wide: aa.MasterArray, operation: str, options: dict[str, Any]) -> None:
+    reduce_array(wide.lazy[:2], [operation], "time", **options)
+    expected = {"std": 0, "argmax": 0}.get(operation, 1)
+    for threads in 1, 4:
+        tracemalloc.start()
+        result = reduce_array(wide, [operation], "time", **options, threads=threads)[operation]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < result.nbytes + (64 << 20)
+        assert (result[..., 100, :] == expected).all()
