@@ -5,7 +5,7 @@ meaning for joins. They are found by comparing what a `StructureTable` stores of
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -27,6 +27,7 @@ from aggarray.scan.attribute_table import Own
 from aggarray.scan.comparison import as_text
 from aggarray.scan.roles import samplings_of
 from aggarray.scan.structure_table import StructureTable
+from aggarray.storage.blake2 import blake2b
 
 #: Attributes of variables in which the files of a series may differ.
 _FREE = frozenset(("history", "tracking_id", "creation_date", "date_created", "date_modified", "uuid", "id"))
@@ -37,8 +38,11 @@ class FileSeries:
 
     ``dimension``: along which they differ; ``axes``: {position of a variable: its axis of the dimension}; ``edges``: int64, the
     positions at which the files begin, and the end; ``units``: of the coordinate and its bounds, the variables ``counted``, if
-    they differ; ``stacked``: {name: values of all files} of a scalar coordinate and its bounds, whose dimension is new.
+    they differ; ``stacked``: {name: values of all files} of a scalar coordinate and its bounds, whose dimension is new;
+    ``members``: of the files along a new dimension that a rule states, as text.
     """
+
+    members: Sequence[str] = ()
 
     def __init__(self, table: StructureTable, rows: Sequence[int], dimension: str, coordinate: int) -> None:
         self.table, self.dimension = table, dimension
@@ -162,42 +166,56 @@ class FileSeries:
 def find_file_series(
     table: StructureTable,
     identifying: Collection[str],
-    left_out: Collection[str] = (),
+    rows: Iterable[int],
     pattern: re.Pattern[str] | None = None,
 ) -> Iterator[FileSeries]:
-    """Yield the series of a table, without the files ``left_out``.
+    """Yield the series among some rows of a table.
 
     ``identifying``: attributes that separate files, as does what ``pattern`` finds in their names.
     """
+    for group in grouped(table, identifying, rows, pattern):
+        yield from _split(table, group)
+
+
+def grouped(
+    table: StructureTable, identifying: Collection[str], rows: Iterable[int], pattern: re.Pattern[str] | None = None
+) -> Iterator[list[int]]:
+    """Yield rows of equal variables and attributes, where there are several.
+
+    The parameters are those of `find_file_series`.
+    """
     groups: dict[object, list[int]] = {}
     forms, identifying = dict[int, _Form | None](), frozenset(identifying)
-    for row, number in enumerate(table.variant):
+    for row in rows:
+        number = table.variant[row]
         if number not in forms:
             forms[number] = _form(table, row, identifying)
         form = forms[number]
-        if form is not None and table.uris[row] not in left_out:
+        if form is not None:
             own = table.own.get(row)
-            stated = form.stated if own is None else _changed(form, own, identifying)
+            stated = _key(form, {} if own is None else own, identifying)
             match = pattern.search(table.uris[row]) if pattern is not None else None
             groups.setdefault((form.variables, stated, match and match.group(1)), []).append(row)
-    for rows in groups.values():
-        if len(rows) > 1:
-            yield from _split(table, rows)
+    yield from (group for group in groups.values() if len(group) > 1)
 
 
 #: (position of a variable or -1, name, value as text) of attributes that are equal in a series.
 _Stated = frozenset[tuple[int, str, str]]
 
+#: Largest number of keys of files with attributes of their own that are kept.
+_KEPT_KEYS = 1024
+
 
 class _Form(NamedTuple):
     """What the files of a series share: variables, and attributes.
 
-    ``heads``: the variables that have values, by position.
+    ``heads``: the variables that have values, by position; ``keys``: digests of the attributes by those that files change.
     """
 
     variables: object
     stated: _Stated
     heads: Mapping[int, Variable]
+    keys: dict[object, bytes]
 
 
 def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _Form | None:
@@ -212,7 +230,7 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     stated = [
         (p, n, _text(valued, p, n, value)) for p, attrs in mappings for n, value in attrs.items() if _matters(p, n, identifying)
     ]
-    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated), valued)
+    return _Form((model, tuple((v.name, v.dtype, v.dimensions) for v in heads)), frozenset(stated), valued, {})
 
 
 def _text(heads: Mapping[int, Variable], position: int, name: str, value: Any) -> str:
@@ -220,17 +238,22 @@ def _text(heads: Mapping[int, Variable], position: int, name: str, value: Any) -
     return "" if name == "units" and position in heads and counts_time(heads[position], value) else as_text(value)
 
 
-def _changed(form: _Form, own: Mapping[int, Own], identifying: Collection[str]) -> _Stated:
-    """Return stated attributes with those of a file's own."""
+def _key(form: _Form, own: Mapping[int, Own], identifying: Collection[str]) -> bytes:
+    """Return a digest of stated attributes with those of a file's own."""
     changed = {
         (position, name): _text(form.heads, position, name, value)
         for position, pairs in own.items()
         for name, value in zip(pairs[::2], pairs[1::2], strict=True)
         if _matters(position, name, identifying)
     }
-    if not changed:
-        return form.stated
-    return frozenset([(p, n, changed.get((p, n), text)) for p, n, text in form.stated])
+    changes = tuple(changed.items())
+    key = form.keys.get(changes)
+    if key is None:
+        stated = sorted([(p, n, changed.get((p, n), text)) for p, n, text in form.stated])
+        key = blake2b(repr(stated).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if len(form.keys) < _KEPT_KEYS:
+            form.keys[changes] = key
+    return key
 
 
 def _matters(position: int, name: str, identifying: Collection[str]) -> bool:

@@ -7,11 +7,12 @@ join. Rules that name something that no array has raise AggregationError, becaus
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import identity_of
+from aggarray.aggregate.candidate import identity_of, uri_of
 from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_dimension
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
@@ -20,21 +21,27 @@ from aggarray.cf.units.compatibility import canonical_units, equivalent
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.cf.units.udunits import signature
 from aggarray.errors import AggregationError, UnitsError
+from aggarray.partition.tiling import expand
 
 
-def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[MasterArray]:
+def with_dimension(
+    arrays: Sequence[MasterArray], new_dimension: str, series: Sequence[Sequence[str]] | None = None
+) -> list[MasterArray]:
     """Return the arrays with the scalar coordinate of a new dimension.
 
-    Arrays without a value are not changed. Values become int64 if all are whole numbers, else text. Raises AggregationError
-    where no array has a value, and where an array has a dimension or coordinate of that name already.
+    Arrays without a value are not changed. Values become int64 if all are whole numbers, else text. ``series``: the values of
+    each array that has the dimension, but no coordinate. Raises AggregationError where no array has a value, and where an array
+    has a dimension or coordinate of that name already.
     """
     name, pattern = parse_dimension(new_dimension)
-    values = [_value(array, name, pattern) for array in arrays]
+    along = series or [()] * len(arrays)
+    values = [own or _value(array, name, pattern) for array, own in zip(arrays, along, strict=True)]
     if arrays and all(v is None for v in values):
         where = f"an attribute {name!r}" if pattern is None else f"a path that {pattern.pattern!r} matches"
         what = f"new_dimension={new_dimension!r}: no file has {where}"
         raise AggregationError(what, hint="correct the name or the pattern")
-    taken = [a for a, v in zip(arrays, values, strict=True) if v is not None and name in (*a.dimensions, *a.coords)]
+    stated = [(a, v) for a, v in zip(arrays, values, strict=True) if isinstance(v, str)]
+    taken = [a for a, _ in stated if name in (*a.dimensions, *a.coords)]
     if taken:
         raise AggregationError(
             f"new_dimension={new_dimension!r}: the array has a dimension or coordinate {name!r} already",
@@ -42,16 +49,40 @@ def with_dimension(arrays: Sequence[MasterArray], new_dimension: str) -> list[Ma
             variable=taken[0].name,
             hint="give another name",
         )
-    integers = all(v is None or re.fullmatch(r"-?[0-9]{1,18}", v) for v in values)
+    integers = all(re.fullmatch(r"-?[0-9]{1,18}", v) for v in chain((v for _, v in stated), *along))
     dtype: Any = np.int64 if integers else np.dtypes.StringDType()
     extended = list(arrays)
     for number, value in enumerate(values):
         if value is not None:
-            known = np.asarray(int(value) if integers else value, dtype)
-            scalar = MasterArray.from_subarrays([((), SubArray.from_array(known))], dimensions=(), name=name)
-            coords = {**arrays[number].coords, name: replace(scalar, _known=(known, None))}
-            extended[number] = replace(arrays[number], coords=coords)
+            texts = [value] if isinstance(value, str) else value
+            known = np.array([int(text) for text in texts] if integers else texts, dtype)
+            known.flags.writeable = False
+            coordinate = _scalar(name, known[0, ...]) if isinstance(value, str) else _joined(name, known)
+            extended[number] = replace(arrays[number], coords={**arrays[number].coords, name: coordinate})
     return extended
+
+
+def _scalar(name: str, known: np.ndarray) -> MasterArray:
+    scalar = MasterArray.from_subarrays([((), SubArray.from_array(known))], dimensions=(), name=name)
+    return replace(scalar, _known=(known, None))
+
+
+def _joined(name: str, known: np.ndarray) -> MasterArray:
+    """Return the join of the scalar coordinates of the files of a series."""
+    first, count = _scalar(name, known[0, ...]), len(known)
+    one, order, zeros = expand(first._matrix, name), np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
+    memory = tuple([known[n, ...] for n in range(count)])
+    references = replace(one.references, memory=memory, uri=zeros - np.int32(1), variable=order, template=zeros)
+    edges = (np.arange(count + 1, dtype=np.int64),)
+    return replace(first, _matrix=replace(one, edges=edges, references=references, refs=order), _known=(known, None))
+
+
+def with_members(series: MasterArray, name: str, arrays: Sequence[MasterArray]) -> list[MasterArray]:
+    """Return the arrays of a series' files, with its values along a new dimension."""
+    rows = {uri: row for row, uri in enumerate(series._matrix.references.uris)}
+    known = series.coords[name]._values_and_mask()[0]
+    own = [_scalar(name, known[rows[uri_of(array)], ...]) for array in arrays]
+    return [replace(a, coords={**a.coords, name: scalar}) for a, scalar in zip(arrays, own, strict=True)]
 
 
 def _value(array: MasterArray, name: str, pattern: re.Pattern[str] | None) -> str | None:

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 class JoinedSeries:
     """Joined arrays of a series of files, by their number in each file.
 
-    ``rows`` of the ``table``: the files along the dimension; ``count``: of the arrays of each file; ``skipped``: of each.
+    ``rows`` of the ``table``: the files along the dimension; ``count``: of the arrays of each file; ``skipped``: of each;
+    ``values``: of the files along a new dimension that a rule states, as text.
     """
 
     table: "StructureTable"
@@ -50,6 +51,7 @@ class JoinedSeries:
     count: int
     joined: Mapping[int, MasterArray]
     skipped: Sequence[tuple[str, str]]
+    values: Sequence[str] = ()
 
     def uri(self, row: int) -> str:
         """Return the file of a row."""
@@ -66,18 +68,32 @@ def find_series(
     """Yield the series among the files of a table, except those ``left_out``."""
     if rules.order or rules.versions is not None:
         return  # these rules change the join of single arrays
-    name, pattern = (None, None) if rules.new_dimension is None else parse_dimension(rules.new_dimension)
-    stated = [] if name is None or pattern is not None else [name]
-    identifying = (*rules.facets, *stated, "featureType", "coordinates")
-    for files in find_file_series(table, identifying, left_out, pattern):
-        is_converted_once = files.units is None or not rules.units
+    rows = [row for row, uri in enumerate(table.uris) if uri not in left_out]
+    for files in _find_files(table, rules, rows):
         is_directed = files.is_scalar and bool(rules.directions)
+        is_converted_once = files.units is None or not rules.units
         if is_converted_once and not is_directed and (rules.along is None or files.dimension in rules.along):
             builder = _Builder(files, access, tables)
             joined = builder.joined(rules)
             if joined:
                 skipped = list(dict.fromkeys(table.variants[table.variant[files.rows[0]]].model.skipped))
-                yield JoinedSeries(table, files.rows, len(builder.first), joined, skipped)
+                yield JoinedSeries(table, files.rows, len(builder.first), joined, skipped, files.members)
+
+
+def _find_files(table: "StructureTable", rules: Rules, rows: Sequence[int]) -> Iterator[FileSeries]:
+    """Yield series along coordinates, then those along a new dimension."""
+    identifying = (*rules.facets, "featureType", "coordinates")
+    if rules.new_dimension is None:
+        yield from find_file_series(table, identifying, rows)
+        return
+    from aggarray.aggregate.member_files import find_member_files
+
+    name, pattern = parse_dimension(rules.new_dimension)
+    stated, taken = [] if pattern is not None else [name], set[int]()
+    for files in find_file_series(table, (*identifying, *stated), rows, pattern):
+        taken.update(files.rows)
+        yield files
+    yield from find_member_files(table, (name, pattern), identifying, [row for row in rows if row not in taken])
 
 
 class _Builder:
@@ -118,6 +134,8 @@ class _Builder:
                 return ()
             is_forward = all(a._matrix.directions[a.dimensions.index(d)] for a in (merged, axis))
             return {n for n, c in merged.coords.items() if d in c.dimensions} if is_forward else ()
+        if self.files.members:
+            return () if merged._known is not None or d in (*merged.dimensions, *merged.coords) else {d}
         one = Candidate(self.first[number], "", 0)
         describe(one, (), CandidateCache())
         if merged._known is not None or not any(axis.scalar and axis.name == d for axis in one.axes.values()):
@@ -132,7 +150,8 @@ class _Builder:
         shared = [c for name, c in first.coords.items() if name not in spanned]
         if any(c._known is None and not is_mapping(c) for c in shared) or len(self.files.rows) > MAX_CELLS:
             return False
-        return bool(prod(merged.shape)) and self._is_increasing(self._with_values(merged.coords[d]), rules)
+        is_increasing = bool(self.files.members) or self._is_increasing(self._with_values(merged.coords[d]), rules)
+        return bool(prod(merged.shape)) and is_increasing
 
     def _with_values(self, merged: MasterArray) -> MasterArray:
         """Return a coordinate with the values of all files, where known."""

@@ -32,12 +32,13 @@ class Entry(NamedTuple):
     """An array to join.
 
     ``number``: by which the arrays of one file are ordered; ``members``: returns the arrays of the files of a series, whose
-    join ``array`` is.
+    join ``array`` is; ``values``: of these files along the new dimension, if it is along that.
     """
 
     array: MasterArray
     number: int
     members: "Callable[[], list[Entry]] | None" = None
+    values: Sequence[str] = ()
 
 
 def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
@@ -47,7 +48,7 @@ def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     gc.disable()  # joining creates many objects but no reference cycles
     try:
         by_identity: dict[str, list[Candidate]] = defaultdict(list)
-        ranked = _ranked([entry.array for entry in entries], rules)
+        ranked = _ranked(entries, rules)
         if rules.versions is not None:  # arrays were divided
             entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
         for entry, (array, rank) in zip(entries, ranked, strict=True):
@@ -64,12 +65,22 @@ def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
 def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Candidate:
     """Return a candidate.
 
-    ``dimension``: a new one, whose value the files of a series share.
+    ``dimension``: a new one, whose value the files of a series share, or whose values they have.
     """
     array, members = entry.array, entry.members
     candidate = Candidate(array, uri_of(array), entry.number, rank=rank)
     if members is not None:
         added = {name: c for name, c in array.coords.items() if name == dimension}
+        if entry.values and dimension is not None:
+            from aggarray.aggregate.new_dimension import with_members
+
+            def own() -> list[Candidate]:
+                files = members()
+                arrays = with_members(array, dimension, [e.array for e in files])
+                return [_candidate(e._replace(array=one)) for e, one in zip(files, arrays, strict=True)]
+
+            candidate.members = own
+            return candidate
         candidate.members = lambda: [
             _candidate(e._replace(array=replace(e.array, coords={**e.array.coords, **added}) if added else e.array))
             for e in members()
@@ -77,13 +88,14 @@ def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Can
     return candidate
 
 
-def _ranked(arrays: Sequence[MasterArray], rules: Rules) -> Sequence[tuple[MasterArray, int]]:
+def _ranked(entries: Sequence[Entry], rules: Rules) -> Sequence[tuple[MasterArray, int]]:
     """Return the arrays and the rank of each, once the rules are applied."""
+    arrays = [entry.array for entry in entries]
     if rules != _DEFAULT:
         from aggarray.aggregate.new_dimension import check_names, with_dimension
 
         if rules.new_dimension is not None:
-            arrays = with_dimension(arrays, rules.new_dimension)
+            arrays = with_dimension(arrays, rules.new_dimension, [entry.values for entry in entries])
         check_names(arrays, rules)
     if rules.versions is None:
         return [(array, 0) for array in arrays]

@@ -102,4 +102,4 @@ class FileArrays:
 
         for position, array in sorted(series.joined.items()):
             number = (self._first + first) * _STRIDE + position
-            yield Entry(array, number, lambda position=position: members(position))  # type: ignore[misc]
+            yield Entry(array, number, lambda position=position: members(position), series.values)  # type: ignore[misc]

@@ -50,6 +50,7 @@ def described(array: aa.MasterArray) -> list[Any]:
         *(array.name, array.dtype, array.units, array.calendar, repr(array.fill_value), list(array.coords)),
         *(repr(array.attrs), repr(array.file_attrs), matrix.dimensions, matrix.directions, parts),
         *([edges.tolist() for edges in matrix.edges], matrix.refs.tolist(), list(references.uris), list(references.variables)),
+        *([(values.dtype, repr(values.tolist())) for values in references.memory],),
         *(references.templates, [None if column is None else column.tolist() for column in columns]),
         known and [None if values is None else (values.dtype, repr(values.tolist())) for values in known],
     ]
@@ -179,6 +180,45 @@ def test_files_of_scalar_times_join_as_their_arrays_do(
     check(folder, paths, rules)
 
 
+MEMBERS = ["1", "2", "3", "01", "-1", "10", "a", "r2", "r10", 4, 5, None]
+MEMBER_RULES = [
+    aa.Rules(new_dimension="realization"),
+    aa.Rules(new_dimension="realization", along=["time"]),
+    aa.Rules(new_dimension="realization", units={"air_temperature": "degC", "time": "hours since 1990-01-01"}),
+    aa.Rules(new_dimension="realization", directions={"time": False}),
+    aa.Rules(new_dimension="realization", trust="assume"),
+    aa.Rules(new_dimension="member=^.*/([0-9]+).nc"),
+]
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    files=st.lists(st.tuples(st.sampled_from(MEMBERS), ANY, st.sampled_from([0, 0, 0, 1])), min_size=2, max_size=9),
+    steps=st.integers(1, 2),
+    scalar=st.booleans(),
+    rules=st.sampled_from(MEMBER_RULES),
+    order=st.randoms(use_true_random=False),
+)
+def test_files_of_members_join_as_their_arrays_do(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[tuple[Any, int, int]],
+    steps: int,
+    scalar: bool,
+    rules: aa.Rules,
+    order: Any,
+) -> None:
+    folder = tmp_path_factory.mktemp("members")
+    paths = []
+    for number, (member, odd, start) in enumerate(files):
+        paths.append(folder / f"{number}.nc")
+        attrs = {"realization": "0"} if not number else {} if member is None else {"realization": member}
+        times = [2.0 * start + step for step in range(1 if scalar else steps)]
+        changes = {"values": [number + t for t in times], "scalar": scalar, **ODD[odd]}
+        write(paths[-1], times, **{**changes, "attrs": {**attrs, **changes.get("attrs", {})}})
+    order.shuffle(paths)
+    check(folder, paths, rules)
+
+
 GRIDS = st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
 GRID_RULES = [
     aa.Rules(),
@@ -284,6 +324,17 @@ def test_a_table_returns_the_structures(shared_data: Path) -> None:
     assert [s.uri for s in table.take([5, 2])] == [structures[5].uri, structures[2].uri]
 
 
+@pytest.mark.parametrize(("members", "dtype"), [(range(12), np.int64), ([f"r{n}" for n in range(12)], np.dtypes.StringDType())])
+def test_files_of_members_form_a_series(tmp_path: Path, lengths: list[int], members: Any, dtype: Any) -> None:
+    for number, member in enumerate(members):
+        write(tmp_path / f"{11 - number}.nc", [0.0], values=[number], attrs={"realization": str(member)})
+    tas = aa.open(tmp_path, rules=aa.Rules(new_dimension="realization"))["tas"]
+    assert (tas.dimensions, lengths) == (("realization", "time", "lat"), [12])
+    assert tas.coords["realization"].dtype == dtype
+    assert tas.coords["realization"][...].tolist() == list(members)
+    np.testing.assert_array_equal(tas[:, 0, 0], np.arange(12))
+
+
 @pytest.mark.parametrize(
     ("trust", "own_units", "scalar"),
     [
@@ -320,4 +371,21 @@ def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: boo
     finally:
         tracemalloc.stop()
     assert array.shape == (count, 2)
+    assert peak / count < 2048
+
+
+def test_bytes_per_file_of_a_member(tmp_path: Path) -> None:
+    write(tmp_path / "0.nc", [0.0], attrs={"realization": np.int32(1111111111)})
+    data, count, rules = (tmp_path / "0.nc").read_bytes(), 3000, aa.Rules(new_dimension="realization")
+    for number in range(count):
+        own = data.replace(np.array(1111111111, ">i4").tobytes(), np.array(number, ">i4").tobytes())
+        (tmp_path / f"{number}.nc").write_bytes(own)
+    aa.open(sorted(tmp_path.iterdir())[:70], rules=rules, processes=1)
+    tracemalloc.start()
+    try:
+        array = aa.open(tmp_path, rules=rules, processes=1)["tas"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert array.shape == (count, 1, 2)
     assert peak / count < 2048

@@ -1,8 +1,8 @@
 """Memory of opening many small files of one array, by how the files differ.
 
-Files that differ along one coordinate, that is scalar or not, that count time from a date of their own, or that are tiles are
-joined as columns; of overlapping files an array each is made. The column "memory", divided by the number of files, gives bytes
-per file.
+Files that differ along one coordinate, that is scalar or not, that count time from a date of their own, that are tiles, or one
+of each member are joined as columns; of overlapping files an array each is made. The column "memory", divided by the number of
+files, gives bytes per file.
 """
 
 import struct
@@ -18,6 +18,8 @@ from tests.bench.harness import Benchmark, Contestant, Size
 
 #: Values of time, latitude and longitude, two each, and the date, which are replaced in the bytes of the files.
 _MARKS, _DATE = (1111.3, 2222.3, 3333.3, 4444.3, 5555.3, 6666.3), "1111-11-11"
+#: The attribute that gives the member, which is replaced likewise.
+_MEMBER = "7777777"
 _AXES = {"time": f"days since {_DATE}", "lat": "degrees_north", "lon": "degrees_east"}
 
 
@@ -31,6 +33,7 @@ def _template(path: Path, scalar: bool = False) -> bytes:
             file[name].units = units
         file.createVariable("tas", "f4", tuple(file.dimensions))[:] = 0.0
         file["tas"].coordinates = "time"
+        file.member = _MEMBER
     data = path.read_bytes()
     path.unlink()
     return data
@@ -44,6 +47,7 @@ def _make(folder: Path, size: Size) -> None:
     kinds: dict[str, list[tuple[float, float, float, Any]]] = {
         "series": [(2.0 * t, 0, 0, days[0]) for t in times],
         "scalars": [(2.0 * t, 0, 0, days[0]) for t in times],
+        "members": [(0.0, 0, 0, days[0])] * len(times),
         "own_units": [(0.0, 0, 0, day) for day in days],
         "tiles": [(0.0, 2 * y, 2 * x, days[0]) for y, x in tiles],
         "overlaps": [(float(t), 0, 0, days[0]) for t in times],
@@ -53,6 +57,7 @@ def _make(folder: Path, size: Size) -> None:
         for number, (t, y, x, day) in enumerate(files):
             values = (t, t + 1, y / 2 - 80, y / 2 - 79.5, x / 2, x / 2 + 0.5)
             own = (scalar if kind == "scalars" else data).replace(_DATE.encode(), str(day).encode())
+            own = own.replace(_MEMBER.encode(), f"{number if kind == 'members' else 0:07}".encode())
             for mark, value in zip(_MARKS, values, strict=True):
                 own = own.replace(struct.pack(">d", mark), struct.pack(">d", value))
             (folder / kind / f"{number:06}.nc").write_bytes(own)
@@ -61,7 +66,8 @@ def _make(folder: Path, size: Size) -> None:
 def _prepare(kind: str, folder: Path, _size: Size) -> Any:
     import aggarray as aa
 
-    return aa, folder / kind, aa.Rules(overlap="first") if kind == "overlaps" else aa.Rules()
+    rules = {"overlaps": aa.Rules(overlap="first"), "members": aa.Rules(new_dimension="member")}
+    return aa, folder / kind, rules.get(kind, aa.Rules())
 
 
 def _work(given: Any) -> Any:
@@ -70,7 +76,7 @@ def _work(given: Any) -> Any:
 
 
 def _values(_given: Any, agg: Any) -> dict[str, np.ndarray]:
-    return {"arrays": np.array(len(agg)), "first": agg["tas"][:2, :2, :2]}
+    return {"arrays": np.array(len(agg)), "first": agg["tas"][:2, :2, :2].ravel()[:8]}
 
 
 BENCHMARKS = (
@@ -81,7 +87,7 @@ BENCHMARKS = (
         _make,
         tuple(
             Contestant(f"aggarray, {kind.replace('_', ' ')}", partial(_prepare, kind), _work, _values)
-            for kind in ("series", "scalars", "own_units", "tiles", "overlaps")
+            for kind in ("series", "scalars", "members", "own_units", "tiles", "overlaps")
         ),
         per="files",
     ),
