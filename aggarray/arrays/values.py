@@ -372,11 +372,12 @@ class Reducible:
 
         return climatology_of(self, by, options)  # type: ignore[arg-type]
 
-    def anomaly(self, by: Any = "month", climatology: "MasterArray | None" = None, **options: Any) -> "MasterArray":
+    def anomaly(self, by: Any = "month", climatology: Any = None, **options: Any) -> "MasterArray":
         """Return the array less its climatology, in memory.
 
-        Floating arrays keep their dtype, others become float64. ``climatology``: another one, such as that of a base period;
-        without it, files are read twice. ``by`` and ``options``: as in `climatology`.
+        Floating arrays keep their dtype, others become float64. ``climatology``: another one, such as that of a base period,
+        as a master array or DataArray with the coordinates of the array, or its values. Without it, files are read twice.
+        ``by`` and ``options``: as in `climatology`.
         """
         from aggarray.reduce.anomaly import anomaly_from
 

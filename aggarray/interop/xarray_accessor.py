@@ -4,7 +4,6 @@ It finds the master array behind a lazy DataArray, applies the selections to it,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from xarray import DataArray
 from xarray.core import indexing
 
 from aggarray.errors import AggregationError, NotFoundError, names_hint
-from aggarray.reduce.memory_arrays import in_memory
 from aggarray.reduce.operations import OPERATIONS
 
 #: Attributes of values that xarray has not decoded.
@@ -105,10 +103,7 @@ def _own_options(master: Any, options: Mapping[str, Any], names: Mapping[str, st
     elif isinstance(weights, DataArray):
         own["weights"] = _renamed(weights, names)
     if isinstance(climatology, DataArray):
-        renamed = _renamed(climatology, names)
-        coords = {str(n): in_memory(master, str(n), c.values, [n]) for n, c in renamed.coords.items() if c.dims == (n,)}
-        made = in_memory(master, master.name, renamed.values, [*map(str, renamed.dims)], renamed.attrs.get("units"))
-        own["climatology"] = replace(made, coords=coords)
+        own["climatology"] = _renamed(climatology, names)
     return own
 
 

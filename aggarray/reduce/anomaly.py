@@ -1,6 +1,6 @@
 """Climatologies, and anomalies from them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ from aggarray.reduce import reduce_array
 from aggarray.reduce.cell_methods import DROPPED, FLAGS
 from aggarray.reduce.description import result_dimensions
 from aggarray.reduce.grouping import CYCLES, PERIODS, Groups, groups_of
-from aggarray.reduce.memory_arrays import in_memory, missing_in
+from aggarray.reduce.memory_arrays import data_and_mask, in_memory, missing_in, named_array
 from aggarray.reduce.request import OPTIONS, check_names, check_operations
 from aggarray.reduce.time_cells import time_dimension
+from aggarray.reduce.weighting import check_coordinates
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -35,7 +36,7 @@ def climatology_of(array: "MasterArray", by: Any, options: Mapping[str, Any]) ->
     return reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
 
 
-def anomaly_from(array: "MasterArray", by: Any, climatology: "MasterArray | None", options: Mapping[str, Any]) -> "MasterArray":
+def anomaly_from(array: "MasterArray", by: Any, climatology: Any, options: Mapping[str, Any]) -> "MasterArray":
     """Return an array less its climatology, or another one, in memory."""
     check_names("anomaly", options, OPTIONS)
     dimension = time_dimension(array)
@@ -61,12 +62,14 @@ def _check_cycle(array: "MasterArray", by: Any) -> None:
         raise NotFoundError(f"no climatology by {by!r}", variable=array.name, hint=hint)
 
 
-def _aligned(array: "MasterArray", groups: Groups, climatology: "MasterArray") -> np.ndarray:
+def _aligned(array: "MasterArray", groups: Groups, climatology: Any) -> np.ndarray:
     """Return a climatology in the order and units of an array.
 
-    Its leading dimension has a row for each group.
+    Its leading dimension has a row for each group. ``climatology``: a master array, a DataArray, or the values of one in the
+    order of the dimensions.
     """
     expected = result_dimensions(array, (groups.dimension,), groups)
+    climatology = _with_names(array, expected, climatology)
     shape = tuple(climatology.sizes.get(d, -1) for d in expected if d != groups.name)
     own = tuple(array.sizes[d] for d in expected if d != groups.name)
     if sorted(climatology.dimensions) != sorted(expected) or shape != own:
@@ -74,6 +77,7 @@ def _aligned(array: "MasterArray", groups: Groups, climatology: "MasterArray") -
         raise SelectionError(
             what, variable=array.name, hint=f"give one over {', '.join(expected)}, as climatology(by=...) returns"
         )
+    check_coordinates(array, climatology, [d for d in expected if d != groups.name], "means")
     if array.units != climatology.units and array.units is not None and climatology.units is not None:
         climatology = climatology.to_units(array.units)
     labels = climatology.coords.get(groups.name)
@@ -91,6 +95,22 @@ def _aligned(array: "MasterArray", groups: Groups, climatology: "MasterArray") -
     ordered = climatology.transpose(groups.name, *(d for d in expected if d != groups.name))
     read = ordered.read(masked=True).astype(np.float64)
     return np.ma.filled(read, np.nan)[positions]
+
+
+def _with_names(array: "MasterArray", names: Sequence[str], climatology: Any) -> "MasterArray":
+    """Return a climatology as an array; SelectionError for other objects."""
+    given = named_array(array, climatology)
+    if not isinstance(given, type(array)):
+        values, mask = data_and_mask(given if isinstance(given, np.ndarray | list | tuple) else np.array(None))
+        if values.dtype.kind not in "iufb" or values.ndim != len(names):
+            what = f"a climatology of type {type(climatology).__name__}, shape {values.shape} and dtype {values.dtype}"
+            hint = f"give an array over {', '.join(names)}, as climatology(by=...) returns"
+            raise SelectionError(what, variable=array.name, hint=hint)
+        given = in_memory(array, array.name, np.where(mask, np.nan, values.astype(np.float64)), names, array.units)
+    if given.dtype.kind not in "iufb":
+        what = f"a climatology of dtype {given.dtype}"
+        raise SelectionError(what, variable=array.name, hint="give an array of real numbers")
+    return given
 
 
 def _difference(array: "MasterArray", axis: int, numbers: np.ndarray, norm: np.ndarray) -> np.ndarray:

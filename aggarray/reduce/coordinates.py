@@ -175,11 +175,16 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
 
 
 def _group_bounds(array: "MasterArray", coordinate: "MasterArray", groups: Groups) -> np.ndarray:
-    """Return the bounds of groups: around the cells, else the periods."""
+    """Return the bounds of groups: around the cells, else the periods.
+
+    Those of cycles are around both: they span the first period to the last, whichever cells are absent.
+    """
     edges: Any = groups.edges
     bounds = bounds_of(array, coordinate)
     if bounds is None or "climatology" in coordinate.attrs:
         return np.asarray(edges)
     first, last = hull(bounds.min(axis=1), bounds.max(axis=1), groups.numbers, groups.count)
     pairs = np.stack([first, last], axis=1)
+    if groups.by in CYCLES:
+        return np.stack([np.fmin(edges[:, 0], first), np.fmax(edges[:, 1], last)], axis=1)
     return np.where(np.isnan(pairs), edges, pairs)

@@ -23,8 +23,8 @@ from aggarray.reduce.weighting import weight_units
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
-#: File attribute of the step of times, and its CMIP values for times of each grouping.
-_FREQUENCY = "frequency"
+#: File attributes of the step of times, and CMIP values of the first for times of each grouping.
+_FREQUENCY, _TABLE = "frequency", "table_id"
 _FREQUENCIES = {"year": "yr", "year-month": "mon", "day": "day", "month": "monC"}
 _COVERAGE = ("time_coverage_resolution", "time_coverage_duration")
 
@@ -135,10 +135,11 @@ def _file_attributes(
     """Return file attributes with one more line of history."""
     attributes = dict(array.file_attrs)
     if any(time_along(array, d) is not None for d in dims if d in array.dimensions):
-        stated = _FREQUENCY in attributes
-        attributes = {k: v for k, v in attributes.items() if k not in (_FREQUENCY, *_COVERAGE)}
+        stated = attributes.get(_FREQUENCY)
         frequency = None if groups is None else _FREQUENCIES.get(groups.by or "")
-        if stated and frequency is not None:
+        same = stated is not None and frequency == stated
+        attributes = {k: v for k, v in attributes.items() if k not in (_FREQUENCY, *_COVERAGE) and (same or k != _TABLE)}
+        if stated is not None and frequency is not None:
             attributes[_FREQUENCY] = frequency
     over = ", ".join(d for d in array.dimensions if d in dims) or "no dimensions"
     by = "" if groups is None else f" by {groups.by or 'labels'}"

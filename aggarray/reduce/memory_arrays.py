@@ -58,6 +58,35 @@ def in_memory(
     return replace(described, _matrix=single(template, None, kept), file_attrs={}, coords={}, _known=(kept, mask), _origin=None)
 
 
+def named_array(like: "MasterArray", array: Any) -> Any:
+    """Return a DataArray as an array in memory, and anything else as it is.
+
+    Coordinates along its dimensions that are numbers or text stay.
+    """
+    dims = getattr(array, "dims", None)
+    own = isinstance(array, type(like)) or not isinstance(dims, tuple) or not hasattr(array, "coords")
+    if own or not all(isinstance(n, str) for n in dims or ()):
+        return array
+    coords = {}
+    for name in array.dims:
+        values = array.coords[name].values if name in array.coords else np.empty(0, "M8[s]")
+        if values.dtype.kind == "O" and all(isinstance(v, str) for v in values.tolist()):
+            values = np.array(values.tolist(), str)
+        if values.dtype.kind in "iufbU":
+            coords[name] = in_memory(like, name, values, [name], array.coords[name].attrs.get("units"))
+    return replace(in_memory(like, like.name, array.values, array.dims, array.attrs.get("units")), coords=coords)
+
+
+def data_and_mask(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return values as a NumPy array, and where a masked array is masked.
+
+    >>> data_and_mask([1.0, 2.0])
+    (array([1., 2.]), array([False, False]))
+    """
+    data = np.asarray(values.data if isinstance(values, np.ma.MaskedArray) else values)
+    return data, np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(data.shape, bool)
+
+
 def missing_in(values: np.ndarray) -> np.ndarray | None:
     """Return where values are NaN; None, in little memory, if none is.
 

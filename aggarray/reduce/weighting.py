@@ -8,6 +8,7 @@ import numpy as np
 from aggarray.cf.attributes import text_attribute
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.reduce.cell_areas import area_factors, area_units, areas_of
+from aggarray.reduce.memory_arrays import data_and_mask, named_array
 from aggarray.reduce.time_cells import cell_lengths, time_along, time_fields, values_of
 
 if TYPE_CHECKING:
@@ -67,11 +68,10 @@ def _of_dimension(array: "MasterArray", dims: Sequence[str], name: Any, values: 
 
 def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor:
     """Return weights given as an array, with or without names of dimensions."""
-    stated = getattr(weights, "dims", None)
-    is_named = isinstance(stated, tuple) and all(isinstance(n, str) for n in stated)
-    names: tuple[str, ...] = tuple(stated if is_named and stated is not None else dims)
+    weights = named_array(array, weights)
     is_master = isinstance(weights, type(array))
-    values = weights if is_master else _numbers(array, getattr(weights, "values", weights) if is_named else weights)
+    names = tuple(weights.dimensions if is_master else dims)
+    values = weights if is_master else _numbers(array, weights)
     absent = [n for n in names if n not in array.dimensions]
     if absent:
         hint = names_hint(absent[0], array.dimensions, "the dimensions are")
@@ -81,7 +81,7 @@ def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor
         what = f"weights of shape {values.shape} for {', '.join(names)} of shape {shape}"
         raise SelectionError(what, variable=array.name, hint="give one weight for each position")
     if is_master:
-        _check_coordinates(array, weights)
+        check_coordinates(array, weights, weights.dimensions, "weights")
         values = areas_of(weights) if _is_area(array, weights) else _numbers(array, weights.read(masked=True))
     return names, values
 
@@ -93,18 +93,24 @@ def _is_area(array: "MasterArray", weights: Any) -> bool:
 
 def _numbers(array: "MasterArray", values: Any) -> np.ndarray:
     """Return weights as float64, missing ones as NaN."""
-    plain = np.asarray(np.ma.getdata(values))
+    plain, mask = data_and_mask(values)
     if plain.dtype.kind not in "iufb":
         raise SelectionError(f"weights of type {plain.dtype} are not numbers", variable=array.name, hint="give real numbers")
-    return np.where(np.ma.getmaskarray(values), np.nan, plain.astype(np.float64))
+    return np.where(mask, np.nan, plain.astype(np.float64))
 
 
-def _check_coordinates(array: "MasterArray", weights: "MasterArray") -> None:
-    """Raise SelectionError unless weights have the coordinates of an array."""
-    for name in weights.dimensions:
-        own, other = array.coords.get(name), weights.coords.get(name)
+def check_coordinates(array: "MasterArray", given: "MasterArray", dims: Sequence[str], what: str) -> None:
+    """Raise SelectionError unless two arrays have equal coordinates.
+
+    Coordinates along ``dims`` that only one of them has are not compared. ``what``: the word for the array that was given.
+    """
+    for name in dims:
+        own, other = array.coords.get(name), given.coords.get(name)
         if own is None or other is None or own.shape != other.shape:
             continue
+        hint = f"select or flip the {what} as the array"
+        if own.dtype.kind in "TU" and other.dtype.kind in "TU" and own[...].tolist() != other[...].tolist():
+            raise SelectionError(f"the {what} have other coordinates along {name!r}", variable=array.name, hint=hint)
         if own.dtype.kind not in "iuf" or other.dtype.kind not in "iuf":
             continue
         if own.units != other.units and own.units is not None and other.units is not None:
@@ -112,8 +118,8 @@ def _check_coordinates(array: "MasterArray", weights: "MasterArray") -> None:
         a, b = values_of(own).astype(np.float64), values_of(other).astype(np.float64)
         if not np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True):
             at = int(np.argmax(~np.isclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True)))
-            what = f"the weights have other coordinates along {name!r}: {b[at]:g} and {a[at]:g} at position {at}"
-            raise SelectionError(what, variable=array.name, hint="select or flip the weights as the array")
+            where = f"{name!r}: {b[at]:g} and {a[at]:g} at position {at}"
+            raise SelectionError(f"the {what} have other coordinates along {where}", variable=array.name, hint=hint)
 
 
 def _check_values(array: "MasterArray", names: Sequence[str], values: np.ndarray) -> None:

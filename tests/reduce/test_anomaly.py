@@ -124,3 +124,41 @@ def test_weights_of_a_climatology() -> None:
 def test_errors(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(days())
+
+
+def located(count: int = 60) -> MasterArray:
+    """Return daily values with latitudes and names of columns."""
+    a = days(count)
+    own = array(
+        a[...],
+        a.dimensions,
+        {
+            "time": (("time",), a.coords["time"][:], {**TIME, "units": "days since 1999-11-20", "calendar": "standard"}),
+            "y": (("y",), np.array([-10.0, 0.0, 10.0]), {"units": "degrees_north", "standard_name": "latitude"}),
+            "x": (("x",), np.array(["east", "west"]), {}),
+        },
+        {"units": "K"},
+    )
+    return own
+
+
+@pytest.mark.parametrize(("dimension", "words"), [("y", "along 'y': -10 and 10 at position 0"), ("x", "along 'x'")])
+def test_a_climatology_of_another_grid_is_refused(dimension: str, words: str) -> None:
+    a = located()
+    flipped = a.isel({dimension: slice(None, None, -1)})
+    for climatology in (a.climatology(), a.climatology().to_xarray()):
+        with pytest.raises(SelectionError, match=f"the means have other coordinates {words}.*select or flip"):
+            flipped.anomaly(climatology=climatology)
+
+
+@pytest.mark.parametrize("by", ["month", "season"])
+def test_climatologies_of_xarray_and_numpy(by: str) -> None:
+    a = located()
+    climatology = a.climatology(by)
+    expected = a.anomaly(by)[...]
+    np.testing.assert_array_equal(a.anomaly(by, climatology.to_xarray().transpose())[...], expected)
+    np.testing.assert_array_equal(a.anomaly(by, climatology.to_xarray().sel({by: climatology.coords[by][::-1]}))[...], expected)
+    np.testing.assert_array_equal(a.anomaly(by, climatology[...])[...], expected)
+    for wrong in (climatology[0], "all", climatology.to_xarray().to_dataset(name="tas"), climatology[...].astype(str)):
+        with pytest.raises(SelectionError, match=rf"a climatology of type.*give an array over y, {by}, x"):
+            a.anomaly(by, wrong)

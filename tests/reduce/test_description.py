@@ -224,3 +224,36 @@ def test_metadata_are_found_before_values_are_read(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(description, "result_coordinates", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         a.mean("time")
+
+
+def test_climatological_bounds_span_whole_periods() -> None:
+    edges = np.array([0, *np.cumsum([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] * 2)], float)
+    a = array(
+        np.zeros(24),
+        ("time",),
+        {
+            "time": (("time",), edges[:-1] + 14, {**TIME, "units": "days since 1999-01-01", "bounds": "time_bnds"}),
+            "time_bnds": (("time", "bnds"), np.stack([edges[:-1], edges[1:]], axis=1), {"units": "days since 1999-01-01"}),
+        },
+    )
+    a = replace(a, coords={n: replace(c, calendar="noleap") for n, c in a.coords.items()})
+    r = a.mean("time", by="season")
+    assert times(r.coords["climatology_bounds"])[0] == ["1998-12-01T00", "2001-03-01T00"]
+    assert r.coords["complete"][:].tolist() == [0, 1, 1, 1]
+    part = cube().isel(time=slice(10, 500)).mean("time", by="month")
+    assert times(part.coords["climatology_bounds"])[0] == ["2000-01-01T00", "2001-02-01T00"]
+
+
+def test_bounds_of_an_hour_enclose_longer_cells() -> None:
+    a = cube().isel(time=slice(0, 3))
+    r = a.mean("time", by="hour")
+    assert r.coords["hour"][:].tolist() == [12]
+    assert times(r.coords["climatology_bounds"]) == [["2000-01-01T00", "2000-01-04T00"]]
+
+
+def test_the_table_goes_with_the_frequency() -> None:
+    a = replace(cube(), file_attrs={"frequency": "day", "table_id": "day"})
+    assert "table_id" not in result("mean", ("time",), "year-month", a=a).file_attrs
+    assert "table_id" not in result("mean", ("time",), a=a).file_attrs
+    assert result("mean", ("time",), "day", a=a).file_attrs["table_id"] == "day"
+    assert result("mean", ("lat",), a=a).file_attrs["table_id"] == "day"
