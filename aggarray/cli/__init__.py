@@ -63,10 +63,10 @@ def commands(debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; print errors in one line, or ``--debug`` tracebacks."""
-    if arguments is None:
-        # At the end of the process, the search for cycles of objects takes a tenth of a short command.
-        atexit.register(gc.freeze)
     try:
+        if arguments is None:
+            # At the end of the process, the search for cycles of objects takes a tenth of a short command.
+            atexit.register(gc.freeze)
         _run(arguments)
     # promise: early-interrupt
     except (click.Abort, KeyboardInterrupt):

@@ -1,6 +1,7 @@
 """Tests of temperature differences, which convert without an offset (CF 3.1.2)."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import aggarray as aa
 from aggarray.aggregate.concat import concat
 from aggarray.cf.units.compatibility import conversion
 from aggarray.cf.units.temperature import combined, temperature_difference, temperature_of
+from aggarray.dap import Distribution
 from aggarray.errors import AggregationError, IndexFileError, UnitsError
 from aggarray.export.extract import extract
-from aggarray.mpi.metadata import ArrayMetadata
-from aggarray.mpi.reduction import _result_metadata
+from aggarray.mpi import ProcessGroup, reduce
+from aggarray.mpi.metadata import metadata_of
 from tests.support.index_files import changed
 from tests.support.netcdf import cube, one_array, write
 
@@ -251,9 +253,21 @@ def test_units_asked_for_of_what_does_not_convert(tmp_path: Path) -> None:
     assert agg["tas"].to_units("mK")[:].max() == 1000
 
 
-def test_deviations_of_a_reduction_are_differences() -> None:
-    known = ArrayMetadata("tas", ("time", "lat"), "K", None, None, {"units_metadata": "temperature: on_scale"}, {})
-    result = _result_metadata(known, "std", (0,), np.dtype("f8"))
-    assert result.attrs == {"cell_methods": "time: standard_deviation", **DIFFERENCE}
-    assert _result_metadata(known, "mean", (0,), np.dtype("f8")).attrs["units_metadata"] == "temperature: on_scale"
-    assert "units_metadata" not in _result_metadata(known, "count", (0,), np.dtype("i8")).attrs
+@pytest.mark.parametrize("in_mpi", [False, True])
+def test_deviations_of_a_reduction_are_differences(in_mpi: bool) -> None:
+    piece = aa.SubArray.from_array(np.ones((3, 2)), dimensions=("time", "lat"), units="K")
+    array = aa.MasterArray.from_subarrays([([(0, 3), (0, 2)], piece)], dimensions=("time", "lat"), name="tas")
+    array = replace(array, attrs={"units_metadata": "temperature: on_scale"})
+
+    def attrs_of(operation: str) -> Any:
+        if not in_mpi:
+            return array.reduce(operation, "time").attrs
+        with ProcessGroup.serial() as group:
+            return metadata_of(
+                reduce(array.local(Distribution.regular(array.shape, "bb", (1, 1)), 0), operation, "time", group)
+            ).attrs
+
+    assert attrs_of("std")["cell_methods"] == "time: standard_deviation"
+    assert attrs_of("std").items() >= DIFFERENCE.items()
+    assert attrs_of("mean")["units_metadata"] == "temperature: on_scale"
+    assert "units_metadata" not in attrs_of("count")
