@@ -386,7 +386,8 @@ class Reducible:
     def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return means of windows of ``steps`` positions along a dimension.
 
-        Only whole windows count. ``dims``: one dimension, None for that of times. ``options``: as in `reduce`, without ``by``.
+        Only whole windows count: with a missing value, a window has no mean, unless ``min_count`` is less than ``steps``.
+        ``dims``: one dimension, None for that of times. ``options``: as in `reduce`, without ``by``.
         """
         from aggarray.reduce.running import running_mean_of
 

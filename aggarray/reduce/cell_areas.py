@@ -45,6 +45,19 @@ def area_factors(array: "MasterArray", dims: Sequence[str]) -> tuple[Factor, ...
     raise _no_areas(array, dims)
 
 
+def check_widths(array: "MasterArray", dims: Sequence[str]) -> None:
+    """Raise SelectionError if a single cell has no width to sum over."""
+    measure = _cell_measure(array)
+    if measure is not None and set(measure.dimensions) & set(dims):
+        return
+    for names in (LATITUDES, LONGITUDES):
+        coordinate = _along(array, dims, names)
+        if coordinate is not None and coordinate.size == 1 and _bounds(array, coordinate) is None:
+            what = f"a sum by area needs the width of the only cell along {coordinate.name!r}, which has no bounds"
+            hint = "sum more than one, give cell areas or bounds, or take the mean"
+            raise SelectionError(what, variable=array.name, hint=hint)
+
+
 def area_units(array: "MasterArray", dims: Sequence[str]) -> str:
     """Return the units of the product of `area_factors`."""
     measure = _cell_measure(array)
@@ -142,6 +155,8 @@ def _bounds(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | Non
 
 def _edges(centres: np.ndarray, width: float) -> np.ndarray:
     """Return edges halfway between centres, and as far beyond the ends."""
+    if not centres.size:
+        return np.zeros(1)
     if centres.size == 1:
         return np.array([centres[0] - width / 2, centres[0] + width / 2])
     middle = (centres[1:] + centres[:-1]) / 2

@@ -8,7 +8,8 @@ import numpy as np
 from aggarray.cf.units.date_fields import DAY, DateFields, day_numbers, named_years, to_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError, names_hint
-from aggarray.reduce.time_cells import cell_lengths, time_along, time_fields
+from aggarray.reduce.memory_arrays import data_and_mask
+from aggarray.reduce.time_cells import cell_lengths, grouping_fields, time_along
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -110,7 +111,7 @@ def _check_name(array: "MasterArray", dimension: str, name: str) -> None:
 
 
 def _groups_of_times(array: "MasterArray", dimension: str, coordinate: "MasterArray", by: str, years: int) -> Groups:
-    dates = time_fields(coordinate)
+    dates = grouping_fields(array, coordinate)
     periods = _periods(dates, by, years)
     unique, groups = np.unique(periods.labels, return_inverse=True)
     present = ~dates.missing
@@ -217,13 +218,16 @@ def _groups_of_labels(array: "MasterArray", dimension: str, by: Any) -> Groups:
 
 def _checked_labels(labels: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return labels and which are missing; SelectionError for other types."""
-    values = np.asarray(np.ma.getdata(labels))
-    if values.dtype.kind == "T" or (values.dtype.kind == "O" and all(isinstance(v, str) for v in values.ravel().tolist())):
-        values = np.array(values.tolist(), str)
+    values, missing = data_and_mask(labels)
+    if values.dtype.kind in "TO":
+        items = values.ravel().tolist()
+        texts = ["" if v is None or (isinstance(v, float) and v != v) else v for v in items]  # pandas marks missing text so
+        if all(isinstance(v, str) for v in texts) and (any(texts) or values.dtype.kind == "T"):
+            values = np.array(texts, str).reshape(values.shape)
     if values.dtype.kind not in "iufbUM":
         hint = names_hint("", [*CYCLES, *PERIODS, "10-year"], "give numbers or text, or one of")
         raise SelectionError(f"labels of type {values.dtype} cannot form groups: {name} ({labels!r:.80})", hint=hint)
-    missing = np.ma.getmaskarray(labels).copy()
+    missing = missing.copy()
     if values.dtype.kind in "fM":
         missing |= np.isnan(values) if values.dtype.kind == "f" else np.isnat(values)
     elif values.dtype.kind == "U":

@@ -119,11 +119,14 @@ def weight_factors(
     """
     if weights is None:
         return ()
+    from aggarray.reduce.cell_areas import check_widths
     from aggarray.reduce.weighting import weights_of
 
     factors = weights_of(array, names_of(array, dims), weights) or ()
     if WEIGHTED.isdisjoint(operations):
         return ()
+    if "sum" in operations and isinstance(weights, str) and weights == "area":
+        check_widths(array, names_of(array, dims))
     plain = (_without_repetition(tuple(array.dimensions.index(d) for d in own), values) for own, values in factors)
     return tuple(plain)
 

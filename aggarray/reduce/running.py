@@ -97,8 +97,8 @@ def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[
     """Return the checked windows; errors as of reductions."""
     check_names("running_mean", options, OPTIONS)
     check_operations(array, "mean")
-    skipna, min_count = options.get("skipna", True), options.get("min_count", 1)
-    check_options(array, skipna, min_count)
+    skipna, min_count = options.get("skipna", True), options.get("min_count")
+    check_options(array, skipna, 1 if min_count is None else min_count)
     axis = array.dimensions.index(dimension)
     size = array.shape[axis]
     is_integer = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
@@ -112,7 +112,7 @@ def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[
             what = f"weights of a running mean along {dimension!r} have dimensions {', '.join(names)}"
             raise SelectionError(what, variable=array.name, hint=f"give weights along {dimension!r} alone")
         own = own * values
-    return Windows(axis, int(steps), own, bool(skipna), int(min_count))
+    return Windows(axis, int(steps), own, bool(skipna), int(steps if min_count is None else min_count))
 
 
 def _columns(array: "MasterArray", axis: int) -> Iterator[tuple[slice, ...]]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Deviation of a step from a whole multiple of the usual one, and the fraction of steps that are multiples.
 _SLACK, _NEARLY_ALL = 0.01, 0.9
 _SHORTEST_MONTH = 27 * DAY
+#: Distance of a time from the end of its cell, as a part of its length, that is due to rounding.
+_AT_END = 1e-4
 
 
 def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
@@ -63,6 +65,22 @@ def bounds_of(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | N
 def time_fields(coordinate: "MasterArray") -> DateFields:
     """Return the dates of a time coordinate."""
     return date_fields(values_of(coordinate), str(coordinate.units), coordinate.calendar)
+
+
+def grouping_fields(array: "MasterArray", coordinate: "MasterArray") -> DateFields:
+    """Return the dates by which times are grouped.
+
+    A time at the end of its cell, as of some models, is the start of the next month: the middle of the cell takes its place.
+    """
+    bounds = bounds_of(array, coordinate)
+    if bounds is None or "climatology" in coordinate.attrs or coordinate.dtype.kind not in "iuf":
+        return time_fields(coordinate)
+    values = values_of(coordinate).astype(np.float64)
+    low, high = bounds.min(axis=1), bounds.max(axis=1)
+    at_end = (high > low) & (np.abs(values - high) <= _AT_END * (high - low))
+    if not at_end.any():
+        return time_fields(coordinate)
+    return date_fields(np.where(at_end, low + (high - low) / 2, values), str(coordinate.units), coordinate.calendar)
 
 
 def cell_lengths(array: "MasterArray", coordinate: "MasterArray", dates: DateFields) -> np.ndarray | None:

@@ -184,3 +184,31 @@ def test_a_million_times_take_little_time() -> None:
     started = time.process_time()
     groups = groups_of(a, "time", "month")
     assert groups.count == 12 and time.process_time() - started < 3
+
+
+@pytest.mark.parametrize("decreasing", [False, True])
+def test_times_at_the_end_of_their_cells_are_in_the_period_of_the_middle(decreasing: bool) -> None:
+    bounds = np.array([[0, 31], [31, 60], [60, 91], [91, 121]], float)[:, :: -1 if decreasing else 1]
+    a = series([31.0, 60.0, 91.0, 121.0], bounds=bounds)
+    for by in ("month", "year-month"):
+        groups = groups_of(a, "time", by)
+        assert groups.complete is not None and groups.complete.all() and groups.numbers.tolist() == [0, 1, 2, 3]
+    r = a.mean("time", by="month")
+    assert r.coords["month"][:].tolist() == [1, 2, 3, 4]
+    assert r.coords["climatology_bounds"][:].tolist() == [[0, 31], [31, 60], [60, 91], [91, 121]]
+    start = groups_of(series([0.0, 31.0, 60.0, 91.0], bounds=bounds), "time", "month")
+    assert start.labels.tolist() == [1, 2, 3, 4]
+    instant = series([31.0, 60.0], bounds=[[31.0, 31.0], [60.0, 60.0]])
+    assert groups_of(instant, "time", "month").labels.tolist() == [2, 3]
+
+
+def test_labels_of_pandas() -> None:
+    import pandas as pd
+
+    a = series(np.arange(4.0))
+    for labels in (pd.Index([3, 1, 3, 1]), pd.Series([3, 1, 3, 1]), pd.Categorical([3, 1, 3, 1])):
+        groups = groups_of(a, "time", labels)
+        assert (groups.labels.tolist(), groups.numbers.tolist()) == ([1, 3], [1, 0, 1, 0])
+    for labels in (pd.Index(["b", "a", None, "b"]), pd.Categorical(["b", "a", None, "b"])):
+        groups = groups_of(a, "time", labels)
+        assert (groups.labels.tolist(), groups.numbers.tolist()) == (["a", "b"], [1, 0, -1, 1])

@@ -61,9 +61,10 @@ def test_running_means_are_those_of_xarray(
     a = archive(tmp_path, chunks)
     values = xr.DataArray(a[...].astype(float), dims=a.dimensions)
     rolled = values.rolling({dimension: steps}, min_periods=1).mean().isel({dimension: slice(steps - 1, None)})
-    np.testing.assert_allclose(a.running_mean(steps, dimension)[...], rolled.values, rtol=1e-12)
+    np.testing.assert_allclose(a.running_mean(steps, dimension, min_count=1)[...], rolled.values, rtol=1e-12)
     strict = values.rolling({dimension: steps}).mean().isel({dimension: slice(steps - 1, None)})
-    np.testing.assert_allclose(a.running_mean(steps, dimension, skipna=False)[...], strict.values, rtol=1e-12)
+    for options in ({}, {"skipna": False}):
+        np.testing.assert_allclose(a.running_mean(steps, dimension, **options)[...], strict.values, rtol=1e-12)
     least = values.rolling({dimension: steps}, min_periods=min(3, steps)).mean().isel({dimension: slice(steps - 1, None)})
     np.testing.assert_allclose(a.running_mean(steps, dimension, min_count=min(3, steps))[...], least.values, rtol=1e-12)
 
@@ -72,11 +73,11 @@ def test_running_means_are_those_of_xarray(
 @pytest.mark.parametrize("steps", [1, 2, 39])
 def test_windows_that_do_not_fit_into_memory(steps: int, weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a = archive(tmp_path, (3, 6, 5))
-    for skipna in (True, False):
+    for least in (1, None):
         monkeypatch.setattr(running, "_MEMORY", 1 << 26)
-        expected = a.running_mean(steps, weights=weights, skipna=skipna)[...]
+        expected = a.running_mean(steps, weights=weights, min_count=least)[...]
         monkeypatch.setattr(running, "_MEMORY", 0)
-        np.testing.assert_allclose(a.running_mean(steps, weights=weights, skipna=skipna)[...], expected, rtol=1e-13)
+        np.testing.assert_allclose(a.running_mean(steps, weights=weights, min_count=least)[...], expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("memory", [0, 1 << 26])

@@ -255,3 +255,24 @@ def test_an_array_of_weights_is_in_the_order_of_the_dimensions() -> None:
     assert a.mean(("y", "x"), weights=given)[()] == pytest.approx(np.average(values, weights=given))
     assert a.mean(("x", "y"), weights=given)[()] == pytest.approx(np.average(values.T, weights=given))
     assert a.mean(weights=given)[()] == pytest.approx(np.average(values, weights=given))
+
+
+def test_sums_over_a_single_cell_need_bounds() -> None:
+    a = grid(*CENTRES)
+    for key, name in (((slice(0, 1),), "lat"), ((slice(None), slice(0, 1)), "lon")):
+        single = a.lazy[key]
+        with pytest.raises(SelectionError, match=f"width of the only cell along '{name}'.*give cell areas or bounds"):
+            single.sum(weights="area")
+        assert single.mean(weights="area")[()] == 0
+    bounded = grid(*CENTRES, pairs(LATITUDES), pairs(LONGITUDES))
+    ones = array(
+        np.ones((6, 8)),
+        ("lat", "lon"),
+        {n: (c.dimensions, c[:], {**c.attrs, "units": c.units}) for n, c in bounded.coords.items()},
+    )
+    assert ones.lazy[2:3, 4:5].sum(weights="area")[()] == pytest.approx(EXACT[2, 4])
+
+
+@pytest.mark.parametrize("key", [np.s_[0:0], np.s_[:, 0:0], np.s_[0:0, 0:0]])
+def test_no_cells(key: Any) -> None:
+    assert np.isnan(grid(*CENTRES).lazy[key].mean(weights="area")[()])
