@@ -257,14 +257,24 @@ def test_series_join_as_the_files_do(
 
 
 @pytest.mark.parametrize("trust", ["verify", "assume"])
-def test_indexes_of_series(tmp_path: Path, trust: str) -> None:
+@pytest.mark.parametrize("kind", ["times", "scalars", "members"])
+def test_indexes_of_series(tmp_path: Path, trust: str, kind: str) -> None:
+    rules = aa.Rules(trust=trust, new_dimension="realization" if kind == "members" else None)
     for number in range(6):
-        write(tmp_path / f"{number}.nc", [2.0 * number, 2.0 * number + 1], **ODD[5 * (number == 4)])
+        times = [0.0, 1.0] if kind == "members" else [2.0 * number, 2.0 * number + 1][: 1 if kind == "scalars" else 2]
+        odd = ODD[5] if number == 4 and kind != "members" else {}
+        write(
+            tmp_path / f"{number}.nc",
+            times,
+            scalar=kind == "scalars",
+            attrs={"realization": str(number) if kind == "members" else "0"},
+            **odd,
+        )
     paths = sorted(tmp_path.iterdir())
     stored = []
     for how in (nullcontext(), single_arrays()):
         with how:
-            aa.open(paths, rules=aa.Rules(trust=trust)).save(tmp_path / "index.nca", chunk_table=False)
+            aa.open(paths, rules=rules).save(tmp_path / "index.nca", chunk_table=False)
         reader = Reader(str(tmp_path / "index.nca"))
         with reader.opened():
             names = reader._open._directory.columns
