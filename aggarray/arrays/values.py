@@ -229,17 +229,18 @@ class Reducible:
 
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
-        sums of integers are int64, as are counts and positions. "any" and "all", of values that are not 0, are bool; the others
-        keep the dtype. ``dims``: a name, names, or None for all dimensions. "first", "last", "argmin" and "argmax" take one:
-        the last two return the position along it where the extreme occurs first. ``by``: how the one dimension of ``dims`` is
-        grouped, instead of vanishing: "month", "season", "dayofyear", "hour" make a dimension of that name; "year",
+        sums of integers are int64 (of uint64 the same), as are counts and positions. "any" and "all", of values that are not 0,
+        are bool; the others keep the dtype. ``dims``: a name, names, or None for all dimensions. "first", "last", "argmin" and
+        "argmax" take one: the last two return the position along it where the extreme occurs first. ``by``: how the one
+        dimension of ``dims`` is grouped, instead of vanishing: "month", "season", "dayofyear", "hour" make a dimension of that name; "year",
         "year-season", "year-month", "day", and bins such as "10-year", keep the dimension; the name of a 1-d coordinate makes a
         dimension of that name, an array of labels, one for each position, a dimension ``group``. ``weights``: "area", "time",
         an array over ``dims``, or {dimension: 1-d array}; only mean, sum, std and var use them.
         ``skipna``: False makes the result missing where any value is ("first", "last": where that value is). ``min_count``: the
         least number of values. With fewer, and for most operations with none at all, the result is missing: NaN in floating
-        arrays, the fill value in others, -1 for positions. Raises NotFoundError for an unknown dimension and AggregationError
-        for other arguments that do not fit, before anything is read.
+        arrays, the fill value in others, -1 for positions. As in NumPy, "any" of no values is False and "all" is True; with a
+        ``min_count`` of 2 or more, or without ``skipna``, they are int8 and may be missing. Raises NotFoundError for an unknown
+        dimension and AggregationError for other arguments that do not fit, before anything is read.
 
         >>> from aggarray import MasterArray, SubArray
         >>> pieces = [([(n, n + 1), (0, 2)], SubArray.from_array([[n, 5.0]], fill_value=2.0)) for n in (0, 1, 2)]
@@ -260,7 +261,7 @@ class Reducible:
         return self._reduced("mean", dims, options)
 
     def sum(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
-        """Return sums over dimensions: int64 for integers, else float64.
+        """Return sums over dimensions: (u)int64 for integers, else float64.
 
         ``dims`` and ``options``: as in `reduce`. The sum of no values is missing, unless ``min_count`` is 0.
         """
@@ -304,14 +305,14 @@ class Reducible:
     def any(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return whether any value over dimensions differs from 0: bool.
 
-        Missing values are ignored. ``dims`` and ``options``: as in `reduce`.
+        Missing values are ignored; without others the result is False. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("any", dims, options)
 
     def all(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return whether all values over dimensions differ from 0: bool.
 
-        Missing values are ignored. ``dims`` and ``options``: as in `reduce`.
+        Missing values are ignored; without others the result is True. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("all", dims, options)
 

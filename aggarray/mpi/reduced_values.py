@@ -53,7 +53,7 @@ class SectionReduction:
         if operation in ("min", "max"):
             return self._extreme(operation), missing
         if operation in ("any", "all"):
-            return self._truth(operation), missing
+            return self._truth(operation), np.zeros(missing.shape, bool)
         return {"sum": self._sum, "mean": self._mean, "var": self._variance, "std": self._deviation}[operation](), missing
 
     def _selections(self) -> Iterator[tuple[int, _Key]]:
@@ -93,7 +93,8 @@ class SectionReduction:
 
     def _sum(self, exact: bool = True) -> np.ndarray:
         integral = self._values.dtype.kind in "iub" and exact and self._section.weights is None
-        return self._fold(np.add, self._weighted(self._values), 0, np.int64 if integral else np.float64)
+        integer = np.uint64 if self._values.dtype == np.uint64 else np.int64
+        return self._fold(np.add, self._weighted(self._values), 0, integer if integral else np.float64)
 
     def _mean(self) -> np.ndarray:
         return self._per_weight(self._sum(exact=self._values.dtype.itemsize < 8))

@@ -26,8 +26,9 @@ from aggarray.mpi.sections import import_sections
 from aggarray.mpi.transport.agreement import call_on_all, call_on_root
 from aggarray.mpi.transport.base import Link
 from aggarray.mpi.transport.trees import broadcast_tree
+from aggarray.partition.conform import fill_for
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
-from aggarray.reduce.operations import OPERATIONS, WEIGHTED, Work
+from aggarray.reduce.operations import CHOSEN, OPERATIONS, WEIGHTED, Work
 from aggarray.reduce.request import check_order, check_values, groups_along
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``, whose dimensions are dim_0,
     dim_1, ... ``operation``, ``by`` and ``weights``: as in `MasterArray.reduce`, with the same results; groups and weights are
     those of the whole array, which process 0 finds and sends to the others. ``dimensions``: a name, names, or None for all.
-    Missing values (NaN; the fill value of integers) are ignored. If all are missing, the result is missing, but a sum without
-    groups and weights is 0, and a position is -1. The result is distributed over the remaining dimensions, without padding:
-    each process has the section of its coordinates along these, and all groups, so that several processes have equal sections.
-    Sums, means, variances and deviations are float64 (sums of integers int64), counts and positions int64; other results have
-    the dtype of the array. Collective over ``comm``; raises ExchangeError, or the error of `MasterArray.reduce`, on all
-    processes.
+    Missing values (NaN; the fill value of integers) are ignored. If all are missing, the result is missing, but a position is
+    -1, and as in NumPy, any is False and all is True.
+    The result is distributed over the remaining dimensions, without padding: each process has the section of its coordinates
+    along these, and all groups, so that several processes have equal sections. Sums, means, variances and deviations are
+    float64 (sums of integers int64, of uint64 the same), counts and positions int64, any and all bool; other results have the
+    dtype of the array. Collective over ``comm``; raises ExchangeError, or the error of `MasterArray.reduce`, on all processes.
 
     >>> from aggarray.mpi import ProcessGroup
     >>> one = LocalArray.from_distarray({"__version__": "0.10.0", "buffer": np.array([1.0, np.nan, 3.0]), "dim_data": ({},)})
@@ -168,7 +169,8 @@ def _result_metadata(request: _Request, dtype: np.dtype[Any]) -> ArrayMetadata:
     It has no scalar coordinates of reduced dimensions: `mpi.write` may add the result to a file with these dimensions.
     """
     metadata, operation, dims = request.metadata, request.operation, request.dims
-    fill = metadata.fill_value if dtype.kind in "iu" and operation not in ("count", "argmin", "argmax") else None
+    own = metadata.fill_value if operation in CHOSEN else fill_for(dtype) if operation == "sum" else None
+    fill = own if dtype.kind in "iu" else None
     kept = {name: c for name, c in metadata.coords.items() if set(dims).isdisjoint(c.dimensions)}
     if request.result is not None:
         coords = request.result.coords
@@ -197,8 +199,6 @@ def _computed(
     # Infinite values and overflows are results, not errors.
     with np.errstate(all="ignore"):
         values, missing = SectionReduction(link, ranks, _section(section, request)).compute(operation)
-    if operation == "sum" and request.result is None:
-        missing[...] = False  # the sum of no values is 0
     return _placed(values.astype(dtype, copy=False), missing, request, metadata.fill_value), metadata
 
 

@@ -175,10 +175,11 @@ class Moments:
             share = np.divide(added, total, out=np.zeros(np.shape(total)), where=total != 0)
             change = np.subtract(mean[key], self.mean[own])
             self.mean[own] += change * share
-            change *= change
-            change *= share * before
             self.squares[own] += squares[key]
-            self.squares[own] += change
+            # Squares of large changes overflow: those of the first values are multiplied by 0 before.
+            shared = change * (share * before)
+            shared *= change
+            self.squares[own] += shared
         self.weights.increase(row, weight)
 
 

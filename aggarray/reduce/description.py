@@ -17,6 +17,7 @@ from aggarray.reduce.cell_methods import cell_method, result_attributes, result_
 from aggarray.reduce.coordinates import result_coordinates
 from aggarray.reduce.grouping import CYCLES, Groups
 from aggarray.reduce.memory_arrays import in_memory
+from aggarray.reduce.operations import CHOSEN
 from aggarray.reduce.time_cells import step_of, time_along, time_fields
 from aggarray.reduce.weighting import weight_units
 
@@ -64,7 +65,9 @@ class Description:
         units, calendar = result_units(array.units, array.calendar, operation, self.weight_units)
         attrs = result_attributes(array.attrs, array.name, array.units, operation, self._method(operation))
         names = result_dimensions(array, self.dims, self.groups)
-        result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=array.fill_value)
+        # Sums and counts may equal the fill value of the array, and are not missing.
+        fill = array.fill_value if operation in CHOSEN else None
+        result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=fill)
         attrs = valid_references(array, attrs, self.coords, self.dims)
         file_attrs = _file_attributes(array, f"{operation} {detail}".strip(), self.dims, self.groups, self.weights)
         return replace(result, attrs=attrs, file_attrs=file_attrs, coords=self.coords)

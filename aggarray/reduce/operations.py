@@ -29,6 +29,8 @@ WEIGHTED = frozenset({"mean", "sum", "std", "var"})
 ORDERED = frozenset({"first", "last", "argmin", "argmax"})
 #: Operations that reference times have.
 OF_TIMES = frozenset({"min", "max", "first", "last", "count", "argmin", "argmax"})
+#: Operations whose results are values of the array.
+CHOSEN = frozenset({"min", "max", "first", "last"})
 _FLOAT, _INTEGER, _BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(bool)
 
 
@@ -85,10 +87,24 @@ class Work:
         if operation in ("count", "argmin", "argmax"):
             return _INTEGER
         if operation in ("any", "all"):
-            return _BOOL
+            return _BOOL if self.least(operation) == 0 and self.skipna else np.dtype(np.int8)
         if operation == "sum":
-            return _FLOAT if self.needs("sum") == ("sum float",) else _INTEGER
+            return _FLOAT if self.needs("sum") == ("sum float",) else self.integer
         return self.dtype
+
+    @property
+    def integer(self) -> np.dtype[Any]:
+        """Dtype of sums of integers."""
+        return self.dtype if self.dtype == np.uint64 else _INTEGER
+
+    def least(self, operation: str) -> int:
+        """Return the number of values that a result needs, else it is missing.
+
+        As in NumPy, none are needed to say that any or all values differ from 0, unless several are asked for.
+        """
+        if operation in ("any", "all"):
+            return self.min_count if self.min_count > 1 else 0
+        return self.min_count if operation == "sum" else max(1, self.min_count)
 
 
 class State:
@@ -129,4 +145,4 @@ def _made(name: str, work: Work, shape: Shape, limit: int) -> Accumulator:
         return End(shape, work.dtype, name == "first", work.skipna)
     if name in ("any", "all"):
         return Truth(shape, name == "all")
-    return Sum(shape, _INTEGER if name == "sum integer" else _FLOAT)
+    return Sum(shape, work.integer if name == "sum integer" else _FLOAT)

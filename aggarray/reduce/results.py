@@ -75,8 +75,10 @@ def _missing(work: Work, held: dict[str, Any], operation: str, own: tuple[slice,
     if operation in ("first", "last") and not work.skipna:
         missing = held[operation].absent[own] | ~held[operation].present[own]
         return missing if missing.any() else None
-    least = work.min_count if operation in ("sum", "any", "all") else max(1, work.min_count)
-    missing = np.asarray(counts.at(own) < least)
+    missing = np.asarray(counts.at(own) < work.least(operation))
+    if work.is_weighted and operation in ("mean", "std", "var"):
+        weights = held["weights"] if operation == "mean" else held["moments"].weights
+        missing = missing | (weights.at(own) == 0)
     if not work.skipna and counts.missing is not None:
         missing = missing | (counts.missing[own] > 0)
     return missing if missing.any() else None

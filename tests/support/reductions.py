@@ -25,6 +25,8 @@ def reduced(
     factors = np.ones(rows.shape) if weights is None else weights.transpose(order).reshape(rows.shape)
     cells = [_cell(operation, *row, skipna, min_count) for row in zip(rows, masks, factors, strict=True)]
     result = np.ma.masked_all(shape, _dtype(operation, values.dtype, weights is not None))
+    if operation in ("any", "all") and (min_count > 1 or not skipna):
+        result = result.astype("i1")
     for index, cell in zip(np.ndindex(shape), cells, strict=True):
         if cell is not None:
             result[index] = cell
@@ -38,7 +40,8 @@ def _cell(operation: str, values: np.ndarray, mask: np.ndarray, weights: np.ndar
     if operation in ("first", "last") and not skipna:
         end = 0 if operation == "first" else -1
         return None if not len(values) or mask[end] else values[end]
-    least = min_count if operation in ("sum", "any", "all") else max(1, min_count)
+    truth = operation in ("any", "all")
+    least = (min_count if min_count > 1 else 0) if truth else min_count if operation == "sum" else max(1, min_count)
     if len(own) < least or (not skipna and mask.any()):
         return -1 if operation in ("argmin", "argmax") else None
     if operation in ("argmin", "argmax"):
@@ -48,9 +51,13 @@ def _cell(operation: str, values: np.ndarray, mask: np.ndarray, weights: np.ndar
     if operation in ("min", "max", "any", "all"):
         return getattr(own, operation)()
     if operation == "sum":
-        return (own.astype("f8") * weights).sum() if own.dtype.kind == "f" or (weights != 1).any() else own.sum(dtype="i8")
+        return (
+            (own.astype("f8") * weights).sum()
+            if own.dtype.kind == "f" or (weights != 1).any()
+            else own.sum(dtype=_dtype("sum", own.dtype, False))
+        )
     if not weights.sum():
-        return np.nan
+        return None
     mean = np.average(own.astype("f8"), weights=weights)
     variance = np.average((own.astype("f8") - mean) ** 2, weights=weights)
     return {"mean": mean, "var": variance, "std": np.sqrt(variance)}[operation]
@@ -60,7 +67,7 @@ def _dtype(operation: str, dtype: np.dtype[Any], weighted: bool) -> Any:
     if operation in ("mean", "std", "var") or (operation == "sum" and (weighted or dtype.kind == "f")):
         return "f8"
     if operation in ("sum", "count", "argmin", "argmax"):
-        return "i8"
+        return "u8" if operation == "sum" and dtype == np.uint64 else "i8"
     return bool if operation in ("any", "all") else dtype
 
 
