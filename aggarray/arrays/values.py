@@ -232,10 +232,10 @@ class Reducible:
         sums of integers are int64 (of uint64 the same), as are counts and positions. "any" and "all", of values that are not 0,
         are bool; the others keep the dtype. ``dims``: a name, names, or None for all dimensions. "first", "last", "argmin" and
         "argmax" take one: the last two return the position along it where the extreme occurs first. ``by``: how the one
-        dimension of ``dims`` is grouped, instead of vanishing: "month", "season", "dayofyear", "hour" make a dimension of that name; "year",
-        "year-season", "year-month", "day", and bins such as "10-year", keep the dimension; the name of a 1-d coordinate makes a
-        dimension of that name, an array of labels, one for each position, a dimension ``group``. ``weights``: "area", "time",
-        an array over ``dims``, or {dimension: 1-d array}; only mean, sum, std and var use them.
+        dimension of ``dims`` is grouped, instead of vanishing: "month", "season", "dayofyear", "hour" make a dimension of that
+        name; "year", "year-season", "year-month", "day", and bins such as "10-year", keep the dimension; the name of a 1-d
+        coordinate makes a dimension of that name, an array of labels, one for each position, a dimension ``group``.
+        ``weights``: "area", "time", an array over ``dims``, or {dimension: 1-d array}; only mean, sum, std and var use them.
         ``skipna``: False makes the result missing where any value is ("first", "last": where that value is). ``min_count``: the
         least number of values. With fewer, and for most operations with none at all, the result is missing: NaN in floating
         arrays, the fill value in others, -1 for positions. As in NumPy, "any" of no values is False and "all" is True; with a
