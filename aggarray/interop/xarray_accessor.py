@@ -40,9 +40,14 @@ class AggarrayAccessor:
         weights: Any = None,
         skipna: bool = True,
         min_count: int = 1,
+        **dim: Any,
     ) -> DataArray:
-        """Reduce dimensions while the files are read; see `MasterArray.reduce`."""
-        return self._reduced("reduce", (operation,), dims, by=by, weights=weights, skipna=skipna, min_count=min_count)
+        """Reduce dimensions while the files are read; see `MasterArray.reduce`.
+
+        ``dim``: the name of ``dims`` in xarray.
+        """
+        options = {"by": by, "weights": weights, "skipna": skipna, "min_count": min_count, **dim}
+        return self._reduced("reduce", (operation,), dims, **options)
 
     def median(self, dims: Any = None, **options: Any) -> DataArray:
         """Return medians over dimensions; see `MasterArray.median`."""
@@ -65,12 +70,15 @@ class AggarrayAccessor:
         return self._along_times("running_mean", steps=steps, dims=dims, **options)
 
     def _reduced(self, method: str, arguments: tuple[Any, ...], dims: Any, **options: Any) -> DataArray:
+        dims = _dims_of(dims, options)
         master, names = master_array_of(self._array)
         own = None if dims is None else _own_names([dims] if isinstance(dims, str) else dims, names)
         result = getattr(master, method)(*arguments, own, **_own_options(master, options, names))
         return _as_dataarray(result, self._array, names, master.dimensions if own is None else own)
 
     def _along_times(self, method: str, **options: Any) -> DataArray:
+        if "dim" in options:
+            options["dims"] = _dims_of(options.get("dims"), options)
         master, names = master_array_of(self._array)
         if options.get("dims") is not None:
             options["dims"] = _own_names([options["dims"]] if isinstance(options["dims"], str) else options["dims"], names)
@@ -90,6 +98,18 @@ def _method(operation: str) -> Any:
 
 for _operation in OPERATIONS:
     setattr(AggarrayAccessor, _operation, _method(_operation))
+
+
+def _dims_of(dims: Any, options: dict[str, Any]) -> Any:
+    """Return ``dims``, or the option ``dim``, their name in xarray.
+
+    Other options of `MasterArray.reduce` stay; TypeError for both names.
+    """
+    if "dim" not in options:
+        return dims
+    if dims is not None:
+        raise TypeError("dims and dim are two names of one argument: give one of them")
+    return options.pop("dim")
 
 
 def _own_options(master: Any, options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -161,7 +161,13 @@ def to_dataarray(array: Any, chunks: Any = None) -> DataArray:
 
         chunks = dict(zip(array.dimensions, chunked(array, chunks), strict=True))
     dataset = open_dataset(GroupSource({ROOT: group_of(array)}), engine=ArraysEntrypoint, chunks=chunks)
-    return dataset[variable_name(array)].rename(array.name)
+    made = dataset[variable_name(array)].rename(array.name)
+    for coordinate in made.coords.values():
+        attrs = coordinate.variable.attrs
+        for name in ("bounds", "climatology"):  # these have one more dimension, so that a DataArray cannot have them
+            if name in attrs and attrs[name] not in made.coords:
+                del attrs[name]
+    return made
 
 
 def to_datasets(groups: Mapping[str, DatasetGroup], chunks: Any = None) -> Dataset | DataTree:

@@ -145,7 +145,8 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
     """Return the coordinates of groups.
 
     Periods that follow each other have a time with bounds. Cycles have their labels, and a time with the bounds of a
-    climatology (CF 7.4). Other groups have their labels. ``complete`` is 0 where cells are absent from a group.
+    climatology (CF 7.4). Other groups have their labels, and a time with bounds if each is of successive times.
+    ``complete`` is 0 where cells are absent from a group.
     """
     coords: dict[str, MasterArray] = {}
     along = (groups.name,)
@@ -154,7 +155,8 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
         source = array.coords.get(groups.by or "")
         attrs = {} if source is None else {k: v for k, v in source.attrs.items() if k not in (*_BOUNDS, "_ChunkSizes")}
         units, calendar = (None, None) if source is None else (source.units, source.calendar)
-        return {groups.name: in_memory(array, groups.name, groups.labels, along, units, calendar, attrs=attrs)}
+        coords[groups.name] = in_memory(array, groups.name, groups.labels, along, units, calendar, attrs=attrs)
+        return {**_times_of_runs(array, coordinate, groups, others), **coords}
     if groups.by in CYCLES:
         attrs = {"long_name": _DESCRIPTIONS[groups.by]}
         coords[groups.name] = in_memory(array, groups.name, groups.labels, along, attrs=attrs)
@@ -172,6 +174,21 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
         name = _free_name(COMPLETE, {*array.coords, *others, *coords})
         coords[name] = in_memory(array, name, groups.complete.astype(np.int8), along, attrs=attrs)
     return coords
+
+
+def _times_of_runs(
+    array: "MasterArray", coordinate: "MasterArray | None", groups: Groups, others: Any
+) -> "dict[str, MasterArray]":
+    """Return the times of groups that are one run of positions each."""
+    numbers = groups.numbers[groups.numbers >= 0]
+    runs = 1 + np.count_nonzero(np.diff(numbers)) if len(numbers) else 0
+    if coordinate is None or coordinate.dtype.kind not in "iuf" or runs != groups.count or coordinate.name == groups.name:
+        return {}
+    values, bounds = values_of(coordinate).astype(np.float64), bounds_of(array, coordinate)
+    low, high = (values, values) if bounds is None else (bounds.min(axis=1), bounds.max(axis=1))
+    pairs = np.stack(hull(low, high, groups.numbers, groups.count), axis=1)
+    middle = pairs[:, 0] + (pairs[:, 1] - pairs[:, 0]) / 2
+    return _with_bounds(array, coordinate, middle, (groups.name,), pairs, others)
 
 
 def _group_bounds(array: "MasterArray", coordinate: "MasterArray", groups: Groups) -> np.ndarray:

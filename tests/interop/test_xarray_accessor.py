@@ -62,8 +62,8 @@ def test_climatologies_anomalies_quantiles_and_running_means() -> None:
     assert anomaly["time"].identical(ours["time"])
     np.testing.assert_allclose(ours.aggarray.anomaly("season", climatology=season), anomaly, atol=1e-10)
     running = ours.aggarray.running_mean(10)
-    np.testing.assert_allclose(running, lazy.rolling(time=10, min_periods=1).mean()[9:], rtol=1e-12)
-    np.testing.assert_allclose(ours.aggarray.running_mean(3, "y"), lazy.rolling(lat=3, min_periods=1).mean()[:, 2:], rtol=1e-12)
+    np.testing.assert_allclose(running, lazy.rolling(time=10).mean()[9:], rtol=1e-12)
+    np.testing.assert_allclose(ours.aggarray.running_mean(3, "y"), lazy.rolling(lat=3).mean()[:, 2:], rtol=1e-12)
     np.testing.assert_allclose(ours.aggarray.quantile([0.1, 0.5], "y"), lazy.quantile([0.1, 0.5], "lat"), rtol=1e-12)
     np.testing.assert_allclose(ours.aggarray.median("time"), lazy.median("time"), rtol=1e-12)
     with pytest.raises(aa.NotFoundError, match="no dimension 'lat' to reduce"):
@@ -174,3 +174,15 @@ def test_a_tree_and_a_group(tmp_path: Path) -> None:
         write(tmp_path / f"{model}.nc", cube(np.arange(5.0), np.linspace(-40, 40, size)), {"source_id": model})
     tree = xr.open_datatree(tmp_path, engine="aggarray")
     assert [float(tree[m]["tas"].aggarray.count()) for m in ("A", "B")] == [30, 40]
+
+
+def test_dimensions_by_the_name_of_xarray() -> None:
+    ours = opened()["tas"].aggarray
+    assert ours.mean(dim="time").identical(ours.mean("time"))
+    assert ours.reduce("max", dim=["lat", "lon"]).identical(ours.max(["lat", "lon"]))
+    assert ours.quantile(0.5, dim="time").identical(ours.quantile(0.5, "time"))
+    assert ours.running_mean(3, dim="time").identical(ours.running_mean(3))
+    with pytest.raises(TypeError, match="give one of them"):
+        ours.mean("time", dim="time")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axis'"):
+        ours.mean("time", axis=0)

@@ -257,3 +257,22 @@ def test_the_table_goes_with_the_frequency() -> None:
     assert "table_id" not in result("mean", ("time",), a=a).file_attrs
     assert result("mean", ("time",), "day", a=a).file_attrs["table_id"] == "day"
     assert result("mean", ("lat",), a=a).file_attrs["table_id"] == "day"
+
+
+def test_labels_of_successive_times_have_times() -> None:
+    a = cube()
+    r = a.mean("time", by=np.arange(731) // 366)
+    assert r.coords["time"].dimensions == ("group",) and times(r.coords["time"]) == ["2000-07-02T00", "2001-07-02T12"]
+    assert times(r.coords["time_bnds"]) == [["2000-01-01T00", "2001-01-01T00"], ["2001-01-01T00", "2002-01-01T00"]]
+    assert "time" not in a.mean("time", by=np.arange(731) % 2).coords
+    gaps = np.where(np.arange(731) % 366 == 5, "", np.where(np.arange(731) < 366, "b", "a"))
+    assert times(a.mean("time", by=gaps).coords["time_bnds"])[0][0] == "2001-01-01T00"
+    assert a.mean("time", by=np.arange(731) // 366).to_xarray()["time"].dims == ("group",)
+
+
+@pytest.mark.parametrize("by", [None, "month", "year"])
+def test_dataarrays_name_no_absent_bounds(by: str | None) -> None:
+    made = result("mean", ("time",), by).to_xarray()
+    assert "time" in made.coords
+    for coordinate in made.coords.values():
+        assert not {"bounds", "climatology"} & {*coordinate.attrs, *coordinate.encoding}
