@@ -160,7 +160,7 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
     if groups.by in CYCLES:
         attrs = {"long_name": _DESCRIPTIONS[groups.by]}
         coords[groups.name] = in_memory(array, groups.name, groups.labels, along, attrs=attrs)
-    if coordinate is not None:
+    if coordinate is not None and coordinate is not array:
         bounds = _group_bounds(array, coordinate, groups)
         is_cycle = groups.by in CYCLES
         times = groups.times if is_cycle and groups.times is not None else bounds[:, 0] + (bounds[:, 1] - bounds[:, 0]) / 2
@@ -182,7 +182,13 @@ def _times_of_runs(
     """Return the times of groups that are one run of positions each."""
     numbers = groups.numbers[groups.numbers >= 0]
     runs = 1 + np.count_nonzero(np.diff(numbers)) if len(numbers) else 0
-    if coordinate is None or coordinate.dtype.kind not in "iuf" or runs != groups.count or coordinate.name == groups.name:
+    if (
+        coordinate is None
+        or coordinate is array
+        or coordinate.dtype.kind not in "iuf"
+        or runs != groups.count
+        or coordinate.name == groups.name
+    ):
         return {}
     values, bounds = values_of(coordinate).astype(np.float64), bounds_of(array, coordinate)
     low, high = (values, values) if bounds is None else (bounds.min(axis=1), bounds.max(axis=1))

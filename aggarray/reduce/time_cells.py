@@ -24,8 +24,13 @@ _AT_END = 1e-4
 
 
 def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
-    """Return the 1-d time coordinate of a dimension, None without."""
+    """Return the 1-d time coordinate of a dimension, None without.
+
+    That of times without coordinates is the array itself.
+    """
     coordinate = coordinate_along(dimension, array)
+    if coordinate is None and array.dimensions == (dimension,):
+        coordinate = array
     return coordinate if coordinate is not None and is_reference_time(coordinate.units) else None
 
 

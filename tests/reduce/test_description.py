@@ -276,3 +276,13 @@ def test_dataarrays_name_no_absent_bounds(by: str | None) -> None:
     assert "time" in made.coords
     for coordinate in made.coords.values():
         assert not {"bounds", "climatology"} & {*coordinate.attrs, *coordinate.encoding}
+
+
+def test_times_themselves() -> None:
+    a = cube().coords["time"]
+    r = a.first("time", by="month")
+    assert times(r)[:2] == ["2000-01-01T12", "2000-02-01T12"] and r.coords["month"][:].tolist() == list(range(1, 13))
+    assert times(a.max("time", by="year")) == ["2000-12-31T12", "2001-12-31T12"]
+    assert times(a.min("time", by=np.arange(731) // 366)) == ["2000-01-01T12", "2001-01-01T12"]
+    assert times(a.min("time")) == "2000-01-01T12"
+    assert r.to_xarray().shape == (12,)
