@@ -224,8 +224,9 @@ class Reducible:
     ) -> "MasterArray":
         """Reduce dimensions while the files are read; return values in memory.
 
-        Each stored chunk is decoded once, and reduced while it is in the processor's cache. Beside the result this needs at
-        most 64 MB if stored chunks have at most a million values. The result has the same bits for any number of threads.
+        Each stored chunk is decoded once (with large results of many groups, once for some groups), and reduced in the
+        processor's cache. Beside the result this needs at most 64 MB if stored chunks have at most a million values. The result
+        has the same bits for any number of threads.
 
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that

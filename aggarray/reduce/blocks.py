@@ -23,6 +23,8 @@ READ = 12 << 20
 _BLOCKS, _SEGMENTS = 16, 64
 #: Bytes of the partial result of a segment. Larger ones are not kept beside the result.
 PARTIAL = 4 << 20
+#: Bytes of the accumulators of all groups that are kept beside the result.
+GROUPED = 32 << 20
 
 #: First and last position, exclusive.
 Interval = tuple[int, int]
@@ -76,6 +78,25 @@ class Geometry:
     def is_divided(self) -> bool:
         """Whether a tile may have several segments."""
         return self.largest_tile * self.width <= PARTIAL
+
+    def group_ranges(self, beside: tuple[int, int]) -> list[Interval]:
+        """Return the first and last groups, exclusive, that are reduced together.
+
+        ``beside``: see `Work.beside`. Large accumulators are those of few groups. Their positions are read, so that a stored
+        chunk is decoded again only if it has positions of several ranges.
+        """
+        size = self.largest_tile * self.groups
+        single = sum(1 for _, _ in zip(range(2), self.tiles(), strict=False)) == 1
+        if self.grouped is None or size * beside[0 if single else 1] <= GROUPED:
+            return [(0, self.groups)]
+        step = max(1, GROUPED // (2 * self.largest_tile * beside[1]))
+        return [(at, min(at + step, self.groups)) for at in range(0, self.groups, step)]
+
+    def of_groups(self, first: int, stop: int) -> "Geometry":
+        """Return the geometry of a range of groups."""
+        assert self.numbers is not None
+        chosen = (self.numbers >= first) & (self.numbers < stop)
+        return replace(self, numbers=np.where(chosen, self.numbers - first, -1), groups=stop - first)
 
     def tiles(self) -> Iterator[tuple[Interval, ...]]:
         """Yield the intervals of each tile along the kept dimensions."""

@@ -80,6 +80,20 @@ class Work:
         bytes_of = {"counts": 2, "moments": 24, "argmin": 16, "argmax": 16, "first": 10, "last": 10}
         return sum(bytes_of.get(name, 8) for name in self.accumulators)
 
+    @property
+    def beside(self) -> tuple[int, int]:
+        """Bytes per element beside the results: of one tile, of each of several.
+
+        The accumulators of a single tile become results where they can.
+        """
+        results = sum(self.result_dtype(name).itemsize for name in self.operations)
+        own = {
+            self.needs(name)[0]: self.result_dtype(name).itemsize
+            for name in self.operations
+            if name == "sum" or (name != "count" and self.needs(name)[0] != "sum integer")
+        }
+        return self.width - sum(own.values()) + len(self.operations), self.width + results + len(self.operations)
+
     def result_dtype(self, operation: str) -> np.dtype[Any]:
         """Return the dtype of the result of an operation."""
         if operation in ("mean", "std", "var"):

@@ -4,6 +4,7 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,25 @@ class Reduction:
 
 
 def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
-    """Read all blocks once and return the results."""
+    """Read all blocks and return the results.
+
+    Each is read once, unless the accumulators of all groups are larger than the memory: see `Geometry.group_ranges`.
+    """
+    geometry, array, advance = reduction.geometry, reduction.array, reduction.advance
+    ranges = geometry.group_ranges(reduction.work.beside)
+    if len(ranges) < 2:
+        return _reduced(reduction, threads)
+    target = _Target(reduction)
+    everything = [(0, array.shape[d]) for d in geometry.kept]
+    for number, (first, stop) in enumerate(ranges):
+        own = replace(reduction, geometry=geometry.of_groups(first, stop), advance=None)
+        target.put(everything, _reduced(own, threads), slice(first, stop))
+        if advance is not None:
+            advance(array.nbytes * (number + 1) // len(ranges) - array.nbytes * number // len(ranges))
+    return target.results
+
+
+def _reduced(reduction: Reduction, threads: int | None) -> Results:
     geometry, work = reduction.geometry, reduction.work
     groups = np.arange(geometry.groups)
     with np.errstate(all="ignore"):  # infinite values and overflows are results
@@ -124,11 +143,11 @@ class _Target:
         for operation in work.operations:
             self.results[operation] = shape.result(shape.full(0, work.result_dtype(operation))), None
 
-    def put(self, tile: Sequence[Interval], results: Results) -> None:
-        """Place the results of one tile."""
+    def put(self, tile: Sequence[Interval], results: Results, groups: slice = slice(None)) -> None:
+        """Place the results of one tile, or of some groups."""
         key: list[slice] = [slice(*interval) for interval in tile]
         if self._position is not None:
-            key.insert(self._position, slice(None))
+            key.insert(self._position, groups)
         for operation, (values, missing) in results.items():
             into, mask = self.results[operation]
             into[tuple(key)] = values
@@ -224,10 +243,16 @@ def _fold_segment(
 
 def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray, threads: int) -> None:
     geometry = reduction.geometry
+    numbers = None
+    if geometry.numbers is not None and geometry.grouped is not None:
+        start = key[geometry.grouped].start
+        present = start + np.flatnonzero(geometry.numbers[key[geometry.grouped]] >= 0)
+        if not present.size:
+            return
+        # Positions before and after those in groups are not read.
+        span = slice(int(present[0]), int(present[-1]) + 1)
+        numbers, key = geometry.numbers[span], (*key[: geometry.grouped], span, *key[geometry.grouped + 1 :])
     shape = tuple(s.stop - s.start for s in key)
-    numbers = None if geometry.numbers is None or geometry.grouped is None else geometry.numbers[key[geometry.grouped]]
-    if numbers is not None and (numbers < 0).all():
-        return
     values = buffer[: prod(shape)].reshape(shape)
     summed = state.work.is_sum and geometry.reduced == tuple(range(len(geometry.reduced)))
     missing = _read_block(reduction.array, key, values, threads, not summed)

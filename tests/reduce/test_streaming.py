@@ -209,3 +209,29 @@ def test_memory_for_chunks_of_a_million_values(wide: aa.MasterArray, operation: 
         tracemalloc.stop()
         assert peak < result.nbytes + (64 << 20)
         assert (result[..., 100, :] == expected).all()
+
+
+@pytest.fixture(scope="module")
+def year_of_steps(tmp_path_factory: pytest.TempPathFactory) -> aa.MasterArray:
+    """400 days of 60,000 values, a chunk for each day."""
+    path = tmp_path_factory.mktemp("steps") / "steps.nc"
+    write(path, np.random.default_rng(4).random((400, 200, 300), np.float32), 0, (1, 200, 300))
+    return aa.open(path)["tas"]
+
+
+@pytest.mark.parametrize("operation", ["mean", "std", "var", "argmin", "first"])
+def test_memory_of_many_groups(year_of_steps: aa.MasterArray, operation: str) -> None:
+    array = year_of_steps
+    reduce_array(array.lazy[:5], [operation], "time", by="dayofyear")  # imports, open files and indexes of chunks
+    told: list[int] = []
+    tracemalloc.start()
+    with decoded() as count, aa.set_options(cache_bytes=0):
+        result = reduce_array(array, [operation], "time", by="dayofyear", threads=2, advance=told.append)[operation]
+        peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < result.nbytes + (64 << 20)
+    assert count[0] == 400 and sum(told) == array.nbytes
+    values = array[::365].astype("f8")
+    own = values.argmin(axis=0) * 365 if operation == "argmin" else values[0]
+    expected = own if operation in ("argmin", "first") else getattr(values, operation)(axis=0)
+    assert np.allclose(result[0], expected, rtol=1e-12, atol=1e-12)
