@@ -11,7 +11,7 @@ import pytest
 import aggarray as aa
 from sample_data import models
 from tests.project.test_cdo_nco import RUN, by_command
-from tests.support.pages import blocks, run_python
+from tests.support.pages import blocks, run_command, run_python
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "howto" / "means.md").read_text(encoding="utf-8")
@@ -35,6 +35,8 @@ def names(folder: Path) -> dict[str, Any]:
     for block in blocks(PAGE):
         if block.language == "python":
             run_python(block.text, "means.md", result)
+        elif "aggarray reduce" in block.text:
+            run_command(block.text.strip(), "means.md", folder)
     os.chdir(before)
     return result
 
