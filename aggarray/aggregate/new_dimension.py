@@ -78,7 +78,7 @@ def _joined(name: str, known: np.ndarray) -> MasterArray:
 
 
 def with_members(series: MasterArray, name: str, arrays: Sequence[MasterArray]) -> list[MasterArray]:
-    """Return the arrays of a series' files, with its values along a new dimension."""
+    """Return arrays of a series' files, with its values of a new dimension."""
     rows = {uri: row for row, uri in enumerate(series._matrix.references.uris)}
     known = series.coords[name]._values_and_mask()[0]
     own = [_scalar(name, known[rows[uri_of(array)], ...]) for array in arrays]

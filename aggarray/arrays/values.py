@@ -224,9 +224,8 @@ class Reducible:
     ) -> "MasterArray":
         """Reduce dimensions while the files are read; return values in memory.
 
-        Each stored chunk is decoded once (with large results of many groups, once for some groups), and reduced in the
-        processor's cache. Beside the result this needs at most 64 MB if stored chunks have at most a million values. The result
-        has the same bits for any number of threads.
+        Each stored chunk is decoded once, or once for some groups if their result is large. Beside the result this needs at
+        most 64 MB if chunks have at most a million values. The bits are the same for any number of threads.
 
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
@@ -237,11 +236,10 @@ class Reducible:
         name; "year", "year-season", "year-month", "day", and bins such as "10-year", keep the dimension; the name of a 1-d
         coordinate makes a dimension of that name, an array of labels, one for each position, a dimension ``group``.
         ``weights``: "area", "time", an array over ``dims``, or {dimension: 1-d array}; only mean, sum, std and var use them.
-        ``skipna``: False makes the result missing where any value is ("first", "last": where that value is). ``min_count``: the
-        least number of values. With fewer, and for most operations with none at all, the result is missing: NaN in floating
-        arrays, the fill value in others, -1 for positions. As in NumPy, "any" of no values is False and "all" is True; with a
-        ``min_count`` of 2 or more, or without ``skipna``, they are int8 and may be missing. Raises NotFoundError for an unknown
-        dimension and AggregationError for other arguments that do not fit, before anything is read.
+        ``skipna``: False makes the result missing where any value is ("first", "last": where that value is). ``min_count``:
+        with fewer values, and mostly with none, the result is missing: NaN in floating arrays, the fill value in others, -1 for
+        positions. "any" of no values is False and "all" True; with ``min_count`` above 1, or without ``skipna``, they are int8.
+        Raises NotFoundError for unknown dimensions, AggregationError for other unfit arguments, before anything is read.
 
         >>> from aggarray import MasterArray, SubArray
         >>> pieces = [([(n, n + 1), (0, 2)], SubArray.from_array([[n, 5.0]], fill_value=2.0)) for n in (0, 1, 2)]
@@ -251,8 +249,8 @@ class Reducible:
         """
         from aggarray.reduce import reduce_array
 
-        options = {"by": by, "weights": weights, "skipna": skipna, "min_count": min_count}
-        return reduce_array(self, [operation], dims, **options)[operation]  # type: ignore[arg-type]
+        array: Any = self
+        return reduce_array(array, [operation], dims, by=by, weights=weights, skipna=skipna, min_count=min_count)[operation]
 
     def mean(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return means over dimensions: float64, in the units of the array.
@@ -313,7 +311,7 @@ class Reducible:
     def all(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return whether all values over dimensions differ from 0: bool.
 
-        Missing values are ignored; without others the result is True. ``dims`` and ``options``: as in `reduce`.
+        Without any, the result is True. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("all", dims, options)
 
@@ -341,7 +339,7 @@ class Reducible:
     def argmax(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return the positions of the greatest values along one dimension.
 
-        They are int64, that of the first of equal values, -1 where all are missing. ``dims`` and ``options``: as in `reduce`.
+        As `argmin`, in all other respects.
         """
         return self._reduced("argmax", dims, options)
 
@@ -377,9 +375,8 @@ class Reducible:
     def anomaly(self, by: Any = "month", climatology: Any = None, **options: Any) -> "MasterArray":
         """Return the array less its climatology, in memory.
 
-        Floating arrays keep their dtype, others become float64. ``climatology``: another one, such as that of a base period,
-        as a master array or DataArray with the coordinates of the array, or its values. Without it, files are read twice.
-        ``by`` and ``options``: as in `climatology`.
+        Floating arrays keep their dtype, others become float64. ``climatology``: another, such as that of a base period, as a
+        master array, DataArray or values; without it, files are read twice. ``by``, ``options``: as in `climatology`.
         """
         from aggarray.reduce.anomaly import anomaly_from
 
@@ -388,8 +385,8 @@ class Reducible:
     def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> "MasterArray":
         """Return means of windows of ``steps`` positions along a dimension.
 
-        Only whole windows count: with a missing value, a window has no mean, unless ``min_count`` is less than ``steps``.
-        ``dims``: one dimension, None for that of times. ``options``: as in `reduce`, without ``by``.
+        Windows with missing values have none, unless ``min_count`` is less than ``steps``. ``dims``: one dimension, None for
+        that of times. ``options``: as in `reduce`, without ``by``.
         """
         from aggarray.reduce.running import running_mean_of
 

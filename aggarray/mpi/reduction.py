@@ -61,7 +61,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
     dim_1, ... ``operation``, ``by`` and ``weights``: as in `MasterArray.reduce`, with the same results; groups and weights are
     those of the whole array, which process 0 finds and sends to the others. ``dimensions``: a name, names, or None for all.
     Missing values (NaN; the fill value of integers) are ignored. If all are missing, the result is missing, but a position is
-    -1, and as in NumPy, any is False and all is True.
+    -1, and as in NumPy, any is False, all is True, and a sum without groups and weights is 0.
     The result is distributed over the remaining dimensions, without padding: each process has the section of its coordinates
     along these, and all groups, so that several processes have equal sections. Sums, means, variances and deviations are
     float64 (sums of integers int64, of uint64 the same), counts and positions int64, any and all bool; other results have the
@@ -199,6 +199,8 @@ def _computed(
     # Infinite values and overflows are results, not errors.
     with np.errstate(all="ignore"):
         values, missing = SectionReduction(link, ranks, _section(section, request)).compute(operation)
+    if operation == "sum" and request.result is None:
+        missing[...] = False  # the sum of no values is 0
     return _placed(values.astype(dtype, copy=False), missing, request, metadata.fill_value), metadata
 
 

@@ -9,7 +9,7 @@ from aggarray.cf.units.date_fields import DAY, DateFields, day_numbers, named_ye
 from aggarray.dataclass import dataclass
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.reduce.memory_arrays import data_and_mask
-from aggarray.reduce.time_cells import cell_lengths, grouping_fields, time_along
+from aggarray.reduce.time_cells import cell_lengths, middle_fields, time_along, time_fields
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
@@ -111,7 +111,7 @@ def _check_name(array: "MasterArray", dimension: str, name: str) -> None:
 
 
 def _groups_of_times(array: "MasterArray", dimension: str, coordinate: "MasterArray", by: str, years: int) -> Groups:
-    dates = grouping_fields(array, coordinate)
+    dates = time_fields(coordinate)
     periods = _periods(dates, by, years)
     unique, groups = np.unique(periods.labels, return_inverse=True)
     present = ~dates.missing
@@ -125,6 +125,9 @@ def _groups_of_times(array: "MasterArray", dimension: str, coordinate: "MasterAr
     start, end, middle = to_reference_time(moments // DAY, str(coordinate.units), coordinate.calendar, moments % DAY)
     lengths = cell_lengths(array, coordinate, dates)
     complete = None if lengths is None else _complete(periods, groups, np.where(present, lengths, 0), len(unique))
+    if complete is not None:
+        cells = _periods(middle_fields(array, coordinate), by, years)
+        complete[numbers[present & (cells.start[cells.numbers] != periods.start[periods.numbers])]] = False
     labels = np.array(SEASONS)[unique] if by == "season" else _named(unique, by, years, moments[0] // DAY, dates.calendar)
     name = by if by in CYCLES else dimension
     return Groups(dimension, name, labels, numbers, by not in CYCLES, complete, np.stack([start, end], axis=1), middle, by)

@@ -72,10 +72,10 @@ def time_fields(coordinate: "MasterArray") -> DateFields:
     return date_fields(values_of(coordinate), str(coordinate.units), coordinate.calendar)
 
 
-def grouping_fields(array: "MasterArray", coordinate: "MasterArray") -> DateFields:
-    """Return the dates by which times are grouped.
+def middle_fields(array: "MasterArray", coordinate: "MasterArray") -> DateFields:
+    """Return the dates of times, or of the middle of cells that end there.
 
-    A time at the end of its cell, as of some models, is the start of the next month: the middle of the cell takes its place.
+    Such a time, as of some models, is the start of the next month.
     """
     bounds = bounds_of(array, coordinate)
     if bounds is None or "climatology" in coordinate.attrs or coordinate.dtype.kind not in "iuf":

@@ -261,7 +261,7 @@ def check_uneven_costs(root: ProcessGroup) -> None:
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
-    "sum": lambda values, axis: np.where(np.isnan(values).all(axis=axis), np.nan, np.nansum(values, axis=axis)),
+    "sum": np.nansum,
     "mean": np.nanmean,
     "min": np.nanmin,
     "max": np.nanmax,
