@@ -60,7 +60,7 @@ def results(array: aa.MasterArray, operation: str, folder: Path) -> list[np.ma.M
 )
 def test_sums_equal_to_the_fill_value(tmp_path: Path, dtype: str, fill: int, values: Any, expected: list[Any]) -> None:
     array = write(tmp_path / "a.nc", np.array(values, dtype), fill)
-    whole, *others = results(array, "sum", tmp_path)
+    whole, *others, of_processes = results(array, "sum", tmp_path)
     assert whole.dtype == ("u8" if dtype == "u8" else "i8") and whole.tolist() == expected
     assert array.sum("time").fill_value not in (fill, *expected)
     for other in others:
@@ -68,6 +68,7 @@ def test_sums_equal_to_the_fill_value(tmp_path: Path, dtype: str, fill: int, val
         assert mask.tolist() == [value is None for value in expected]
         # Readers of netCDF hold integers with missing values as float64.
         assert np.allclose(other.compressed().astype("f8"), [float(v) for v in expected if v is not None], rtol=1e-15)
+    assert np.allclose(of_processes.astype("f8"), [float(v or 0) for v in expected], rtol=1e-15)  # of no values: 0
 
 
 def test_counts_equal_to_the_fill_value(tmp_path: Path) -> None:

@@ -75,8 +75,9 @@ def nested(path: Path, values: np.ndarray, *chunks: tuple[int, ...], **inner: An
         serializer = zarr.codecs.ShardingCodec(chunk_shape=chunk, codecs=[serializer, *rest], **inner)
         rest = []
     how = {"serializer": serializer, "compressors": None, "fill_value": 0}
-    made = zarr.create_array(path, shape=values.shape, dtype=values.dtype, chunks=chunks[-1], **how)
-    made[...] = values
+    with zarr.config.set({"array.write_empty_chunks": False}):  # cubed sets it to True when it is imported
+        made = zarr.create_array(path, shape=values.shape, dtype=values.dtype, chunks=chunks[-1], **how)
+        made[...] = values
     return made
 
 
