@@ -94,9 +94,10 @@ class Geometry:
 
     def of_groups(self, first: int, stop: int) -> "Geometry":
         """Return the geometry of a range of groups."""
-        assert self.numbers is not None
-        chosen = (self.numbers >= first) & (self.numbers < stop)
-        return replace(self, numbers=np.where(chosen, self.numbers - first, -1), groups=stop - first)
+        numbers = self.numbers
+        if numbers is not None:
+            numbers = np.where((numbers >= first) & (numbers < stop), numbers - first, -1)
+        return replace(self, numbers=numbers, groups=stop - first)
 
     def tiles(self) -> Iterator[tuple[Interval, ...]]:
         """Yield the intervals of each tile along the kept dimensions."""

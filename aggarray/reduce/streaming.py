@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,31 +102,34 @@ def reduce_blocks(reduction: Reduction, threads: int | None) -> Results:
 
 def _reduced(reduction: Reduction, threads: int | None) -> Results:
     geometry, work = reduction.geometry, reduction.work
-    groups = np.arange(geometry.groups)
     with np.errstate(all="ignore"):  # infinite values and overflows are results
         if not reduction.array.size:
-            extents = [(0, reduction.array.shape[d]) for d in geometry.kept]
-            return _results(work, State(work, reduction.shape(extents, geometry.groups), groups, 1))
+            return _results(work, _empty(reduction, [(0, reduction.array.shape[d]) for d in geometry.kept], 1))
         tiles = list(geometry.tiles())
         target = None if len(tiles) == 1 else _Target(reduction)
-        states: Iterator[tuple[int, bool, State]] = _states(reduction, tiles, threads)
-        tile, total = -1, None
-        for number, alone, state in states:
-            if number != tile and total is not None and target is not None:
-                target.put(tiles[tile], _results(work, total))
-                total = None
-            if total is None:
-                total = (
-                    state if alone else State(work, reduction.shape(tiles[number], geometry.groups), groups, reduction.limit)
-                )
-            if total is not state:
-                total.merge(state)
-            tile = number
-        assert total is not None
-        if target is None:
-            return _results(work, total)
-        target.put(tiles[tile], _results(work, total))
-    return target.results
+        for number, states in groupby(_states(reduction, tiles, threads), itemgetter(0)):
+            results = _results(work, _merged(reduction, tiles[number], states))
+            if target is None:
+                return results
+            target.put(tiles[number], results)
+    return {} if target is None else target.results
+
+
+def _merged(reduction: Reduction, tile: Sequence[Interval], states: Iterator[tuple[int, bool, State]]) -> State:
+    """Return the state of a tile, merged of those of its segments in order."""
+    _, alone, first = next(states)
+    if alone:
+        return first
+    total = _empty(reduction, tile, reduction.limit)
+    total.merge(first)
+    for _, _, state in states:
+        total.merge(state)
+    return total
+
+
+def _empty(reduction: Reduction, tile: Sequence[Interval], limit: int) -> State:
+    groups = reduction.geometry.groups
+    return State(reduction.work, reduction.shape(tile, groups), np.arange(groups), limit)
 
 
 def _results(work: Work, state: State) -> Results:

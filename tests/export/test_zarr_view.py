@@ -25,7 +25,7 @@ from zarr.core.buffer import default_buffer_prototype
 import aggarray as aa
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.export.zarr_view.contents import ViewArray
-from tests.mpi.checks_files import decoded
+from tests.support.decoding import decoded
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 

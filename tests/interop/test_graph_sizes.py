@@ -20,7 +20,7 @@ from aggarray.arrays import pickling
 from aggarray.index import pickling as index_pickling
 from aggarray.interop.chunk_sizes import MOST_CHUNKS
 from tests.bench.indexing import many_partitions
-from tests.mpi.checks_files import decoded
+from tests.support.decoding import decoded
 from tests.support.netcdf import cube, write
 
 

@@ -6,7 +6,6 @@ All processes run them together.
 import pickle
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +23,8 @@ from aggarray import mpi
 from aggarray.dap import Block, Cyclic, Distribution, Unstructured
 from aggarray.mpi import ProcessGroup, zarr_store
 from aggarray.mpi.transport.agreement import call_on_root
-from aggarray.read import chunk_blocks
 from tests.mpi.checks import factors, raises_on_all, random_map, section
+from tests.support.decoding import decoded
 
 SHAPE = (24, 30, 40)
 
@@ -70,29 +69,6 @@ def write_files(folder: Path, chunks: tuple[int, int, int] | None, files: int = 
             tas.setncatts({"units": "K", "long_name": "air temperature"})
             tas[:] = np.where(np.isnan(part), -999, part)[:, :: -1 if number % 2 else 1]
     return full
-
-
-_COUNTING = threading.Lock()  # files are read by several threads
-
-
-@contextmanager
-def decoded() -> Iterator[list[int]]:
-    """Count the stored chunks that this process decodes, in a list of one."""
-    count = [0]
-
-    def counting(decode: Callable[..., Any], each: Callable[[Any], int]) -> Callable[..., Any]:
-        def counted(filters: Any, parts: Any, *rest: Any) -> Any:
-            with _COUNTING:
-                count[0] += each(parts) if filters else 0
-            return decode(filters, parts, *rest)
-
-        return counted
-
-    with (
-        mock.patch.object(chunk_blocks, "decode", counting(chunk_blocks.decode, lambda part: 1)),
-        mock.patch.object(chunk_blocks, "decode_all", counting(chunk_blocks.decode_all, len)),
-    ):
-        yield count
 
 
 def across(root: ProcessGroup) -> list[Distribution]:

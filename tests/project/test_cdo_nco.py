@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,8 @@ def names(folder: Path) -> dict[str, Any]:
     """Return the names of the page."""
     pytest.importorskip("dask", reason="no dask: the extra 'xarray'")
     result: dict[str, Any] = {}
-    before = Path.cwd()
-    os.chdir(folder)
-    run_python(next(block.text for block in blocks(PAGE) if block.language == "python"), "from-cdo-nco.md", result)
-    os.chdir(before)
+    with chdir(folder):
+        run_python(next(block.text for block in blocks(PAGE) if block.language == "python"), "from-cdo-nco.md", result)
     return result
 
 

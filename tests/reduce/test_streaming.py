@@ -1,9 +1,6 @@
 """Reductions of files: each chunk is decoded once, in bounded memory, with the same bits for any number of threads."""
 
-import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,33 +10,13 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.read import chunk_blocks
 from aggarray.reduce import blocks, reduce_array, streaming
 from aggarray.reduce.operations import OPERATIONS, ORDERED
+from tests.support.decoding import decoded
 from tests.support.reductions import assert_reduced, reduced
 
 #: Operations over any dimensions.
 PLAIN = [o for o in OPERATIONS if o not in ORDERED]
-
-
-@contextmanager
-def decoded() -> Iterator[list[int]]:
-    """Count the stored chunks that are decoded, in a list of one."""
-    count, lock = [0], threading.Lock()
-
-    def counting(decode: Callable[..., Any], each: Callable[[Any], int]) -> Callable[..., Any]:
-        def counted(filters: Any, parts: Any, *rest: Any) -> Any:
-            with lock:
-                count[0] += each(parts) if filters else 0
-            return decode(filters, parts, *rest)
-
-        return counted
-
-    with (
-        mock.patch.object(chunk_blocks, "decode", counting(chunk_blocks.decode, lambda part: 1)),
-        mock.patch.object(chunk_blocks, "decode_all", counting(chunk_blocks.decode_all, len)),
-    ):
-        yield count
 
 
 def write(path: Path, values: np.ndarray, start: int, chunks: tuple[int, int, int], dtype: str = "f4") -> None:
