@@ -107,11 +107,13 @@ def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: 
     request, array = call_on_all(link, check, ("reduce", *map(short_repr, (operation, dimensions, by, weights))))
     if by is None and weights is None:
         return request
-    groups, factors, result = call_on_root(link, lambda: _whole(request, array, dimensions, by, weights))
+    groups, factors, result = call_on_root(link, lambda: _groups_and_weights(request, array, dimensions, by, weights))
     return request._replace(groups=groups, factors=factors, result=result)
 
 
-def _whole(request: _Request, array: MasterArray, dimensions: Any, by: Any, weights: Any) -> tuple[Any, Any, ArrayMetadata]:
+def _groups_and_weights(
+    request: _Request, array: MasterArray, dimensions: Any, by: Any, weights: Any
+) -> tuple[Any, Any, ArrayMetadata]:
     """Return groups, factors of weights, and metadata of the whole result."""
     from aggarray.reduce.description import Description, result_dimensions
     from aggarray.reduce.weighting import weights_of

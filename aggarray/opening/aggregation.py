@@ -247,7 +247,7 @@ class Aggregation(AttributeHints):
         """Return the arrays as a read-only Zarr store, without copying values.
 
         A ``zarr.abc.store.Store`` of version 3, with consolidated metadata; the keys of version 2 exist too. Each chunk holds
-        conformed values, read from the files when it is asked for. Arrays are at the root if their names are unique, else in
+        conformed values, read from the files on request. Arrays are at the root if their names are unique, else in
         one group per dataset, with their coordinates beside them. ``chunks``: size by dimension, -1 for all; the others are
         chosen, up to 8 MB, so that stored chunks are decoded once where a regular grid allows it. ``compressor``: None, or a
         text such as "zstd:3", as for `extract`. The store pickles, and is thread-safe.

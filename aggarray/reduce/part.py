@@ -17,7 +17,7 @@ class Part:
 
     Sums overwrite missing values with 0: accumulators that need to find them come first.
     ``values``: with all dimensions of the array; ``missing``: their mask, None if none is missing; ``axes``: the reduced axes;
-    ``factors``: their outer product is the weight, without any there are none (see `contracted`); ``positions``: along the
+    ``factors``: their outer product is the weight; empty: unweighted (see `contracted`); ``positions``: along the
     first reduced axis. Results have the kept dimensions; scalars stand for the same number everywhere.
     """
 
@@ -34,7 +34,7 @@ class Part:
 
     @cached_property
     def absent(self) -> Any:
-        """Number of missing values, None if there are none."""
+        """Number of missing values, None for 0."""
         if self.missing is None:
             return None
         some = np.logical_or.reduce(self.missing, axis=self.axes)
