@@ -120,6 +120,10 @@ class Weights:
         row = row[0] if isinstance(row, tuple) else row
         return self._seen[row] if isinstance(row, int) else self.shape.column(self._seen[row])
 
+    def is_zero(self, row: int) -> bool:
+        """Return whether nothing was added to a row."""
+        return self._rows is None and not self._seen[row]
+
     def increase(self, row: Any, weight: Any) -> None:
         """Add to the sums of rows."""
         if self._rows is None:
@@ -167,6 +171,10 @@ class Moments:
             self._combine(own, other.weights.at(its), other.mean[its], other.squares[its])
 
     def _combine(self, row: Any, weight: Any, mean: np.ndarray, squares: np.ndarray) -> None:
+        if isinstance(row, int) and self.weights.is_zero(row):
+            self.mean[row], self.squares[row] = mean, squares
+            self.weights.increase(row, weight)
+            return
         for key in _strips(mean) if isinstance(row, int) else [()]:
             own = (row, *key)
             added = np.asarray(weight)[key] if np.shape(weight) == mean.shape else weight

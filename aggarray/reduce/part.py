@@ -85,6 +85,8 @@ class Part:
     def moments(self) -> tuple[Any, np.ndarray, np.ndarray]:
         """Weight, mean, and sum of weighted squared deviations."""
         weight, total = self.weight, self.total(_FLOAT)
+        if self.size == 1 and not self.factors:
+            return weight, total, np.broadcast_to(np.zeros(()), total.shape)
         some = np.asarray(weight) != 0
         mean = np.divide(total, weight, out=total, where=some)
         np.copyto(mean, 0, where=~some)

@@ -259,7 +259,8 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
         numbers, key = geometry.numbers[span], (*key[: geometry.grouped], span, *key[geometry.grouped + 1 :])
     shape = tuple(s.stop - s.start for s in key)
     values = buffer[: prod(shape)].reshape(shape)
-    summed = state.work.is_sum and geometry.reduced == tuple(range(len(geometry.reduced)))
+    first = tuple(range(len(geometry.reduced)))
+    summed = state.work.is_sum and bool(first) and geometry.reduced == first
     missing = _read_block(reduction.array, key, values, threads, not summed)
     factors = _factors(reduction.factors, key)
     if not geometry.reduced:

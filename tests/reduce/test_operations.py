@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import aggarray as aa
 from aggarray.reduce import blocks, reduce_array
 from aggarray.reduce.operations import OPERATIONS, ORDERED
-from tests.support.reductions import assert_reduced, reduced
+from tests.support.reductions import assert_reduced, deviation_scale, reduced
 
 NAMES = ("t", "y", "x")
 NUMBERS = {
@@ -102,12 +102,22 @@ def test_reductions_equal_those_of_numpy(
         with np.errstate(all="ignore"):
             expected = reduced(operation, values, mask, axes, skipna=skipna, min_count=min_count)
         assert result.dimensions == tuple(n for d, n in enumerate(array.dimensions) if d not in axes)
-        assert_reduced(result, expected, operation, float(np.abs(values).max(initial=0)) if operation == "std" else 0.0)
+        assert_reduced(result, expected, operation, deviation_scale(operation, values))
 
 
 def example() -> aa.MasterArray:
     values = np.ma.MaskedArray(np.arange(24.0).reshape(4, 6), np.eye(4, 6, dtype=bool))
     return joined(values, [[2], []])[0]
+
+
+@pytest.mark.parametrize("operation", ["count", "sum", "mean"])
+@pytest.mark.parametrize("skipna", [True, False])
+def test_missing_values_stay_missing_without_reduced_dimensions(operation: str, skipna: bool) -> None:
+    values = np.ma.masked_invalid(np.array([[1.0, np.nan, 3.0]]))
+    array, mask = joined(values, [[], []])
+    result = reduce_array(array, [operation], [], skipna=skipna, min_count=0)[operation]
+    expected = reduced(operation, values.data, mask, [], skipna=skipna, min_count=0)
+    assert_reduced(result, expected, operation)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

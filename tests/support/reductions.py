@@ -71,6 +71,12 @@ def _dtype(operation: str, dtype: np.dtype[Any], weighted: bool) -> Any:
     return bool if operation in ("any", "all") else dtype
 
 
+def deviation_scale(operation: str, values: np.ndarray) -> float:
+    """Return the scale of the rounding errors of a deviation: those of the mean, squared for a variance."""
+    greatest = float(np.abs(values).max(initial=0))
+    return {"std": greatest, "var": 1e-12 * greatest * greatest}.get(operation, 0.0)
+
+
 def assert_reduced(array: Any, expected: np.ma.MaskedArray, what: Any = "", scale: float = 0.0) -> None:
     """Check shape, dtype, mask and values of a result, floats within 1e-12 of the greatest, or of ``scale``."""
     values = array.read(masked=True)
