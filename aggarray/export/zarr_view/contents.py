@@ -10,6 +10,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
+from aggarray.export.zarr_view.chunk_memory import ChunkMemory
 from aggarray.export.zarr_view.layout import Keep, lay_out_groups
 from aggarray.output.chunk_sizes import ChunkSizes
 from aggarray.output.chunks import Position, full_chunk
@@ -38,6 +39,7 @@ class ViewArray:
 
     variable: Variable
     codecs: Sequence[CodecMetadata]
+    memory: ChunkMemory
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
@@ -71,10 +73,11 @@ class ViewArray:
         ``threads``: as in `MasterArray.read`.
         """
         axes = zip(position, self.chunk_shape, self.variable.shape, strict=True)
-        values = self.variable.source.read(
-            tuple(slice(n * side, min((n + 1) * side, size)) for n, side, size in axes), threads=threads
-        )
-        if values.dtype.kind == "T":
+        key = tuple(slice(n * side, min((n + 1) * side, size)) for n, side, size in axes)
+        is_text = self.variable.dtype.kind == "T"
+        out = None if is_text else self.memory.array(tuple(s.stop - s.start for s in key), self.variable.dtype)
+        values = self.variable.source.read(key, out=out, threads=threads)
+        if is_text:
             from numcodecs import VLenUTF8
 
             return memoryview(VLenUTF8().encode(np.asarray(values, object).ravel()))
@@ -94,10 +97,11 @@ class ViewContents:
     ) -> None:
         groups = lay_out_groups(arrays, chunks, keep)
         self.arrays: dict[str, ViewArray] = {}
+        memory = ChunkMemory()
         for path, layout in groups.items():
             for variable in layout.variables:
                 codecs = () if variable.dtype.kind == "T" else compressors_of(compression, variable.dtype.itemsize)
-                self.arrays[joined_path(path, variable.name)] = ViewArray(variable, codecs)
+                self.arrays[joined_path(path, variable.name)] = ViewArray(variable, codecs, memory)
         parents = {path[: match.start()] for path in groups for match in re.finditer("/", path)}
         self.groups = {path: groups[path].attributes if path in groups else {} for path in sorted({"", *parents, *groups})}
         self._nodes = {path: group_document(attributes) for path, attributes in self.groups.items()}
