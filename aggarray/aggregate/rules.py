@@ -50,7 +50,7 @@ class Rules:
     ``"name=regex"`` with one group, searched in the file's path. ``versions``: a coordinate that distinguishes versions of the
     same data; the lowest is used. ``trust``: "verify" reads and compares the structure and the coordinates of every file;
     "assume" reads a few files of each group completely and, of the others, only the coordinates in which the files differ; such
-    a file is verified before its first read, and when an index is saved.
+    a file is verified before its first read, and when an index is saved. ``forecast_cubes``: see `forecast`.
     Raises AggregationError for invalid or contradictory values.
 
     >>> Rules(overlap="best")
@@ -70,6 +70,7 @@ class Rules:
     new_dimension: str | None = None
     versions: str | None = None
     trust: str = "verify"
+    forecast_cubes: bool = False
 
     @classmethod
     def cmip(cls) -> "Rules":
@@ -92,6 +93,19 @@ class Rules:
         'expver'
         """
         return cls(versions=ERA5_VERSIONS)
+
+    @classmethod
+    def forecast(cls, **rules: Any) -> "Rules":
+        """Return rules for forecasts: arrays over runs and leads.
+
+        Arrays get the leading dimensions ``forecast_reference_time`` and ``forecast_period``, with the valid time as coordinate
+        ``time`` of both. Leads that a run lacks are holes. `MasterArray.forecast` selects along the valid time. ``rules``: other
+        fields, such as ``overlap="last"``, or the run in the path: ``new_dimension="forecast_reference_time=regex"``.
+
+        >>> Rules.forecast(overlap="last").coverage
+        0.0
+        """
+        return cls(**{"coverage": 0.0, **rules, "forecast_cubes": True})
 
     @property
     def member_dimension(self) -> str | None:
@@ -134,6 +148,8 @@ class Rules:
                 raise AggregationError(f"{name}={value!r} is invalid", hint=f"give a number from 0 to {maximum}")
             # NumPy's numbers become Python's, so that rules compare, print and pickle equally.
             object.__setattr__(self, name, float(value))
+        if not isinstance(self.forecast_cubes, bool):
+            raise AggregationError(f"forecast_cubes={self.forecast_cubes!r} is invalid", hint="give True or False")
         if self.versions is not None and (not isinstance(self.versions, str) or not self.versions):
             hint = "give the name of a coordinate, such as 'expver'"
             raise AggregationError(f"versions={self.versions!r} is invalid", hint=hint)
@@ -150,6 +166,8 @@ class Rules:
             raise AggregationError(what, hint="name it in both")
 
 
+#: The names of the methods of `Rules` that return rules for an archive.
+PRESETS = ("cmip", "era5", "forecast")
 #: The names of the rules: the fields of `Rules`.
 RULES = tuple(f.name for f in fields(Rules))
 
@@ -165,10 +183,10 @@ def changed_rules(rules: Rules | None, preset: str | None, changes: Mapping[str,
     if rules is not None and not isinstance(rules, Rules):
         raise AggregationError(f"rules={rules!r} is invalid", hint="give aggarray.Rules(...)")
     if preset is not None:
-        _one_of("preset", preset, ("cmip", "era5"))
+        _one_of("preset", preset, PRESETS)
         if rules is not None:
             raise AggregationError(f"rules and preset={preset!r}", hint="give one of them")
-        rules = Rules.cmip() if preset == "cmip" else Rules.era5()
+        rules = getattr(Rules, preset)()
     return replace(rules or Rules(), **changes)
 
 

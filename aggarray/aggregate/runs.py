@@ -1,7 +1,7 @@
 """Runs of interleaved arrays: arrays cut so that they share a dimension.
 
 Interleaved arrays are cut if the runs cover the matrix without holes. Such files exist for times, members and levels;
-interleaved horizontal coordinates are different grids.
+interleaved horizontal coordinates are different grids. Leads of forecasts may differ between runs: there, holes are allowed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +29,12 @@ def cut(view: View) -> list[Candidate] | None:
         return None
     pieces = [piece for row, candidate in enumerate(view.group) for piece in _pieces(candidate, row, keys, view)]
     cut_view = View(pieces, view.rules)
+    if cut_view.unconvertible is not None:
+        return None
+    if view.rules.forecast_cubes and {"forecast_reference_time", "forecast_period"}.issuperset(keys):
+        return pieces
     try:
-        complete = cut_view.unconvertible is None and covered(cut_view, list(cut_view.varying)) == 1.0
+        complete = covered(cut_view, list(cut_view.varying)) == 1.0
     except AggregationError:
         return None
     return pieces if complete else None

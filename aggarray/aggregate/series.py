@@ -66,7 +66,7 @@ def find_series(
     left_out: Collection[str] = (),
 ) -> Iterator[JoinedSeries]:
     """Yield the series among the files of a table, except those ``left_out``."""
-    if rules.order or rules.versions is not None:
+    if rules.order or rules.versions is not None or rules.forecast_cubes:
         return  # these rules change the join of single arrays
     rows = [row for row, uri in enumerate(table.uris) if uri not in left_out]
     for files in _find_files(table, rules, rows):

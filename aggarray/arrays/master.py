@@ -363,6 +363,24 @@ class MasterArray(NamedArray, Convertible, Reducible):
         """
         return self.lazy[positions_key(self, {**(given or {}), **indexers})]
 
+    def forecast(self, view: str | None = None, period: Any = None, run: Any = None) -> "MasterArray":
+        """Return a view of a forecast along its valid time, dimension ``time``.
+
+        Give one argument. ``view``: "best", the latest run with a file for each valid time. ``period``: a lead, one value per
+        run: a number in units of the coordinate, text such as "6 hours", or timedelta64. ``run``: a reference time, one value
+        per lead: text such as "2024-01-01T12", datetime, datetime64 or a cftime object. The coordinates
+        ``forecast_reference_time`` and ``forecast_period`` tell the run and the lead of each time. No file is opened. Raises
+        NotFoundError for an array without these dimensions and for an absent run or lead, SelectionError for other arguments.
+
+        >>> from aggarray import SubArray
+        >>> MasterArray.from_subarrays([([(0, 1)], SubArray.from_array([1.0]))], dimensions=("x",)).forecast("best")
+        Traceback (most recent call last):
+        aggarray.errors.NotFoundError: no dimension 'forecast_reference_time' ...
+        """
+        from aggarray.arrays.forecast import forecast_view
+
+        return self._after("forecast", (view, period, run), forecast_view(self, view, period, run))
+
     def __repr__(self) -> str:
         from aggarray.display.array_repr import array_text
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from aggarray.aggregate.rules import Duplicate, Rules, Skipped
+from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
@@ -225,8 +225,18 @@ def join_arrays(
             return a
         return replace(a, _access=access, coords={n: replace(c, _access=access) for n, c in a.coords.items()})
 
+    rules, refused = provenance.rules, list[Refusal]()
+    if rules.forecast_cubes:
+        from aggarray.aggregate.forecast_cubes import as_forecasts, join_rules, with_valid_time
+
+        with access.reach():
+            entries, refused = as_forecasts([e._replace(array=reachable(e.array)) for e in entries], rules)
+        refused = [r for r in refused if names is None or r.arrays[0] in names]
+        rules = join_rules(rules)
     accessed = [e._replace(array=reachable(e.array)) for e in entries if names is None or e.array.name in names]
-    joined = aggregate(accessed, provenance.rules)
+    joined = aggregate(accessed, rules)
+    if rules.forecast_cubes:
+        joined = replace(joined, arrays=list(map(with_valid_time, joined.arrays)), refusals=[*joined.refusals, *refused])
     # A file kept before may duplicate an earlier file that was added since.
     kept = {(d.array, d.file): d.kept for d in joined.duplicates}
     known = [replace(d, kept=kept.get((d.array, d.kept), d.kept)) for d in repeats]

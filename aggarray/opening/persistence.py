@@ -42,7 +42,7 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
         return files.setdefault(uri, len(files))
 
     details = {
-        "rules": {f.name: plain(getattr(provenance.rules, f.name)) for f in fields(Rules)},
+        "rules": _fields(provenance.rules),
         "variables": provenance.variables,
         "selections": [[s.names, plain(dict(s.attributes))] for s in provenance.selections if isinstance(s, Selection)],
         "where": [dict(s.patterns) for s in provenance.selections if isinstance(s, TextSelection)],
@@ -57,3 +57,9 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
     provenance.saved[target] = generation
     problems = [Problem("convention", target, f"{name}: only aggarray can read it: {reason}") for name, reason in left_out]
     return Report(not problems, Listing(problems))
+
+
+def _fields(rules: Rules) -> dict[str, Any]:
+    """Return the fields of rules, without one that earlier releases lack."""
+    stored = {f.name: plain(getattr(rules, f.name)) for f in fields(Rules)}
+    return stored if rules.forecast_cubes else {name: value for name, value in stored.items() if name != "forecast_cubes"}

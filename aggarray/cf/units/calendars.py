@@ -200,6 +200,17 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
     return moments.view("datetime64[us]")
 
 
+def moments(values: np.ndarray, units: str, calendar: str | None = None) -> np.ndarray:
+    """Return reference times as int64 microseconds on the axis of the calendar.
+
+    NaN gives the least int64. Raises UnitsError for times out of range.
+
+    >>> moments(np.array([1.5]), "days since 1970-01-01") - epoch("days since 1970-01-01").microseconds
+    array([129600000000])
+    """
+    return _microseconds(np.asarray(values), epoch(units, calendar), 0, units)
+
+
 def _cftimes(values: np.ndarray, base: Epoch, units: str) -> np.ndarray:
     moment = _classes()[base.calendar](2000, 1, 1)
     origin = moment.toordinal() * _DAY
