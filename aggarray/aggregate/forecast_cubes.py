@@ -20,8 +20,10 @@ from aggarray.aggregate.stages import Entry
 from aggarray.arrays.forecast import LEAD, REFERENCE, TIME, known_array, valid_times, whole
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.cf.attributes import words
 from aggarray.cf.units.calendars import epoch
 from aggarray.errors import AggarrayError, AggregationError
+from aggarray.formats.templates import is_decreasing
 from aggarray.memory.selection import Range, Selector
 from aggarray.partition.tiling import expand, rename
 
@@ -180,13 +182,13 @@ class _Cubes:
             names |= dict.fromkeys(times.dimensions, name)
         attrs = dict(array.attrs)
         if methods := attrs.get("cell_methods"):
-            attrs["cell_methods"] = " ".join(f"{TIME}:" if w.removesuffix(":") in names else w for w in str(methods).split(" "))
-        dropped = {
-            n for n, c in array.coords.items() if n in stated.replaced or n == TIME or (c.dimensions == (n,) and n in names)
-        }
-        coords = {n: _renamed(c, names) for n, c in array.coords.items() if n not in dropped}
+            attrs["cell_methods"] = " ".join([f"{TIME}:" if w[:-1] in names and w[-1:] == ":" else w for w in words(methods)])
+        replaced = {*stated.replaced, TIME, *(n for n in names if n in array.coords and array.coords[n].dimensions == (n,))}
+        coords = {n: _renamed(c, names) for n, c in array.coords.items() if n not in replaced}
         cube = _leading(replace(_renamed(array, names), attrs=attrs, coords={}), names)
-        return replace(cube, coords={**self._coordinates(stated), **coords})
+        cube = replace(cube, coords={**self._coordinates(stated), **coords})
+        falling = [d for d in (REFERENCE, LEAD) if is_decreasing(cube.coords[d]._values_and_mask()[0])]
+        return cube.flip(*falling) if falling else cube
 
     def _coordinates(self, stated: ForecastTimes) -> dict[str, MasterArray]:
         since = epoch(_SECONDS, stated.calendar).microseconds
@@ -222,7 +224,7 @@ def _leading(array: MasterArray, names: Mapping[str, str]) -> MasterArray:
     """Return an array with reference time and lead as leading dimensions."""
     for name in (LEAD, REFERENCE):
         if name not in names.values():
-            known = array._known and tuple(None if k is None else k[np.newaxis] for k in array._known)
+            known: Any = array._known and tuple(None if k is None else k[np.newaxis] for k in array._known)
             array = replace(array, _matrix=expand(array._matrix, name), _known=known)
     rest = [d for d in array.dimensions if d not in (REFERENCE, LEAD)]
     return array.transpose(REFERENCE, LEAD, *rest)

@@ -1,7 +1,8 @@
 """Reference times and leads of arrays, as CF, cfgrib and others write them.
 
-The standard_name of a coordinate decides its role, its name only without one. What a file does not state follows from the rest:
-the valid time is the reference time plus the lead. All times are microseconds, so that files of different units compare exactly.
+The standard_name of a coordinate decides its role, its name only without one. The valid time is the reference time plus the
+lead: what a file does not state follows from the rest. Times are in microseconds, so that those of different units compare
+exactly.
 """
 
 import re
@@ -87,6 +88,11 @@ def rounded(values: np.ndarray) -> np.ndarray:
     """
     seconds = (values + _SECOND // 2) // _SECOND * _SECOND
     return np.where(np.abs(values - seconds) <= _ROUNDING, seconds, values)
+
+
+def name_of(coordinate: MasterArray | None) -> str:
+    """Return the name of a coordinate for an error."""
+    return "the file" if coordinate is None else str(coordinate.name)
 
 
 def role_of(coordinate: MasterArray) -> str | None:
@@ -231,9 +237,9 @@ def _reference(found: _Coordinates, lead: Times) -> tuple[Times, MasterArray | N
             return only.minus(lead), c
         return only, None  # cfgrib: the time of a file with steps
     if not times:
-        raise AggregationError(f"{found.lead.name if found.lead else LEAD} has no reference time", hint=_HINT)
+        raise AggregationError(f"{name_of(found.lead)} has no reference time", hint=_HINT)
     names = " and ".join(str(c.name) for c, _ in times)
-    raise AggregationError(f"{names} do not differ by {found.lead.name if found.lead else LEAD}", hint=_HINT)
+    raise AggregationError(f"{names} do not differ by {name_of(found.lead)}", hint=_HINT)
 
 
 def _confirmed(found: _Coordinates, reference: Times, lead: Times) -> MasterArray | None:
@@ -244,7 +250,7 @@ def _confirmed(found: _Coordinates, reference: Times, lead: Times) -> MasterArra
             return c
     named = [c for c, _ in stated if "standard_name" in c.attrs or set(lead.dimensions) & set(c.dimensions)]
     if named:
-        reason = f"{named[0].name} is not {found.reference.name if found.reference else REFERENCE} plus the lead"
+        reason = f"{named[0].name} is not {name_of(found.reference)} plus the lead"
         raise AggregationError(reason, hint="correct one of them, or leave the file out")
     return None
 

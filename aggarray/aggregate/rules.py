@@ -98,9 +98,11 @@ class Rules:
     def forecast(cls, **rules: Any) -> "Rules":
         """Return rules for forecasts: arrays over runs and leads.
 
-        Arrays get the leading dimensions ``forecast_reference_time`` and ``forecast_period``, with the valid time as coordinate
-        ``time`` of both. Leads that a run lacks are holes. `MasterArray.forecast` selects along the valid time. ``rules``: other
-        fields, such as ``overlap="last"``, or the run in the path: ``new_dimension="forecast_reference_time=regex"``.
+        Arrays get the leading dimensions ``forecast_reference_time`` and ``forecast_period``; ``time``, a coordinate of both,
+        is the valid time. Leads that a run lacks are holes. `MasterArray.forecast` returns views along the valid time. The
+        reference time is that of a file, otherwise the date of the units of its times, if that is at most a year before them.
+        ``rules``: other fields, such as ``overlap="last"``, or ``new_dimension="forecast_reference_time=regex"``, which takes
+        the reference time from a date in the path instead.
 
         >>> Rules.forecast(overlap="last").coverage
         0.0

@@ -109,19 +109,9 @@ def _position_of_run(array: "MasterArray", run: Any) -> int:
     if len(chosen):
         hint = f"give one of {listed}"
         raise SelectionError(f"run={run!r} is {len(chosen)} runs", variable=array.name, hint=hint)
-    raise _nearest_run(array, run, dates)
-
-
-def _nearest_run(array: "MasterArray", run: Any, dates: np.ndarray) -> NotFoundError:
-    """Return the error of a period of time without a run."""
-    from aggarray.cf.labels import locate
-
-    nearest = ""
-    try:
-        nearest = f"the nearest is {_shown(dates[locate(dates, run, method='nearest', dimension=REFERENCE)])}"
-    except AggarrayError:  # without any run
-        pass
-    return NotFoundError(f"run={run!r} not found", variable=array.name, hint=nearest or "the array has no runs")
+    nearest = locate(dates, run, method="nearest", dimension=REFERENCE)
+    what = f"run={run!r} not found"
+    raise NotFoundError(what, variable=array.name, hint=f"the nearest is {_shown(dates[nearest])}")
 
 
 def _shown(date: Any) -> str:
