@@ -17,7 +17,7 @@ from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.forecast_times import ForecastTimes, Times, role_of, times_of
 from aggarray.aggregate.rules import Refusal, Rules, parse_dimension
 from aggarray.aggregate.stages import Entry
-from aggarray.arrays.forecast import LEAD, REFERENCE, TIME, known_array, valid_times, whole
+from aggarray.arrays.forecast import LEAD, REFERENCE, TIME, as_integers, known_array, valid_times
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.cf.attributes import words
@@ -40,28 +40,25 @@ def as_forecasts(entries: Sequence[Entry], rules: Rules) -> tuple[list[Entry], l
     Arrays without times do not change, nor do those that state too little, with a refusal each. Raises AggregationError if
     the rules take the reference time from paths and no path has it.
     """
-    shared, used = _single_coordinates(entries), set[str]()
-    runs = _runs_in_paths(entries, rules)
+    shared = _single_coordinates(entries)
+    alone = {id(c): uri for uri, named in shared.items() for c in named.values()}
     made: list[MasterArray | _Stated] = []
     problems: dict[tuple[str, str, str | None], list[str]] = defaultdict(list)
-    alone = {id(c): uri for uri, named in shared.items() for c in named.values()}
-    for entry, run in zip(entries, runs, strict=True):
-        array = entry.array
-        uri = uri_of(array)
-        if id(array) in alone or isinstance(array, RaggedMasterArray):
-            made.append(array)
-            continue
+    used = set[str]()  # files whose single coordinates belong to their arrays
+    for entry, run in zip(entries, _runs_in_paths(entries, rules), strict=True):
+        array, uri = entry.array, uri_of(entry.array)
+        parts: list[MasterArray | _Stated] = [array]
         try:
-            stated = times_of(array, shared.get(uri, {}), run)
-            made += [array] if stated is None else _parts(array, stated)
+            plain = id(array) in alone or isinstance(array, RaggedMasterArray)
+            stated = None if plain else times_of(array, shared.get(uri, {}), run)
+            parts = parts if stated is None else list(_parts(array, stated))
+            used.update([uri] if stated is not None else [])
         except AggarrayError as error:
             problems[array.name or "", str(error.args[0]), error.hint].append(uri)
-            made.append(array)
-            continue
-        used.update([uri] if stated is not None else [])
-    kept = [item for item in made if not isinstance(item, MasterArray) or alone.get(id(item)) not in used]
-    cubes = _Cubes([item[1] for item in kept if not isinstance(item, MasterArray)])
-    arrays = [item if isinstance(item, MasterArray) else cubes.cube(*item) for item in kept]
+        made += parts
+    made = [item for item in made if not isinstance(item, MasterArray) or alone.get(id(item)) not in used]
+    cubes = _Cubes([item[1] for item in made if not isinstance(item, MasterArray)])
+    arrays = [item if isinstance(item, MasterArray) else cubes.cube(*item) for item in made]
     return [Entry(array, number) for number, array in enumerate(arrays)], [_refusal(*p) for p in problems.items()]
 
 
@@ -78,7 +75,10 @@ def _refusal(problem: tuple[str, str, str | None], files: Sequence[str]) -> Refu
 
 
 def _single_coordinates(entries: Sequence[Entry]) -> dict[str, dict[str, MasterArray]]:
-    """Return single times and leads that no variable of their file names, by file and role."""
+    """Return times and leads that no variable names, by file and role.
+
+    Each has one value.
+    """
     shared: dict[str, dict[str, MasterArray]] = defaultdict(dict)
     for array in (entry.array for entry in entries):
         if array.size != 1 or type(array) is not MasterArray or array.dtype.kind not in "iuf":
@@ -180,37 +180,37 @@ class _Cubes:
         names: dict[str, str] = {}
         for times, name in ((stated.reference, REFERENCE), (stated.lead, LEAD)):
             names |= dict.fromkeys(times.dimensions, name)
-        attrs = dict(array.attrs)
-        if methods := attrs.get("cell_methods"):
-            attrs["cell_methods"] = " ".join([f"{TIME}:" if w[:-1] in names and w[-1:] == ":" else w for w in words(methods)])
+        methods = words(array.attrs.get("cell_methods"))
+        named = [f"{TIME}:" if w[:-1] in names and w[-1:] == ":" else w for w in methods]
+        attrs = array.attrs if named == methods else {**array.attrs, "cell_methods": " ".join(named)}
         replaced = {*stated.replaced, TIME, *(n for n in names if n in array.coords and array.coords[n].dimensions == (n,))}
         coords = {n: _renamed(c, names) for n, c in array.coords.items() if n not in replaced}
         cube = _leading(replace(_renamed(array, names), attrs=attrs, coords={}), names)
-        cube = replace(cube, coords={**self._coordinates(stated), **coords})
+        cube = replace(cube, coords={**self._coordinates(array, stated), **coords})
         falling = [d for d in (REFERENCE, LEAD) if is_decreasing(cube.coords[d]._values_and_mask()[0])]
         return cube.flip(*falling) if falling else cube
 
-    def _coordinates(self, stated: ForecastTimes) -> dict[str, MasterArray]:
+    def _coordinates(self, array: MasterArray, stated: ForecastTimes) -> dict[str, MasterArray]:
         since = epoch(_SECONDS, stated.calendar).microseconds
-        runs = np.atleast_1d(whole((stated.reference.values - since) / 1e6))
+        runs = np.atleast_1d(as_integers((stated.reference.values - since) / 1e6))
         leads = np.atleast_1d(stated.lead.values) / self._step
-        coords = {REFERENCE: self._coordinate(REFERENCE, runs, _SECONDS, stated.calendar)}
-        bounds = {} if stated.bounds is None else {"bounds": stated.bounds[0]}
-        coords[LEAD] = self._coordinate(LEAD, leads, self._units, None, bounds)
+        coords = {
+            REFERENCE: self._coordinate(array, REFERENCE, runs, (_SECONDS, stated.calendar), {"standard_name": REFERENCE})
+        }
+        attrs = {"standard_name": LEAD} | ({} if stated.bounds is None else {"bounds": stated.bounds[0]})
+        coords[LEAD] = self._coordinate(array, LEAD, leads, (self._units, None), attrs)
         if stated.bounds is not None:
             name, values = stated.bounds
-            own = f"{LEAD}_bounds" if name in (LEAD, REFERENCE, TIME) else name
-            coords[name] = self._coordinate(own, values / self._step, self._units, None)
+            coords[name] = self._coordinate(array, name, values / self._step, (self._units, None), {})
         return coords
 
     def _coordinate(
-        self, name: str, values: np.ndarray, units: str, calendar: str | None, attrs: Mapping[str, Any] | None = None
+        self, like: MasterArray, name: str, values: np.ndarray, units: tuple[str, str | None], attrs: Mapping[str, Any]
     ) -> MasterArray:
-        key = name, values.dtype, values.shape, values.tobytes(), units, calendar, tuple((attrs or {}).items())
+        key = name, values.dtype, values.shape, values.tobytes(), units, *attrs.items()
         if key not in self._made:
-            described = {} if values.ndim > 1 else {"standard_name": name, **(attrs or {})}
             dimensions = (name,) if values.ndim == 1 else (LEAD, "bounds")
-            self._made[key] = known_array(name, values, dimensions, (units, calendar), described)
+            self._made[key] = known_array(replace(like, file_attrs={}), name, values, dimensions, units, attrs)
         return self._made[key]
 
 
@@ -231,9 +231,9 @@ def _leading(array: MasterArray, names: Mapping[str, str]) -> MasterArray:
 
 
 def with_valid_time(array: MasterArray) -> MasterArray:
-    """Return a joined array with its valid times, over reference time and lead.
+    """Return a joined array with its valid times.
 
-    Coordinates of these dimensions become values of one piece each.
+    These span reference time and lead. Coordinates of these dimensions become values of one piece each.
     """
     runs, leads = (array.coords.get(name) for name in (REFERENCE, LEAD))
     if runs is None or leads is None or runs.dimensions != (REFERENCE,) or leads.dimensions != (LEAD,):
@@ -241,13 +241,13 @@ def with_valid_time(array: MasterArray) -> MasterArray:
     if not {REFERENCE, LEAD} <= set(array.dimensions):
         return array
     single = {n: _in_one_piece(c) for n, c in array.coords.items() if c._known is not None and not c._matrix.references.uris}
-    coords = {**array.coords, **single}
-    first = {name: coords.pop(name) for name in (REFERENCE, LEAD)}
-    return replace(array, coords={**first, TIME: valid_times(runs, leads), **coords})
+    coords = {**array.coords, **single, TIME: valid_times(runs, leads)}
+    own = {name: replace(coords.pop(name), file_attrs=array.file_attrs) for name in (REFERENCE, LEAD, TIME)}
+    return replace(array, coords={**own, **coords})
 
 
 def _in_one_piece(c: MasterArray) -> MasterArray:
-    if len(c._matrix.refs) == 1 or c._known is None or c._known[1] is not None:
+    if len(c._matrix.refs) == 1 or c._known is None:
         return c
-    array = known_array(c.name, c._known[0], c.dimensions, (c.units, c.calendar), c.attrs)
-    return replace(array, file_attrs=c.file_attrs, _access=c._access)
+    values, mask = c._known
+    return known_array(c, c.name, values, c.dimensions, (c.units, c.calendar), c.attrs, mask)

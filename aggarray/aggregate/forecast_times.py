@@ -1,4 +1,4 @@
-"""Reference times and leads of arrays, as CF, cfgrib and others write them.
+"""Reference times and leads of arrays, as files state them.
 
 The standard_name of a coordinate decides its role, its name only without one. The valid time is the reference time plus the
 lead: what a file does not state follows from the rest. Times are in microseconds, so that those of different units compare
@@ -243,7 +243,7 @@ def _reference(found: _Coordinates, lead: Times) -> tuple[Times, MasterArray | N
 
 
 def _confirmed(found: _Coordinates, reference: Times, lead: Times) -> MasterArray | None:
-    """Return the valid time that a file states; AggregationError if it differs."""
+    """Return the valid time of a file; AggregationError if it differs."""
     stated = [(c, found.read(c)) for c in found.times]
     for c, valid in stated:
         if _fits(_checked(valid, reference), reference, lead):

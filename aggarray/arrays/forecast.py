@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.cf.units.calendars import epoch
-from aggarray.errors import AggarrayError, NotFoundError, SelectionError
+from aggarray.errors import NotFoundError, SelectionError
 from aggarray.formats.templates import is_decreasing
+from aggarray.partition.conform import fill_for
 from aggarray.partition.tiling import rename
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def forecast_view(array: "MasterArray", view: Any, period: Any, run: Any) -> "Ma
     if len(given) != 1:
         what = f"forecast({', '.join(f'{n}={v!r}' for n, v in given.items())})"
         raise SelectionError(
-            f"{what}: {len(given)} views", variable=array.name, hint="give one of 'best', period=... or run=..."
+            f"{what}: {len(given)} views instead of one", variable=array.name, hint="give one of 'best', period=... or run=..."
         )
     if view is not None and view != "best":
         close = difflib.get_close_matches(str(view), ["best"])
@@ -56,27 +57,34 @@ def _check_dimensions(array: "MasterArray") -> None:
 
 def _position_of_lead(array: "MasterArray", period: Any) -> int:
     """Return the position of a lead, or raise NotFoundError."""
-    from aggarray.cf.labels import locate
     from aggarray.cf.labels.duration import as_timedeltas, has_length
 
-    lead, label = array.coords[LEAD], period
+    lead, number = array.coords[LEAD], period
     if isinstance(period, bool | slice):
         raise SelectionError(f"period={period!r} is not a lead", variable=array.name, hint=_PERIODS.format(lead.units))
     try:
         duration = as_timedeltas(_spelled(period))
         if duration.dtype.kind == "m" and has_length(duration.dtype):
             step = float(epoch(f"{lead.units} since 1970-01-01").step)
-            label = float(duration / np.timedelta64(1, "us")) / step
-        number = float(label)
+            number = float(duration / np.timedelta64(1, "us")) / step
+        number = float(number)
     except (TypeError, ValueError, SelectionError) as error:
         hint = _PERIODS.format(lead.units)
         raise SelectionError(f"period={period!r} is not a lead", variable=array.name, hint=hint) from error
     values = np.asarray(lead._values_and_mask()[0])
-    spacing = float(np.abs(np.diff(values)).min()) if len(values) > 1 else 1.0
-    try:
-        return int(locate(values, number, method="nearest", tolerance=1e-6 * spacing, dimension=LEAD))  # type: ignore[arg-type]
-    except NotFoundError as error:
-        raise _absent(array, f"period={period!r}", error, f" {lead.units}") from error
+    position = _nearest(values, number, LEAD)
+    # A lead such as a third of an hour is rounded.
+    if abs(values[position] - number) > 1e-6 * max(1.0, abs(number)):
+        hint = f"the nearest is {values[position]:g} {lead.units}"
+        raise NotFoundError(f"period={period!r} not found", variable=array.name, hint=hint)
+    return position
+
+
+def _nearest(values: np.ndarray, label: Any, dimension: str) -> int:
+    """Return the position of the nearest value; NotFoundError without any."""
+    from aggarray.cf.labels import locate
+
+    return int(locate(values, label, method="nearest", dimension=dimension))  # type: ignore[arg-type]
 
 
 _PERIODS = "give a number of {}, a text such as '6 hours', or a timedelta64"
@@ -99,33 +107,22 @@ def _position_of_run(array: "MasterArray", run: Any) -> int:
         raise SelectionError(f"run={run!r} is not a reference time", variable=array.name, hint=hint)
     dates = array.coords[REFERENCE].datetimes()
     try:
-        positions = locate(dates, run, dimension=REFERENCE)
-    except NotFoundError as error:
-        raise _absent(array, f"run={run!r}", error) from error
-    chosen = np.atleast_1d(np.arange(len(dates))[positions])
-    if len(chosen) == 1:
-        return int(chosen[0])
-    listed = ", ".join(_shown(date) for date in dates[chosen[:4]]) + (", ..." if len(chosen) > 4 else "")
-    if len(chosen):
-        hint = f"give one of {listed}"
-        raise SelectionError(f"run={run!r} is {len(chosen)} runs", variable=array.name, hint=hint)
-    nearest = locate(dates, run, method="nearest", dimension=REFERENCE)
-    what = f"run={run!r} not found"
-    raise NotFoundError(what, variable=array.name, hint=f"the nearest is {_shown(dates[nearest])}")
+        chosen = np.atleast_1d(np.arange(len(dates))[locate(dates, run, dimension=REFERENCE)])
+    except NotFoundError:
+        chosen = np.zeros(0, np.int64)
+    if not len(chosen):
+        nearest = _shown(dates[_nearest(dates, run, REFERENCE)])
+        raise NotFoundError(f"run={run!r} not found", variable=array.name, hint=f"the nearest is {nearest}")
+    if len(chosen) > 1:
+        listed = ", ".join(map(_shown, dates[chosen[:4]])) + (", ..." if len(chosen) > 4 else "")
+        raise SelectionError(f"run={run!r} is {len(chosen)} runs", variable=array.name, hint=f"give one of {listed}")
+    return int(chosen[0])
 
 
 def _shown(date: Any) -> str:
-    from aggarray.cf.units.calendars import date as text
-
-    return text(date)
-
-
-def _absent(array: "MasterArray", what: str, error: NotFoundError, units: str = "") -> NotFoundError:
-    """Return an error that names the argument and the nearest value."""
-    text = str(error.args[0])
-    nearest = text.rpartition("the nearest is ")[2] if "the nearest is " in text else ""
-    hint = f"the nearest is {nearest}{units}" if nearest else error.hint
-    return NotFoundError(f"{what} not found", variable=array.name, hint=hint)
+    """Return a date as text, to the minute if it has no seconds."""
+    text = str(date.astype("M8[s]")) if isinstance(date, np.datetime64) else str(date.isoformat())
+    return text.removesuffix(":00")
 
 
 def _single(array: "MasterArray", chosen: str, position: int, along: str) -> "MasterArray":
@@ -148,21 +145,21 @@ def _with_time(array: "MasterArray") -> "MasterArray":
 
 
 def valid_times(runs: "MasterArray", leads: "MasterArray") -> "MasterArray":
-    """Return the valid times of reference times and leads, in units of the former.
+    """Return the valid times of reference times and leads.
 
-    They are int64 if all are whole numbers. ``runs``, ``leads``: 1-d coordinates.
+    They have the units of the former, and are int64 if all are whole numbers. ``runs``, ``leads``: 1-d coordinates.
     """
     unit, step = epoch(str(runs.units), runs.calendar).step, epoch(f"{leads.units} since 1970-01-01").step
     seconds = np.rint(np.asarray(leads._values_and_mask()[0]) * float(step)) / float(unit)
-    times = whole(np.asarray(runs._values_and_mask()[0])[:, np.newaxis] + seconds)
+    times = as_integers(np.asarray(runs._values_and_mask()[0])[:, np.newaxis] + seconds)
     attrs = {"standard_name": TIME}
-    return known_array(TIME, times, (*runs.dimensions, *leads.dimensions), (runs.units, runs.calendar), attrs)
+    return known_array(runs, TIME, times, (*runs.dimensions, *leads.dimensions), (runs.units, runs.calendar), attrs)
 
 
-def whole(values: np.ndarray) -> np.ndarray:
-    """Return int64 if all values are whole numbers.
+def as_integers(values: np.ndarray) -> np.ndarray:
+    """Return values as int64 if all values are whole numbers.
 
-    >>> whole(np.array([1.0, 2.0])).dtype, whole(np.array([1.5, 2.0])).dtype
+    >>> as_integers(np.array([1.0, 2.0])).dtype, as_integers(np.array([1.5, 2.0])).dtype
     (dtype('int64'), dtype('float64'))
     """
     integers = np.rint(values)
@@ -170,6 +167,7 @@ def whole(values: np.ndarray) -> np.ndarray:
 
 
 def known_array(
+    like: "MasterArray",
     name: str | None,
     values: np.ndarray,
     dimensions: Sequence[str],
@@ -177,8 +175,10 @@ def known_array(
     attrs: Mapping[str, Any],
     mask: np.ndarray | None = None,
 ) -> "MasterArray":
-    """Return an array of values in memory; ``units``: with the calendar."""
-    from aggarray.arrays.master import MasterArray
+    """Return an array of values in memory, of the file attributes of another.
+
+    ``units``: with the calendar.
+    """
     from aggarray.arrays.subarray import SubArray
 
     values = values.copy()
@@ -186,9 +186,9 @@ def known_array(
     forward = [axis > 0 or not is_decreasing(values.reshape(len(values), -1)[:, 0]) for axis in range(values.ndim)]
     masked = values if mask is None else np.ma.array(values, mask=mask)
     piece = SubArray.from_array(masked, dimensions=dimensions, units=units[0], calendar=units[1], directions=forward)
-    pieces = [([(0, n) for n in values.shape], piece)]
-    array = MasterArray.from_subarrays(pieces, dimensions=dimensions, directions=forward, name=name)
-    return replace(array, attrs=attrs, _known=(values, mask))
+    fill, matrix, known = fill_for(piece.dtype, piece.fill_value), piece.matrix(), (values, mask)
+    like = replace(like, name=name, units=piece.units, calendar=piece.calendar, dtype=piece.dtype, fill_value=fill)
+    return replace(like, attrs=attrs, coords={}, _matrix=matrix, _known=known, _origin=None)
 
 
 def _best(array: "MasterArray") -> "MasterArray":
@@ -230,9 +230,7 @@ def _known_on_path(item: "MasterArray", positions: Mapping[str, np.ndarray]) -> 
     rest = [d for d in item.dimensions if d not in names]
     order, key = [item.dimensions.index(d) for d in (*names, *rest)], tuple(positions[d] for d in names)
     values, mask = (None if k is None else k.transpose(order)[key] for k in item._known or (None, None))
-    attrs, units = item.attrs, (item.units, item.calendar)
-    array = known_array(item.name, np.asarray(values), (TIME, *rest), units, attrs, mask)
-    return replace(array, file_attrs=item.file_attrs, _access=item._access)
+    return known_array(item, item.name, np.asarray(values), (TIME, *rest), (item.units, item.calendar), item.attrs, mask)
 
 
 def best_positions(times: np.ndarray, runs: np.ndarray, covered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -100,7 +100,7 @@ group_option = click.option(
 )
 #: Options of joining: fields of `Rules`, and a preset. Labels have another --tolerance.
 rules_options_of_labels = all_options(
-    click.option("--preset", type=click.Choice(["cmip", "era5"]), help="Start from the rules for such an archive."),
+    click.option("--preset", type=click.Choice(["cmip", "era5", "forecast"]), help="Start from the rules for such an archive."),
     click.option("--along", multiple=True, metavar="DIM", help="Join along this dimension only (repeatable)."),
     click.option(
         "--order",

@@ -14,6 +14,7 @@ import click
 
 from aggarray.cli import _labels
 from aggarray.cli._common import EXTRACT_SUFFIXES
+from aggarray.cli._forecast import parse_view
 from aggarray.cli._reductions import OPERATIONS, OPTIONS, quantiles_of, reduction_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
@@ -30,7 +31,7 @@ _MISSING, _METHODS = ("raise", "fill"), ("nearest", "pad", "backfill")
 #: Keys of what is written from selected arrays.
 _OUTPUT: dict[str, Any] = {
     **{"path": str, "variables": _TEXTS, "where": _WHERE, "sel": _LABELS, "method": _METHODS, "tolerance": _LIMITS},
-    **{"units": _UNITS, "compress": str},
+    **{"forecast": str, "units": _UNITS, "compress": str},
 }
 #: The keys of each table, with a type, the valid texts, or a text that is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
@@ -40,9 +41,9 @@ KEYS: dict[str, dict[str, Any]] = {
         **{"missing": _MISSING, "storage": dict},
     },
     "rules": {
-        **{"preset": ("cmip", "era5"), "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float},
+        **{"preset": ("cmip", "era5", "forecast"), "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float},
         **{"overlap": str, "holes": str, "coverage": float, "units": dict, "directions": dict, "new_dimension": str},
-        **{"versions": str, "trust": str},
+        **{"versions": str, "trust": str, "forecast_cubes": bool},
     },
     "index": {"path": str, "convention": ("CF-1.13", "CFA-0.4"), "relative": bool, "chunk_table": bool},
     "extract": {**_OUTPUT, "chunks": _SIZES, "shards": _SIZES, "append": bool},
@@ -308,10 +309,18 @@ def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:
     limit = output.get("tolerance", {})
     limits = [f"{d}={v}" for d, v in limit.items()] if isinstance(limit, dict) else [limit]
     try:
-        tolerances = _labels.parse_tolerances(output.get("method"), limits)
+        tolerances, view = _labels.parse_tolerances(output.get("method"), limits), parse_view(output.get("forecast"))
     except click.BadParameter as error:
-        raise click.UsageError(f"{path}: {output['path']}: tolerance: {error.message}") from error
-    return {**output, "sel": labels, "where": where, "variables": _texts(output.get("variables", [])), "tolerance": tolerances}
+        key = str(error.param_hint).removeprefix("--")
+        raise click.UsageError(f"{path}: {output['path']}: {key}: {error.message}") from error
+    return {
+        **output,
+        "sel": labels,
+        "forecast": view,
+        "where": where,
+        "variables": _texts(output.get("variables", [])),
+        "tolerance": tolerances,
+    }
 
 
 def _reduction(path: str, output: dict[str, Any]) -> dict[str, Any]:

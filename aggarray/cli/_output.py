@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggarray.cli import _common as common
+from aggarray.cli._forecast import parse_view
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Options by group of the help; the others are last.
 _GROUPS: dict[str, Sequence[str]] = {
-    "Selection": ("variables", "where", "sel", "method", "tolerance"),
+    "Selection": ("variables", "where", "forecast", "sel", "method", "tolerance"),
     "Output": ("output", "overwrite", "append", "compress", "chunks", "shards"),
     "Reading": ("roots", "relocate", "fill_missing", "storage"),
     "Joining": [name for name in common.RULES if name != "tolerance"],
@@ -34,6 +35,12 @@ def _checked_output(ctx: click.Context, param: click.Parameter, value: str) -> s
 
 #: Options that select labels.
 selection_options = common.all_options(
+    click.option(
+        "--forecast",
+        metavar="best|period=LEAD|run=TIME",
+        callback=lambda ctx, param, value: parse_view(value),
+        help="View forecasts along the valid time: the latest run at each time, one lead of each run, or one run.",
+    ),
     click.option(
         "--sel",
         multiple=True,

@@ -15,6 +15,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.cli import _labels
 from aggarray.cli._common import make_rules, open_source, progress_bar, select_where
 from aggarray.cli._datasets import as_keys, converted, require_dataset
+from aggarray.cli._forecast import views_of
 from aggarray.cli._job import Job
 from aggarray.cli._output import describe_output, shapes_of
 from aggarray.cli._reductions import reduced_arrays, shapes_in
@@ -176,6 +177,7 @@ class Run:
             )
         chosen = [a for a in select_where(agg, output["where"], "where") if not names or a.name in names]
         dataset = converted(require_dataset(chosen, bool(names), as_keys, agg.refusals), output.get("units", {}))
+        dataset = views_of(dataset, output["forecast"])
         return _labels.select_all(dataset, output["sel"], output.get("method"), output["tolerance"])
 
     def _page(self, agg: Aggregation | None, output: dict[str, Any]) -> None:

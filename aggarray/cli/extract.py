@@ -7,6 +7,7 @@ import click
 from aggarray.cli import _common as common
 from aggarray.cli import _labels
 from aggarray.cli._datasets import converted, require_dataset
+from aggarray.cli._forecast import views_of
 from aggarray.cli._output import (
     RecordedCommand,
     check_not_input,
@@ -49,7 +50,8 @@ def command(line: list[str], /, output: str, overwrite: bool, as_json: bool, **a
     opened, units = opened_in_units(arguments)
     check_not_input(output, arguments["source"], opened)
     arrays = require_dataset(list(opened), bool(arguments["variables"]), refusals=opened.refusals)
-    selection = _labels.select_all(converted(arrays, units), labels, method, tolerances)
+    arrays = views_of(converted(arrays, units), arguments["forecast"])
+    selection = _labels.select_all(arrays, labels, method, tolerances)
     done = extract(
         selection,
         output,

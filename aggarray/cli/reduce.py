@@ -8,6 +8,7 @@ import click
 from aggarray.cli import _common as common
 from aggarray.cli import _labels
 from aggarray.cli._datasets import converted, require_dataset
+from aggarray.cli._forecast import views_of
 from aggarray.cli._output import (
     RecordedCommand,
     check_not_input,
@@ -81,6 +82,7 @@ def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_
     check_not_input(output, arguments["source"], opened)
     named = bool(arguments["variables"])
     arrays = converted(require_dataset(list(opened), named, refusals=opened.refusals), units)
+    arrays = views_of(arrays, arguments["forecast"])
     selection, left_out = reduced_arrays(_labels.select_all(arrays, labels, method, tolerances), reduction, named)
     line_of_history = command_line("reduce", line, arguments["source"])
     exists = "overwrite" if overwrite else "update" if _is_of_command(output, line_of_history) else "raise"

@@ -201,9 +201,9 @@ def datetimes(values: np.ndarray, units: str, calendar: str | None, kind: str) -
 
 
 def moments(values: np.ndarray, units: str, calendar: str | None = None) -> np.ndarray:
-    """Return reference times as int64 microseconds on the axis of the calendar.
+    """Return reference times as int64 microseconds.
 
-    NaN gives the least int64. Raises UnitsError for times out of range.
+    They are on the axis of the calendar. NaN gives the least int64. Raises UnitsError for times out of range.
 
     >>> moments(np.array([1.5]), "days since 1970-01-01") - epoch("days since 1970-01-01").microseconds
     array([129600000000])
