@@ -183,7 +183,8 @@ def known_array(
 
     values = values.copy()
     values.flags.writeable = False
-    forward = [axis > 0 or not is_decreasing(values.reshape(len(values), -1)[:, 0]) for axis in range(values.ndim)]
+    falls = bool(values.size and values.ndim) and is_decreasing(values.reshape(len(values), -1)[:, 0])
+    forward = [axis > 0 or not falls for axis in range(values.ndim)]
     masked = values if mask is None else np.ma.array(values, mask=mask)
     piece = SubArray.from_array(masked, dimensions=dimensions, units=units[0], calendar=units[1], directions=forward)
     fill, matrix, known = fill_for(piece.dtype, piece.fill_value), piece.matrix(), (values, mask)
