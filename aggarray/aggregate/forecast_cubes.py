@@ -243,7 +243,8 @@ def with_valid_time(array: MasterArray) -> MasterArray:
     single = {n: _in_one_piece(c) for n, c in array.coords.items() if c._known is not None and not c._matrix.references.uris}
     coords = {**array.coords, **single, TIME: valid_times(runs, leads)}
     own = {name: replace(coords.pop(name), file_attrs=array.file_attrs) for name in (REFERENCE, LEAD, TIME)}
-    return replace(array, coords={**own, **coords})
+    rest = [d for d in array.dimensions if d not in own]  # a new dimension of members leads
+    return replace(array.transpose(REFERENCE, LEAD, *rest), coords={**own, **coords})
 
 
 def _in_one_piece(c: MasterArray) -> MasterArray:

@@ -178,6 +178,56 @@ def test_bounds_of_times_become_bounds_of_leads(tmp_path: Path) -> None:
     check(array, {0: [6, 12], 6: [6, 12]})
 
 
+def test_bounds_of_single_times(tmp_path: Path) -> None:
+    """Accumulations: each lead has bounds, the same for all runs."""
+    for run in (0, 6):
+        for name, variables in forecasts.single_fields(run, [6, 12], "hours"):
+            time = float(variables["time"][1])
+            given = {**variables, "time": (*variables["time"][:2], {**variables["time"][2], "bounds": "bnds"})}
+            write(tmp_path / f"{name}.nc", {**given, "bnds": (("nv",), np.array([time - 6, time]), {})})
+    array = aa.open(tmp_path, rules=FORECAST)["tas"]
+    assert array.coords["bnds"][:].tolist() == [[0, 6], [6, 12]]
+    best = array.forecast("best")
+    assert best.coords["bnds"].dimensions[0] == "time"
+    assert best.coords["bnds"][:].tolist() == [[0, 6], [0, 6], [6, 12]]
+
+
+def test_members_are_a_dimension_after_the_leads(tmp_path: Path) -> None:
+    """Scalar numbers, as cfgrib writes, and members in the path."""
+    for member in (1, 2):
+        for run in (0, 6):
+            ((name, variables),) = forecasts.steps(run, [0, 6], "hours")
+            dimensions, values, attrs = variables["tas"]
+            tas = (dimensions, values + member / 100, {**attrs, "coordinates": attrs["coordinates"] + " number"})
+            number = ((), np.int64(member), {"standard_name": "realization", "units": "1"})
+            write(tmp_path / "scalar" / f"m{member}_{name}.nc", {**variables, "tas": tas, "number": number})
+            write(tmp_path / "path" / f"m{member}_{name}.nc", {**variables, "tas": (dimensions, tas[1], attrs)})
+    by_path = aa.Rules.forecast(new_dimension=r"number=m(\d)_")
+    for folder, rules in (("scalar", FORECAST), ("path", by_path)):
+        array = aa.open(tmp_path / folder, rules=rules)["tas"]
+        assert array.sizes == {REFERENCE: 2, PERIOD: 2, "number": 2, "x": 3}
+        assert array.coords["time"].shape == (2, 2)
+        np.testing.assert_array_equal(array[1, 0, 1], forecasts.values(6, 0) + 0.02)
+        view = array.forecast("best")
+        assert view.sizes == {"time": 3, "number": 2, "x": 3}
+        np.testing.assert_array_equal(view.sel(number=2)[:], forecasts.best_of({0: [0, 6], 6: [0, 6]})[1] + 0.02)
+
+
+def test_leads_as_auxiliary_coordinate_of_times(tmp_path: Path) -> None:
+    """As iris writes: time is the dimension, forecast_period lies along it."""
+    for run in (0, 6):
+        ((name, variables),) = forecasts.valid_times(run, [0, 6, 12], "hours")
+        period = (("time",), np.array([0, 21600, 43200], np.int32), {"standard_name": PERIOD, "units": "s"})
+        tas = (
+            *variables["tas"][:2],
+            {**variables["tas"][2], "coordinates": "init forecast_period", "cell_methods": "time: mean"},
+        )
+        write(tmp_path / f"{name}.nc", {**variables, "tas": tas, "forecast_period": period})
+    array = aa.open(tmp_path, rules=FORECAST)["tas"]
+    assert (array.coords[PERIOD].units, array.attrs["cell_methods"]) == ("s", "time: mean")
+    check(array, {0: [0, 6, 12], 6: [0, 6, 12]})
+
+
 def test_a_later_file_completes_a_run_and_a_repeated_run_follows_overlap(tmp_path: Path) -> None:
     first = forecasts.write_all(tmp_path, {0: ([0, 6], forecasts.valid_times, "hours"), 6: ([0], forecasts.steps, "hours")})
     later = forecasts.write_all(tmp_path / "later", {6: ([6, 12], forecasts.steps, "hours")})
