@@ -186,9 +186,10 @@ class _Coordinates:
 
     def read(self, c: MasterArray) -> Times:
         """Return the times of a coordinate."""
-        values = moments(self._values(c), str(c.units), c.calendar)
-        missing = values == moments(np.array(np.nan), str(c.units), c.calendar)
-        return Times(self.dimensions(c) or (), np.where(missing, _MISSING, rounded(values)), calendar_name(c.calendar))
+        values = self._values(c)
+        times = rounded(moments(values, str(c.units), c.calendar))
+        times = np.where(np.isnan(values), _MISSING, times) if values.dtype.kind == "f" else times
+        return Times(self.dimensions(c) or (), times, calendar_name(c.calendar))
 
     def leads(self, c: MasterArray, values: np.ndarray | None = None) -> Times:
         """Return the leads of a coordinate."""
