@@ -11,6 +11,7 @@ import numpy as np
 from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.gaps import time_gaps
 from aggarray.aggregate.rules import Duplicate, Skipped
+from aggarray.arrays.forecast import LEAD, REFERENCE
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units.calendars import date
@@ -83,7 +84,13 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
     matrix = array._matrix
     if not array.size:
         return
-    for box in boxes(matrix.refs.reshape(matrix.cells) < 0).tolist():
+    missing = matrix.refs.reshape(matrix.cells) < 0
+    if {REFERENCE, LEAD} <= set(matrix.dimensions):
+        rest = tuple(axis for axis, d in enumerate(matrix.dimensions) if d not in (REFERENCE, LEAD))
+        fields = np.asarray(missing.all(axis=rest, keepdims=True))
+        yield from _lead_problems(array, fields.squeeze(rest))
+        missing = missing & ~fields
+    for box in boxes(missing).tolist():
         spans = [
             f"{name} {_span(array, name, int(edges[first]), int(edges[end]) - 1)}"
             for name, edges, (first, end) in zip(matrix.dimensions, matrix.edges, box, strict=True)
@@ -92,6 +99,25 @@ def hole_problems(array: MasterArray) -> Iterator[Problem]:
         beside = _file_beside(matrix, box)
         names = f", beside {short_paths([beside])[0]}" if beside else ""
         yield Problem("hole", None, f"{array.name}: no file covers {', '.join(spans) or 'any of it'}{names}")
+
+
+def _lead_problems(array: MasterArray, missing: np.ndarray) -> Iterator[Problem]:
+    """Yield the leads that runs lack, once for all runs that lack the same.
+
+    ``missing``: bool, per cell of the matrix along reference time and lead, in the order of the array.
+    """
+    names = [d for d in array.dimensions if d in (REFERENCE, LEAD)]
+    for axis, name in enumerate(names):
+        missing = np.repeat(missing, np.diff(array._matrix.edges[array.dimensions.index(name)]), axis)
+    missing = missing if names == [REFERENCE, LEAD] else missing.T
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(missing.any(axis=1)).tolist():
+        groups[missing[row].tobytes()].append(row)
+    for rows in groups.values():
+        leads = [_span(array, LEAD, first, end - 1) for ((first, end),) in boxes(missing[rows[0]]).tolist()]
+        runs = _span(array, REFERENCE, rows[0], rows[-1])
+        runs = f"the run {runs}" if len(rows) == 1 else f"{len(rows)} of {len(missing)} runs, {runs}"
+        yield Problem("hole", None, f"{array.name}: no file covers {LEAD} {', '.join(leads)} in {runs}")
 
 
 def _file_beside(matrix: Matrix, box: Sequence[tuple[int, int]]) -> str | None:

@@ -36,7 +36,7 @@ def views_of(arrays: "Sequence[MasterArray]", view: dict[str, str] | None) -> "l
         return list(arrays)
     dimensions = {"forecast_reference_time", "forecast_period"}
     if not any(dimensions <= set(array.dimensions) for array in arrays):
-        hint = "give data files and --preset forecast, or an index that aggarray aggregate --preset forecast made"
+        hint = "give data files of forecasts, or an index of them that aggarray aggregate --preset forecast made"
         found = sorted({d for array in arrays for d in array.dimensions})
         raise NotFoundError(f"no array over {' and '.join(sorted(dimensions))}, only over {', '.join(found)}", hint=hint)
     return [array.forecast(**view) if dimensions <= set(array.dimensions) else array for array in arrays]

@@ -142,6 +142,8 @@ def opened_in_units(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, 
 
     UsageError for rules of an index, which keeps those that it was made with.
     """
+    if arguments["forecast"] and not arguments["preset"] and not _is_index(arguments["source"]):
+        arguments = {**arguments, "preset": "forecast"}
     rules = [name for name in common.RULES if arguments.get(name)]
     units = common.pairs(arguments["units"], "--units", "NAME=UNITS")
     source = arguments["source"]
@@ -154,6 +156,12 @@ def opened_in_units(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, 
                 raise click.UsageError(f"{what}; make another with aggarray aggregate {option}, or give the data files")
             return opened, units
     return common.open_arguments(arguments), {}
+
+
+def _is_index(source: Sequence[str]) -> bool:
+    from aggarray.index.store import stored_generation
+
+    return len(source) == 1 and stored_generation(source[0]) is not None
 
 
 def describe_output(done: "Extracted", shapes: Mapping[str, Mapping[str, int]]) -> str:

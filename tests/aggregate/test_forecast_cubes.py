@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.aggregate.report import hole_problems
 from tests.support import forecasts
 from tests.support.forecasts import LAYOUTS, UNITS, Layout
 from tests.support.netcdf import write
@@ -329,6 +330,35 @@ def test_any_runs_and_layouts(made: dict[int, tuple[list[int], Layout, str]], ra
         for path in paths[cut:]:
             appended = appended.append(path)
         check(appended["tas"], runs)
+
+
+def test_check_names_the_leads_that_runs_lack(tmp_path: Path) -> None:
+    """One problem for the runs that lack the same leads."""
+    runs = {0: [0, 3, 6, 9, 12], 6: [0, 6, 12], 12: [0, 3, 6, 9, 12], 18: [0, 6, 12], 24: [0, 3]}
+    forecasts.write_all(tmp_path, {run: (leads, forecasts.valid_times, "hours") for run, leads in runs.items()})
+    agg = aa.open(tmp_path, rules=FORECAST)
+    assert [problem.message for problem in agg.check().problems if problem.kind == "hole"] == [
+        "tas: no file covers forecast_period 3, 9 in 2 of 5 runs, 2024-01-01T06:00:00 to 2024-01-01T18:00:00",
+        "tas: no file covers forecast_period 6 to 12 in the run 2024-01-02",
+    ]
+    part = agg.sel({REFERENCE: "2024-01-01"})["tas"].transpose("x", PERIOD, REFERENCE)
+    assert [problem.message for problem in hole_problems(part)] == [
+        "tas: no file covers forecast_period 3, 9 in 2 of 4 runs, 2024-01-01T06:00:00 to 2024-01-01T18:00:00"
+    ]
+
+
+def test_tiles_of_a_field_are_holes_of_their_own(tmp_path: Path) -> None:
+    """Of a lead without one of two tiles, the tile is named."""
+    for tile, run in ((0, 0), (0, 6), (1, 0)):
+        ((name, variables),) = forecasts.valid_times(run, [0, 6], "hours")
+        x = (("x",), forecasts.X + 10 * tile, {"units": "m"})
+        write(tmp_path / f"{name}_{tile}.nc", {**variables, "x": x})
+    array = aa.open(tmp_path, rules=FORECAST)["tas"]
+    assert array.shape == (2, 2, 6)
+    assert [problem.message for problem in hole_problems(array)] == [
+        "tas: no file covers forecast_reference_time 2024-01-01T06:00:00, x 11 to 13, beside a00000_1.nc"
+    ]
+    np.testing.assert_array_equal(array.forecast("best")[1], [*forecasts.values(6, 0), *[np.nan] * 3])
 
 
 def test_rules() -> None:

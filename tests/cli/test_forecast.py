@@ -47,7 +47,7 @@ def test_extract_writes_a_view(index: Path, view: str) -> None:
 def test_labels_select_in_the_view_and_data_files_need_no_index(index: Path) -> None:
     out = index.with_name("out.zarr")
     source = index.parent / "data"
-    given = ("--preset", "forecast", "--forecast", "best", "--sel", "time=2024-01-01T06:2024-01-01T12", "-o", out)
+    given = ("--forecast", "best", "--sel", "time=2024-01-01T06:2024-01-01T12", "-o", out)
     status, text, error = run("extract", source, "-v", "tas", *given)
     assert (status, error) == (0, "")
     assert "tas (time: 2, x: 3)" in text
@@ -81,7 +81,10 @@ def test_a_source_without_forecasts(index: Path) -> None:
     out = index.with_name("out.nc")
     code, _, error = run("extract", index, "-v", "orog", "--forecast", "best", "-o", out)
     assert code == 1
-    assert "no array over forecast_period and forecast_reference_time, only over x; give data files and --preset" in error
+    assert (
+        "no array over forecast_period and forecast_reference_time, only over x; give data files of forecasts, or an index"
+        in error
+    )
 
 
 def test_jobs_write_views(index: Path) -> None:
