@@ -7,7 +7,6 @@ exactly.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,8 @@ def times_of(array: MasterArray, shared: Mapping[str, MasterArray], run: str | N
         reference, valid = _reference(found, lead)
     elif run is None:
         valid = _confirmed(found, reference, lead)
-    lead = _along_valid_time(array, reference, lead, None if valid is None else found.dimensions(valid))
+    if found.times:
+        lead = _along_valid_time(array, reference, lead, found.dimensions(found.valid() if valid is None else valid))
     named = [c for c in (found.lead, found.reference, *found.times) if c is not None]
     replaced = frozenset(n for c in named for n in (str(c.name), *bounds_names(c)))
     units = None if found.lead is None else found.lead.units
@@ -206,22 +206,15 @@ class _Coordinates:
     def bounds(self, valid: MasterArray | None, reference: Times, lead: Times) -> tuple[str, np.ndarray] | None:
         """Return the bounds of leads, which the file states or times have."""
         for c in (self.lead, valid):
-            for name in () if c is None else bounds_names(c):
-                bounds = self._array.coords.get(name)
-                if (
-                    c is None
-                    or bounds is None
-                    or bounds.ndim != c.ndim + 1
-                    or bounds.shape[-1:] != (2,)
-                    or lead.values.ndim > 1
-                ):
-                    continue
-                values = bounds._values_and_mask()[0].reshape(-1, 2)
-                if len(values) != lead.values.size or (c is valid and reference.values.ndim):
-                    continue
-                if c is self.lead:
-                    return name, self.leads(replace(c, coords={}), values).values
-                return name, rounded(moments(values, str(c.units), c.calendar) - reference.values)
+            names = () if c is None else bounds_names(c)
+            bounds = self._array.coords.get(names[0]) if names else None
+            if c is None or bounds is None or bounds.size != 2 * lead.values.size or lead.values.ndim > 1:
+                continue
+            values = bounds._values_and_mask()[0].reshape(-1, 2)
+            if c is self.lead:
+                return names[0], self.leads(c, values).values
+            if not reference.values.ndim:
+                return names[0], rounded(moments(values, str(c.units), c.calendar) - reference.values)
         return None
 
 
@@ -263,7 +256,7 @@ def _fits(valid: Times, reference: Times, lead: Times) -> bool:
 
 
 def _checked(valid: Times, reference: Times) -> Times:
-    """Return times; raise AggregationError if the calendars differ."""
+    """Return valid times; AggregationError if calendars differ."""
     calendars = {valid.calendar, reference.calendar}
     if len(calendars) > 1 and not calendars <= set(MIXABLE):
         what = f"the calendars of time and reference time differ: {valid.calendar!r} and {reference.calendar!r}"
@@ -271,7 +264,8 @@ def _checked(valid: Times, reference: Times) -> Times:
     return valid
 
 
-_HINT = f"state it, or give Rules.forecast(new_dimension='{REFERENCE}=regex') for the date in the path"
+#: What to do about a reference time that is not stated.
+_HINT = f"state it, or give new_dimension='{REFERENCE}=regex' for the date in the path"
 
 
 def _date_of_units(time: MasterArray, valid: Times) -> Times:

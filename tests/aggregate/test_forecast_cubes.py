@@ -99,6 +99,17 @@ def test_the_run_in_the_path(tmp_path: Path) -> None:
     check(aa.open(tmp_path, rules=rules)["tas"], {run: [0, 6] for run in texts})
 
 
+def test_the_run_in_the_path_of_single_leads(tmp_path: Path) -> None:
+    """The path decides, also about files with a time of size 1."""
+    forecasts.write_all(tmp_path / "20240102", {0: ([6, 12], forecasts.single_leads, "hours")})
+    array = aa.open(tmp_path, rules=aa.Rules.forecast(new_dimension=REFERENCE + r"=/(\d{8})/"))["tas"]
+    assert (array.sizes, hours(array)) == ({REFERENCE: 1, PERIOD: 2, "x": 3}, [30, 36])
+
+
+def hours(array: aa.MasterArray) -> list[int]:
+    return forecasts.hours(array.coords["time"].datetimes().ravel())
+
+
 def test_a_path_without_a_date(tmp_path: Path) -> None:
     forecasts.write_all(tmp_path, {0: ([0, 6], forecasts.valid_times, "hours")})
     with pytest.raises(aa.AggregationError, match="no file has a path"):
