@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.aggregate.report import hole_problems
+from aggarray.opening.persistence import _fields
 from tests.support import forecasts
 from tests.support.forecasts import LAYOUTS, UNITS, Layout
 from tests.support.netcdf import write
@@ -377,6 +378,12 @@ def test_rules() -> None:
     assert not aa.Rules().forecast_cubes
     with pytest.raises(aa.AggregationError, match="forecast_cubes='yes' is invalid"):
         aa.Rules(forecast_cubes="yes")  # type: ignore[arg-type]
+
+
+def test_indexes_of_other_rules_open_in_earlier_releases() -> None:
+    """Only the rules of forecasts have a field that earlier releases lack."""
+    assert "forecast_cubes" not in _fields(aa.Rules())
+    assert _fields(FORECAST)["forecast_cubes"] is True
 
 
 def test_netcdf4_reads_the_saved_times(tmp_path: Path) -> None:
