@@ -17,10 +17,10 @@ from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.forecast_times import ForecastTimes, Times, role_of, times_of
 from aggarray.aggregate.rules import Refusal, Rules, parse_dimension
 from aggarray.aggregate.stages import Entry
-from aggarray.arrays.forecast import LEAD, REFERENCE, TIME, as_integers, known_array, valid_times
+from aggarray.arrays.forecast import as_integers, known_array, valid_times
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.cf.attributes import words
+from aggarray.cf.attributes import LEAD, REFERENCE, TIME, words
 from aggarray.cf.units.calendars import epoch
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats.templates import is_decreasing

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.arrays.forecast import LEAD, REFERENCE, TIME
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
-from aggarray.cf.attributes import basename, text_attribute
+from aggarray.cf.attributes import LEAD, REFERENCE, TIME, basename, text_attribute
 from aggarray.cf.units.calendars import epoch, moments
 from aggarray.cf.units.recognition import MIXABLE, calendar_name, is_reference_time
 from aggarray.dataclass import dataclass

@@ -11,9 +11,9 @@ import numpy as np
 from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.gaps import time_gaps
 from aggarray.aggregate.rules import Duplicate, Skipped
-from aggarray.arrays.forecast import LEAD, REFERENCE
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
+from aggarray.cf.attributes import LEAD, REFERENCE
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass

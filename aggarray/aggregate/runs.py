@@ -16,6 +16,7 @@ from aggarray.aggregate.equality import is_horizontal
 from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
+from aggarray.cf.attributes import LEAD, REFERENCE
 from aggarray.errors import AggregationError
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Parts
@@ -31,7 +32,7 @@ def cut(view: View) -> list[Candidate] | None:
     cut_view = View(pieces, view.rules)
     if cut_view.unconvertible is not None:
         return None
-    if view.rules.forecast_cubes and {"forecast_reference_time", "forecast_period"}.issuperset(keys):
+    if view.rules.forecast_cubes and {REFERENCE, LEAD}.issuperset(keys):
         return pieces
     try:
         complete = covered(cut_view, list(cut_view.varying)) == 1.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.cf.attributes import LEAD, REFERENCE, TIME
 from aggarray.cf.units.calendars import epoch
 from aggarray.errors import NotFoundError, SelectionError
 from aggarray.formats.templates import is_decreasing
@@ -18,9 +19,6 @@ from aggarray.partition.tiling import rename
 
 if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
-
-#: Dimensions of forecasts: standard names of reference time and lead; the valid time.
-REFERENCE, LEAD, TIME = "forecast_reference_time", "forecast_period", "time"
 
 
 def forecast_view(array: "MasterArray", view: Any, period: Any, run: Any) -> "MasterArray":

@@ -3,6 +3,9 @@
 from functools import lru_cache
 from typing import Any
 
+#: Standard names of the dimensions of forecasts, reference time and lead; the valid time, a coordinate of both.
+REFERENCE, LEAD, TIME = "forecast_reference_time", "forecast_period", "time"
+
 
 def basename(name: str) -> str:
     """Return the last part of a variable's path."""

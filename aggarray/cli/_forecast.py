@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggarray.cf.attributes import LEAD, REFERENCE
 from aggarray.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def views_of(arrays: "Sequence[MasterArray]", view: dict[str, str] | None) -> "l
     """
     if view is None:
         return list(arrays)
-    dimensions = {"forecast_reference_time", "forecast_period"}
+    dimensions = {REFERENCE, LEAD}
     if not any(dimensions <= set(array.dimensions) for array in arrays):
         hint = "give data files of forecasts, or an index of them that aggarray aggregate --preset forecast made"
         found = sorted({d for array in arrays for d in array.dimensions})
