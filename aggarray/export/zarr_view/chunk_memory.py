@@ -31,8 +31,8 @@ class ChunkMemory:
             return np.empty(shape, dtype)
         lent = self._taken(size).view(_Lent)
         lent.memory = self
-        # Views of arrays refer to the first array: only a memoryview keeps what is lent.
-        return np.frombuffer(memoryview(lent), dtype).reshape(shape)
+        # Views of arrays refer to the first array: only `data`, a memoryview, keeps what is lent.
+        return np.frombuffer(lent.data, dtype).reshape(shape)
 
     def _taken(self, size: int) -> np.ndarray:
         while self._waiting:
