@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
@@ -23,9 +23,12 @@ from aggarray.storage.files import absolute, given_path, is_folder, missing, sta
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
+if TYPE_CHECKING:
+    from aggarray.formats.file_layout import FileLayout, LayoutRequest
+
 #: A file and what is requested of it; None: everything.
-Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
-Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
+Task: TypeAlias = "tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]"
+Result: TypeAlias = "Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError"
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
@@ -161,13 +164,33 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
         handle.close()
 
 
+def scan_layout(path: str) -> "FileLayout":
+    """Return the layout of a file, or raise the errors of `scan`.
+
+    A format without a method ``scan_layout`` gives the structure alone.
+    """
+    from aggarray.formats.file_layout import FileLayout
+
+    with open_once(path):
+        file_format = _identify_head(path, _read_head(path, with_stamp=False)[0])
+        with naming_errors(path):
+            # The method is optional in formats of other packages.
+            scan_own = getattr(file_format, "scan_layout", None)
+            if scan_own is None:
+                return FileLayout(file_format.scan(path), {}, reason=f"the format {file_format.name} does not describe it")
+            layout: FileLayout = scan_own(path)
+            return layout
+
+
 def scan_one(task: Task) -> Result:
     """Return the requested part of a file, or its error, never raised."""
     path, request = task
     try:
         if isinstance(request, ChunkIndexRequest):
             return locate(path, request)
-        return scan(path) if request is None else scan_partially(path, request)
+        if request is None:
+            return scan(path)
+        return scan_partially(path, request) if isinstance(request, PartialScanRequest) else scan_layout(path)
     except AggarrayError as error:
         return error
 

@@ -6,6 +6,7 @@ of datasets without a chunk index (`handle`). Every call into the library holds 
 """
 
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.formats.file_layout import FileLayout
 
 
 def scan(path: str) -> Structure:
@@ -38,6 +42,18 @@ def scan(path: str) -> Structure:
         return scan_by_library(path)
     structure: Structure = isolated.call_isolated(path, "scan")
     return structure
+
+
+def scan_layout(path: str) -> "FileLayout":
+    """Return the layout of a file; without chunks if only the library reads it."""
+    from aggarray.formats.file_layout import FileLayout
+    from aggarray.formats.hdf5.metadata import layout
+
+    try:
+        return layout.scan_layout(path)
+    except UNREADABLE as error:
+        refuse(error, path)
+        return FileLayout(scan(path), {}, reason=str(error))
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:

@@ -6,6 +6,7 @@ from aggarray.storage.files import is_store
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
+    from aggarray.formats.file_layout import FileLayout
     from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 
 
@@ -24,6 +25,11 @@ class _Zarr:
         from aggarray.formats.zarr.format import scan_partially
 
         return scan_partially(path, request)
+
+    def scan_layout(self, path: str) -> "FileLayout":
+        from aggarray.formats.zarr.layout import scan_layout
+
+        return scan_layout(path)
 
     def open(self, path: str) -> "Handle":
         from aggarray.formats.zarr.format import ZarrHandle
