@@ -60,13 +60,14 @@ class MetadataLayout:
 
     ``nbytes``: bytes of the metadata that lead to the values; ``scattered``: bytes of them behind the first stored value;
     ``consolidated``: whether all chunk indexes lie before the first chunk, or one document describes the store; ``paged``: bytes
-    of a page, 0 unless metadata and values have pages of their own.
+    of a page, 0 unless metadata and values have pages of their own; ``file_nbytes``: bytes of the file, None for a store.
     """
 
     nbytes: int
     scattered: int
     consolidated: bool
     paged: int = 0
+    file_nbytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,8 @@ def _file_layout(structure: Structure, headers: Mapping[str, Header], data: Data
     merged = list(_merged(ranges))
     scattered = sum(stop - start for start, stop in merged if start >= first_value)
     nbytes = sum(stop - start for start, stop in merged)
-    return FileLayout(structure, variables, MetadataLayout(nbytes, scattered, last_node < first_chunk, data.page_size))
+    metadata = MetadataLayout(nbytes, scattered, last_node < first_chunk, data.page_size, data.base + data.size)
+    return FileLayout(structure, variables, metadata)
 
 
 def _offsets(data: Data, header: Header, layout: DataLayout) -> np.ndarray:

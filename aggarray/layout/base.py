@@ -1,0 +1,161 @@
+"""What checks of a layout work on: files, arrays, findings.
+
+A check is a pure function of an `Archive` and its settings in a profile. It yields a `Finding` per fault, with all files that have
+it.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.formats.base import Variable
+from aggarray.formats.file_layout import FileLayout, VariableLayout
+
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """Variable of one file that an array uses.
+
+    ``dimensions``: names of the master, one for each stored dimension; ``stops``: by dimension of the master, where the part that
+    the file covers ends.
+    """
+
+    file: FileLayout
+    variable: Variable
+    layout: VariableLayout
+    dimensions: tuple[str, ...]
+    stops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayLayout:
+    """Array of an archive with its members.
+
+    ``number``: position in the aggregation; ``sizes``: by dimension; ``itemsize``: bytes of a value; ``joined``: dimensions along
+    which files were joined.
+    """
+
+    number: int
+    name: str
+    sizes: Mapping[str, int]
+    itemsize: int
+    joined: tuple[str, ...]
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Archive:
+    """Files and arrays of an aggregation.
+
+    ``limits``, ``repack``: those of the profile, which remedies follow.
+    """
+
+    files: tuple[FileLayout, ...]
+    arrays: tuple[ArrayLayout, ...]
+    limits: tuple[int, int]
+    repack: bool
+
+
+class Extract(NamedTuple):
+    """Remedy: extract an array with more options of ``aggarray extract``."""
+
+    array: int
+    options: tuple[str, ...] = ()
+
+
+class Finding(NamedTuple):
+    """Fault: what is wrong, the files that have it, and how many files could.
+
+    ``remedy``: a line to run, an `Extract`, or None; ``advice``: what to do where no line can.
+    """
+
+    text: str
+    files: tuple[str, ...]
+    examined: int
+    remedy: str | Extract | None = None
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Check of one property.
+
+    ``settings``: the type of each setting that a profile may give; ``find``: yields the findings; ``optional``: settings that a
+    profile may leave out.
+    """
+
+    name: str
+    settings: Mapping[str, type]
+    find: Callable[[Archive, Mapping[str, Any]], Iterator[Finding]]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> list[str]:
+        """The settings that a profile gives."""
+        return [name for name in self.settings if name not in self.optional]
+
+
+def minority(values: Iterable[tuple[str, _Value]]) -> tuple[_Value | None, dict[_Value, list[str]], int]:
+    """Return the most common value, the files of every other, and the number of files.
+
+    Of equally common values, that of the first file counts as the most common.
+
+    >>> minority([("a.nc", 4), ("b.nc", 4), ("c.nc", 1)])
+    (4, {1: ['c.nc']}, 3)
+    """
+    files: dict[_Value, list[str]] = defaultdict(list)
+    for file, value in values:
+        files[value].append(file)
+    counts = Counter({value: len(own) for value, own in files.items()})
+    if not counts:
+        return None, {}, 0
+    usual = counts.most_common(1)[0][0]
+    return usual, {value: own for value, own in files.items() if value != usual}, counts.total()
+
+
+def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, int]:
+    """Return chunk sizes by dimension between limits of bytes, -1 for all of a dimension.
+
+    The last dimensions are in one chunk if they fit; the first one that does not fit is cut.
+
+    >>> array = ArrayLayout(0, "tas", {"time": 365, "lat": 90, "lon": 180}, 4, ("time",), ())
+    >>> suggested_chunks(array, (4_000_000, 16_000_000)), suggested_chunks(array, (10_000, 20_000))
+    ({'time': 62, 'lat': -1, 'lon': -1}, {'time': 1, 'lat': 14, 'lon': -1})
+    """
+    least, most = limits
+    chunks: dict[str, int] = {}
+    nbytes = array.itemsize
+    for name, size in reversed(array.sizes.items()):
+        fitting = min(size, max(1, most // nbytes if most else size), max(1, math.ceil(least / nbytes)))
+        is_last = list(array.sizes)[0] == name
+        if not is_last and size * nbytes <= max(least, most // 2 if most else least):
+            fitting = size
+        chunks[name] = -1 if fitting >= size else fitting
+        nbytes *= max(1, size if fitting >= size else fitting)
+    return dict(reversed(chunks.items()))
+
+
+def chunk_option(chunks: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the option ``--chunks`` of ``aggarray extract``.
+
+    >>> chunk_option({"time": 30, "lat": -1})
+    ('--chunks', 'time=30,lat=-1')
+    """
+    return ("--chunks", ",".join(f"{name}={size}" for name, size in chunks.items())) if chunks else ()
+
+
+def rechunked(archive: Archive, array: ArrayLayout, members: Sequence[Member]) -> str | Extract:
+    """Return the remedy for chunks: repack the first file, or extract the array."""
+    chunks = suggested_chunks(array, archive.limits)
+    first = members[0]
+    if archive.repack and first.layout.index and len(first.dimensions) == len(first.layout.shape):
+        from aggarray.layout.remedies import repacked
+
+        sizes = dict(zip(first.dimensions, first.layout.shape, strict=True))
+        shape = (min(size, max(chunks.get(name, size), 0) or size) for name, size in sizes.items())
+        return repacked(first.file.uri, "-l", f"/{first.variable.name}:CHUNK={'x'.join(map(str, shape))}")
+    return Extract(array.number, chunk_option(chunks))

@@ -1,0 +1,62 @@
+"""Attributes that should be equal in all files of an array, and are not."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, minority
+from aggarray.layout.checks.packing import ATTRIBUTES
+from aggarray.layout.remedies import with_attribute
+
+_LONGEST = 60
+
+
+def _text(value: Any) -> str:
+    """Return an attribute as text; equal numbers of other types have equal texts."""
+    return value if isinstance(value, str) else str(np.asarray(value).tolist())
+
+
+def _attributes(member: Member, of_file: bool) -> Mapping[str, Any]:
+    return member.file.structure.attrs if of_file else member.variable.attrs
+
+
+def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> Iterator[Finding]:
+    names = dict.fromkeys(name for member in array.members for name in _attributes(member, of_file))
+    where = "" if of_file else f"{array.name}:"
+    pattern = "|".join(ignored)
+    for name in names:
+        if pattern and re.fullmatch(pattern, name):
+            continue
+        stored = {m.file.uri: (m, _attributes(m, of_file).get(name)) for m in array.members}
+        texts = [(uri, None if value is None else _text(value)) for uri, (_, value) in stored.items()]
+        usual, others, number = minority(texts)
+        # What differs in every file describes the file.
+        if not others or (len(others) + 1 == number > 2):
+            continue
+        model = next((value for _, value in stored.values() if value is not None and _text(value) == usual), None)
+        for value, files in others.items():
+            shown = [_shown(text) for text in (value, usual)]
+            member = stored[files[0]][0]
+            is_netcdf = model is not None and member.file.structure.format.startswith("netCDF")
+            variable = "global" if of_file else member.variable.name
+            line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
+            text = f"{where}{name} is {shown[0]}, where most files have {shown[1]}"
+            yield Finding(text, tuple(files), number, line or None, "" if line else "set the attribute to the usual value")
+
+
+def _shown(text: str | None) -> str:
+    if text is None:
+        return "missing"
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+
+
+def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the attributes that differ in some files of an array."""
+    for array in archive.arrays:
+        yield from _differences(array, True, settings["may_differ"])
+        yield from _differences(array, False, [*ATTRIBUTES, *settings["variable_may_differ"]])
+
+
+CHECK = Check("attributes", {"may_differ": list, "variable_may_differ": list}, find)

@@ -1,0 +1,60 @@
+"""Names of files and variables that a profile does not allow."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aggarray.formats.file_layout import FileLayout
+from aggarray.layout.base import Archive, Check, Finding
+
+#: Formats of single files, which have names of their own.
+_FILES = ("netCDF3", "netCDF4", "HDF5")
+
+
+def _variables(archive: Archive, pattern: str) -> Iterator[Finding]:
+    found: dict[str, list[str]] = {}
+    for array in archive.arrays:
+        for member in array.members:
+            name = member.variable.name.rpartition("/")[2]
+            if not re.fullmatch(pattern, name):
+                found.setdefault(member.variable.name, []).append(member.file.uri)
+    for name, files in found.items():
+        allowed = re.sub(r"\W", "_", name.rpartition("/")[2], flags=re.ASCII)
+        renamed = allowed if re.fullmatch(pattern, allowed) else f"v{allowed}"
+        is_plain = re.fullmatch(pattern, renamed) and "/" not in name
+        line = shlex.join(["ncrename", "-h", "-O", "-v", f"{name},{renamed}", files[0]]) if is_plain else None
+        text = f"variable {name!r} does not match {pattern}"
+        yield Finding(text, tuple(dict.fromkeys(files)), len(archive.files), line, "" if line else "rename the variable")
+
+
+def _contradictions(file: FileLayout, match: re.Match[str]) -> Iterator[str]:
+    for name, part in match.groupdict().items():
+        value = file.structure.attrs.get(name)
+        if part is not None and value is not None and str(value) != part:
+            yield f"{name} is {part!r} in the name and {value!s} in the file"
+
+
+def _files(archive: Archive, pattern: str) -> Iterator[Finding]:
+    named = [file for file in archive.files if file.structure.format in _FILES]
+    found: dict[str, list[str]] = {}
+    for file in named:
+        match = re.fullmatch(pattern, os.path.basename(file.uri.partition("?")[0]))
+        faults = ["file names do not match the pattern"] if match is None else _contradictions(file, match)
+        for fault in faults:
+            found.setdefault(fault, []).append(file.uri)
+    for fault, files in found.items():
+        advice = "rename the files as the profile describes" if "pattern" in fault else "correct the attribute, or rename the file"
+        yield Finding(fault, tuple(files), len(named), None, advice)
+
+
+def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield names that do not match, and file names that contradict attributes."""
+    if settings.get("variable"):
+        yield from _variables(archive, settings["variable"])
+    if settings.get("file"):
+        yield from _files(archive, settings["file"])
+
+
+CHECK = Check("names", {"variable": str, "file": str}, find, ("variable", "file"))

@@ -1,0 +1,34 @@
+"""Types, packing and fill values that differ between the files of an array."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from aggarray.layout.base import Archive, Check, Extract, Finding, Member, minority
+
+#: Attributes that decode stored values (CF sections 2.5.1 and 8.1).
+ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+
+
+def _value(member: Member, item: str) -> str:
+    """Return the dtype or an attribute as text, "none" if absent."""
+    if item == "dtype":
+        dtype = member.layout.dtype
+        order = "big-endian " if dtype is not None and dtype.newbyteorder(">") == dtype and dtype.itemsize > 1 else ""
+        return "no number" if dtype is None else f"{order}{dtype.newbyteorder('=').name}"
+    value = member.variable.attrs.get(item)
+    return "none" if value is None else str(np.asarray(value).tolist())
+
+
+def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the arrays with files of another dtype, packing or fill value."""
+    for array in archive.arrays:
+        for item in ("dtype", *ATTRIBUTES):
+            usual, others, number = minority((member.file.uri, _value(member, item)) for member in array.members)
+            for value, files in others.items():
+                text = f"{array.name}: {item} {value}, where most files have {usual}"
+                yield Finding(text, tuple(files), number, Extract(array.number))
+
+
+CHECK = Check("packing", {}, find)
