@@ -177,7 +177,9 @@ def scan_layout(path: str) -> "FileLayout":
             # The method is optional in formats of other packages.
             scan_own = getattr(file_format, "scan_layout", None)
             if scan_own is None:
-                return FileLayout(file_format.scan(path), {}, reason=f"the format {file_format.name} does not describe it")
+                return FileLayout(
+                    path, file_format.scan(path), {}, reason=f"the format {file_format.name} does not describe it"
+                )
             layout: FileLayout = scan_own(path)
             return layout
 

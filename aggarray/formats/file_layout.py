@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import dataclass
-from aggarray.formats.base import Structure, Variable
+from aggarray.formats.base import Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class MetadataLayout:
     """Where the metadata of a file lie.
 
     ``nbytes``: bytes of the metadata that lead to the values; ``scattered``: bytes of them behind the first stored value;
-    ``consolidated``: whether all chunk indexes lie before the first chunk, or one document describes the store; ``paged``: bytes
-    of a page, 0 unless metadata and values have pages of their own; ``file_nbytes``: bytes of the file, None for a store.
+    ``consolidated``: whether all chunk indexes lie before the first chunk, or one document describes the store; ``paged``:
+    bytes of a page, 0 unless metadata and values have pages of their own; ``file_nbytes``: bytes of the file, None for a store.
     """
 
     nbytes: int
@@ -74,20 +74,12 @@ class MetadataLayout:
 class FileLayout:
     """Layout of one file.
 
-    ``structure``: names, dimensions and attributes, without values; ``variables``: by name, empty if only the library of the
+    ``uri``: its path or URL; ``structure``: names, dimensions and attributes, without values; ``variables``: by name, empty if only the library of the
     format knows them; ``metadata``: None if unknown; ``reason``: why the layout is unknown, "" if it is known.
     """
 
+    uri: str
     structure: Structure
     variables: Mapping[str, VariableLayout]
     metadata: MetadataLayout | None = None
     reason: str = ""
-
-    @property
-    def uri(self) -> str:
-        """Path or URL of the file."""
-        return self.structure.uri
-
-    def variable(self, name: str) -> Variable | None:
-        """Return a variable of the structure, None if there is none."""
-        return next((v for v in self.structure.variables if v.name == name), None)

@@ -1,27 +1,24 @@
 """What checks of a layout work on: files, arrays, findings.
 
-A check is a pure function of an `Archive` and its settings in a profile. It yields a `Finding` per fault, with all files that have
-it.
+A check is a pure function of an `Archive` and its settings in a profile. It yields a `Finding` per fault, with all files that
+have it.
 """
 
 import math
-from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Variable
 from aggarray.formats.file_layout import FileLayout, VariableLayout
-
-_Value = TypeVar("_Value", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
     """Variable of one file that an array uses.
 
-    ``dimensions``: names of the master, one for each stored dimension; ``stops``: by dimension of the master, where the part that
-    the file covers ends.
+    ``dimensions``: names of the master, one for each stored dimension; ``stops``: by dimension of the master, where the part
+    that the file covers ends.
     """
 
     file: FileLayout
@@ -35,8 +32,8 @@ class Member:
 class ArrayLayout:
     """Array of an archive with its members.
 
-    ``number``: position in the aggregation; ``sizes``: by dimension; ``itemsize``: bytes of a value; ``joined``: dimensions along
-    which files were joined.
+    ``number``: position in the aggregation; ``sizes``: by dimension; ``itemsize``: bytes of a value; ``joined``: dimensions
+    along which files were joined.
     """
 
     number: int
@@ -99,22 +96,32 @@ class Check:
         return [name for name in self.settings if name not in self.optional]
 
 
-def minority(values: Iterable[tuple[str, _Value]]) -> tuple[_Value | None, dict[_Value, list[str]], int]:
-    """Return the most common value, the files of every other, and the number of files.
+class Values(NamedTuple):
+    """Values of a property: the most common, the files of the others, counts.
+
+    ``number``: of files with the most common value; ``examined``: of all files.
+    """
+
+    usual: Any
+    others: Mapping[Any, list[str]]
+    number: int
+    examined: int
+
+
+def compare(values: Iterable[tuple[str, Hashable]]) -> Values:
+    """Return the most common value, and the files of every other.
 
     Of equally common values, that of the first file counts as the most common.
 
-    >>> minority([("a.nc", 4), ("b.nc", 4), ("c.nc", 1)])
-    (4, {1: ['c.nc']}, 3)
+    >>> compare([("a.nc", 4), ("b.nc", 4), ("c.nc", 1)])
+    Values(usual=4, others={1: ['c.nc']}, number=2, examined=3)
     """
-    files: dict[_Value, list[str]] = defaultdict(list)
+    files: dict[Any, list[str]] = {}
     for file, value in values:
-        files[value].append(file)
-    counts = Counter({value: len(own) for value, own in files.items()})
-    if not counts:
-        return None, {}, 0
-    usual = counts.most_common(1)[0][0]
-    return usual, {value: own for value, own in files.items() if value != usual}, counts.total()
+        files.setdefault(value, []).append(file)
+    usual = max(files, key=lambda value: len(files[value]), default=None)
+    others = {value: own for value, own in files.items() if value != usual}
+    return Values(usual, others, len(files.get(usual, ())), sum(map(len, files.values())))
 
 
 def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, int]:
@@ -129,10 +136,10 @@ def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, i
     least, most = limits
     chunks: dict[str, int] = {}
     nbytes = array.itemsize
-    for name, size in reversed(array.sizes.items()):
+    for name, size in reversed(list(array.sizes.items())):
         fitting = min(size, max(1, most // nbytes if most else size), max(1, math.ceil(least / nbytes)))
-        is_last = list(array.sizes)[0] == name
-        if not is_last and size * nbytes <= max(least, most // 2 if most else least):
+        # All of a dimension but the first, if that leaves room.
+        if name != next(iter(array.sizes)) and size * nbytes <= max(least, most // 2):
             fitting = size
         chunks[name] = -1 if fitting >= size else fitting
         nbytes *= max(1, size if fitting >= size else fitting)

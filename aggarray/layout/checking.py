@@ -64,9 +64,8 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
         remedy = " ".join([head, *remedy.options, "-o", output]) if line else None
     names = ", ".join(short_paths(list(finding.files[:_NAMED])))
     more = ", ..." * (len(finding.files) > _NAMED)
-    count = f"in {len(finding.files)} of {finding.examined} files" if finding.examined > 1 else "in"
-    advice = f"; {finding.advice}" if finding.advice else ""
-    message = f"{finding.text} {count} ({names}{more}){advice}" if finding.examined > 1 else f"{finding.text} in {names}{advice}"
+    where = f"{len(finding.files)} of {finding.examined} files ({names}{more})" if finding.examined > 1 else names
+    message = f"{finding.text} in {where}{f'; {finding.advice}' if finding.advice else ''}"
     return Problem(name, finding.files[0], message, finding.files, remedy)
 
 

@@ -34,4 +34,3 @@ def with_attribute(path: str, variable: str, name: str, value: Any) -> str:
     code = _TYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
     texts = ",".join(str(v) for v in array.tolist())
     return shlex.join(["ncatted", "-h", "-O", "-a", f"{name},{variable},o,{code},{texts}", path]) if code else ""
-

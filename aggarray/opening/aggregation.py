@@ -296,7 +296,7 @@ class Aggregation(AttributeHints):
         read are findings too. Raises AggregationError or MissingFileError for an invalid profile.
 
         >>> import aggarray as aa
-        >>> aa.open("sample_data/archive").check_layout("cloud").ok
+        >>> aa.open("sample_data/tiles").check_layout("cloud").ok
         True
         """
         from aggarray.layout.checking import check_layout

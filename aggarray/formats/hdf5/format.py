@@ -53,7 +53,7 @@ def scan_layout(path: str) -> "FileLayout":
         return layout.scan_layout(path)
     except UNREADABLE as error:
         refuse(error, path)
-        return FileLayout(scan(path), {}, reason=str(error))
+        return FileLayout(path, scan(path), {}, reason=str(error))
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:

@@ -26,4 +26,4 @@ def scan_layout(path: str) -> FileLayout:
         structure = Structure(
             path, "netCDF3", file.header.attrs, tuple(location.variable for location in locations), {}, sizes=file.header.sizes
         )
-        return FileLayout(structure, variables, MetadataLayout(first, 0, True, 0, file.nbytes))
+        return FileLayout(path, structure, variables, MetadataLayout(first, 0, True, 0, file.nbytes))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from aggarray.formats.base import naming_errors
@@ -14,8 +13,6 @@ from aggarray.storage.urls import stem
 
 #: Settings of codecs that are not part of their text: other software sets them, or they repeat the name.
 _LEFT_OUT = ("id", "name", "typesize", "checksum", "elementsize")
-#: Settings that are written without their name.
-_LEVELS = ("level", "clevel")
 
 
 def scan_layout(path: str) -> FileLayout:
@@ -41,7 +38,7 @@ def layout_of_nodes(path: str, format_name: str, nodes: Mapping[str, Node], cons
             if not isinstance(dtype, str):
                 variables[variable] = _variable_layout(ArrayLayout(node.version, node.meta, shape_of(node), dtype))
     nbytes = sum(len(json.dumps([node.meta, node.attrs], default=str)) for node in nodes.values())
-    return FileLayout(structure_of(path, format_name, nodes), variables, MetadataLayout(nbytes, 0, consolidated))
+    return FileLayout(path, structure_of(path, format_name, nodes), variables, MetadataLayout(nbytes, 0, consolidated))
 
 
 def _variable_layout(layout: ArrayLayout) -> VariableLayout:
@@ -52,8 +49,10 @@ def _variable_layout(layout: ArrayLayout) -> VariableLayout:
         chunk = tuple(settings["chunk_shape"])
         steps = [parse_named_configuration(step) for step in settings.get("codecs") or ()]
     filters = tuple(_filter_text(name, settings) for name, settings in steps if name != "bytes")
-    plain = VariableLayout(layout.dtype if layout.dtype.kind in "biufc" else None, layout.shape, chunk, shard, filters)
-    return replace(plain, dtype=layout.dtype if layout.dtype.kind in "biufc" else None)
+    dtype = layout.dtype
+    if ("bytes", {"endian": "big"}) in steps:
+        dtype = dtype.newbyteorder(">")
+    return VariableLayout(dtype if dtype.kind in "biufc" else None, layout.shape, chunk, shard, filters)
 
 
 def _filter_text(name: str, settings: Mapping[str, Any]) -> str:

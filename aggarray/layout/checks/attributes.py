@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, minority
+from aggarray.errors import counted
+from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare
 from aggarray.layout.checks.packing import ATTRIBUTES
 from aggarray.layout.remedies import with_attribute
 
@@ -24,26 +25,27 @@ def _attributes(member: Member, of_file: bool) -> Mapping[str, Any]:
 
 def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> Iterator[Finding]:
     names = dict.fromkeys(name for member in array.members for name in _attributes(member, of_file))
-    where = "" if of_file else f"{array.name}:"
+    where = "" if of_file else f"{array.name}: "
     pattern = "|".join(ignored)
     for name in names:
         if pattern and re.fullmatch(pattern, name):
             continue
         stored = {m.file.uri: (m, _attributes(m, of_file).get(name)) for m in array.members}
         texts = [(uri, None if value is None else _text(value)) for uri, (_, value) in stored.items()]
-        usual, others, number = minority(texts)
+        values = compare(texts)
         # What differs in every file describes the file.
-        if not others or (len(others) + 1 == number > 2):
+        if not values.others or len(values.others) + 1 == values.examined > 2:
             continue
-        model = next((value for _, value in stored.values() if value is not None and _text(value) == usual), None)
-        for value, files in others.items():
-            shown = [_shown(text) for text in (value, usual)]
+        model = next((value for _, value in stored.values() if value is not None and _text(value) == values.usual), None)
+        for value, files in values.others.items():
+            shown = [_shown(text) for text in (value, values.usual)]
             member = stored[files[0]][0]
             is_netcdf = model is not None and member.file.structure.format.startswith("netCDF")
             variable = "global" if of_file else member.variable.name
             line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
-            text = f"{where}{name} is {shown[0]}, where most files have {shown[1]}"
-            yield Finding(text, tuple(files), number, line or None, "" if line else "set the attribute to the usual value")
+            text = f"{where}{name} is {shown[0]}, {shown[1]} in {counted(values.number, 'file')},"
+            advice = "" if line else "set the attribute to the usual value"
+            yield Finding(text, tuple(files), values.examined, line or None, advice)
 
 
 def _shown(text: str | None) -> str:

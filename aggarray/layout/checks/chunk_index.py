@@ -18,7 +18,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         ]
         if found:
             worst = max(found, key=lambda member: member.layout.nodes).layout
-            text = f"{array.name}: {worst.nodes} blocks of the chunk index ({worst.index}, {worst.count} chunks) lie between chunks"
+            index = f"{worst.nodes} blocks of the chunk index ({worst.index}, {worst.count} chunks)"
+            text = f"{array.name}: {index} lie between the chunks"
             files = tuple(dict.fromkeys(member.file.uri for member in found))
             yield Finding(text, files, len(array.members), rechunked(archive, array, found))
 

@@ -1,5 +1,6 @@
 """Chunks that are too small or too large."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,15 +11,12 @@ from aggarray.scan.progress import amount
 def _fault(member: Member, settings: Mapping[str, Any]) -> str:
     """Return "small", "large", or "" for a variable of one file."""
     layout, nbytes = member.layout, member.layout.chunk_nbytes
-    if layout.chunk is None or layout.dtype is None:
+    # Records of netCDF-3 are read in any number at a time.
+    if layout.chunk is None or layout.dtype is None or member.file.structure.format == "netCDF3":
         return ""
     if settings.get("most") and nbytes > settings["most"]:
         return "large"
-    number = layout.count
-    if number is None:
-        number = 1
-        for n in layout.grid:
-            number *= n
+    number = math.prod(layout.grid) if layout.count is None else layout.count
     # One step more along the first dimension may be too much.
     step = nbytes // layout.chunk[0] if settings.get("leading") and layout.chunk else 0
     is_small = nbytes + step < settings["least"]
@@ -27,7 +25,8 @@ def _fault(member: Member, settings: Mapping[str, Any]) -> str:
 
 def _text(array: ArrayLayout, fault: str, members: list[Member], settings: Mapping[str, Any]) -> str:
     sizes = sorted({member.layout.chunk_nbytes for member in members})
-    limit = f"less than {amount(settings['least'], 'bytes')}" if fault == "small" else f"more than {amount(settings['most'], 'bytes')}"
+    words, key = ("less than", "least") if fault == "small" else ("more than", "most")
+    limit = f"{words} {amount(settings[key], 'bytes')}"
     texts = [amount(size, "bytes") for size in (sizes[0], sizes[-1])]
     size = texts[0] if texts[0] == texts[1] else " to ".join(texts)
     shapes = sorted({member.layout.chunk or () for member in members})

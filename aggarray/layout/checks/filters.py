@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aggarray.layout.base import Archive, Check, Extract, Finding, minority
+from aggarray.errors import counted
+from aggarray.layout.base import Archive, Check, Extract, Finding, compare
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the arrays with files of other codecs, levels or orders of filters."""
     for array in archive.arrays:
-        usual, others, number = minority((member.file.uri, member.layout.filters) for member in array.members)
-        for filters, files in others.items():
-            own, most = (", ".join(names or ()) or "no filters" for names in (filters, usual))
-            text = f"{array.name}: {own}, where most files have {most}"
-            yield Finding(text, tuple(files), number, Extract(array.number))
+        chains = compare((member.file.uri, member.layout.filters) for member in array.members)
+        for filters, files in chains.others.items():
+            own, usual = (", ".join(names) or "no filters" for names in (filters, chains.usual))
+            text = f"{array.name}: {own}; {usual} in {counted(chains.number, 'file')},"
+            yield Finding(text, tuple(files), chains.examined, Extract(array.number))
 
 
 CHECK = Check("filters", {}, find)

@@ -28,7 +28,9 @@ def _fault(file: FileLayout, metadata: MetadataLayout, settings: Mapping[str, An
 def _remedy(file: FileLayout, settings: Mapping[str, Any]) -> str:
     metadata = file.metadata
     if metadata is None or metadata.file_nbytes is None:
-        return shlex.join(["python", "-c", f"import zarr; zarr.consolidate_metadata({file.uri!r})"])
+        code = f"import zarr; zarr.consolidate_metadata({file.uri!r})"
+        is_plain = shlex.quote(file.uri) == file.uri
+        return f'python -c "{code}"' if is_plain else shlex.join(["python", "-c", code])
     # Twice as much, because the repacked metadata may be larger.
     size = 1 << (2 * metadata.nbytes - 1).bit_length()
     options = ("-S", "PAGE", "-G", str(size)) if settings["paged"] else (f"--metadata_block_size={size}",)
@@ -43,8 +45,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         if file.metadata is not None and (fault := _fault(file, file.metadata, settings)):
             found.setdefault(fault, []).append(file)
     for fault, files in found.items():
-        sizes = [file.metadata.scattered or file.metadata.nbytes for file in files if file.metadata is not None]
-        text = f"{fault} (up to {amount(max(sizes), 'bytes')})" if files[0].metadata and files[0].metadata.file_nbytes else fault
+        of_files = [file.metadata for file in files if file.metadata is not None and file.metadata.file_nbytes is not None]
+        most = max((metadata.scattered or metadata.nbytes for metadata in of_files), default=0)
+        text = f"{fault} (up to {amount(most, 'bytes')})" if most else fault
         yield Finding(text, tuple(file.uri for file in files), len(known), _remedy(files[0], settings))
 
 

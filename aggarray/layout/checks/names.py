@@ -9,6 +9,7 @@ from typing import Any
 from aggarray.formats.file_layout import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
 
+_ODD = "file names do not match the pattern"
 #: Formats of single files, which have names of their own.
 _FILES = ("netCDF3", "netCDF4", "HDF5")
 
@@ -41,11 +42,12 @@ def _files(archive: Archive, pattern: str) -> Iterator[Finding]:
     found: dict[str, list[str]] = {}
     for file in named:
         match = re.fullmatch(pattern, os.path.basename(file.uri.partition("?")[0]))
-        faults = ["file names do not match the pattern"] if match is None else _contradictions(file, match)
+        faults = [_ODD] if match is None else _contradictions(file, match)
         for fault in faults:
             found.setdefault(fault, []).append(file.uri)
     for fault, files in found.items():
-        advice = "rename the files as the profile describes" if "pattern" in fault else "correct the attribute, or rename the file"
+        is_odd = fault == _ODD
+        advice = "rename the files as the profile describes" if is_odd else "correct the attribute, or rename the files"
         yield Finding(fault, tuple(files), len(named), None, advice)
 
 

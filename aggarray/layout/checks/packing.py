@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.layout.base import Archive, Check, Extract, Finding, Member, minority
+from aggarray.errors import counted
+from aggarray.layout.base import Archive, Check, Extract, Finding, Member, compare
 
-#: Attributes that decode stored values (CF sections 2.5.1 and 8.1).
-ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
+#: Attributes that give stored values their meaning (CF sections 2.5.1, 3.1 and 8.1).
+ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
 
 
 def _value(member: Member, item: str) -> str:
@@ -25,10 +26,10 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the arrays with files of another dtype, packing or fill value."""
     for array in archive.arrays:
         for item in ("dtype", *ATTRIBUTES):
-            usual, others, number = minority((member.file.uri, _value(member, item)) for member in array.members)
-            for value, files in others.items():
-                text = f"{array.name}: {item} {value}, where most files have {usual}"
-                yield Finding(text, tuple(files), number, Extract(array.number))
+            values = compare((member.file.uri, _value(member, item)) for member in array.members)
+            for value, files in values.others.items():
+                text = f"{array.name}: {item} {value}, {values.usual} in {counted(values.number, 'file')},"
+                yield Finding(text, tuple(files), values.examined, Extract(array.number))
 
 
 CHECK = Check("packing", {}, find)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aggarray.layout.base import Archive, ArrayLayout, Check, Extract, Finding, Member, chunk_option, minority, suggested_chunks
+from aggarray.errors import counted
+from aggarray.layout.base import Archive, ArrayLayout, Check, Extract, Finding, Member, chunk_option, compare, suggested_chunks
 
 
 def _chunk_of(member: Member) -> tuple[int, ...] | None:
@@ -25,11 +26,12 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield arrays of files with other chunk shapes, or that end within a chunk."""
     for array in archive.arrays:
         chunked = [member for member in array.members if _chunk_of(member) is not None]
-        usual, others, number = minority((member.file.uri, _chunk_of(member)) for member in chunked)
+        shapes = compare((member.file.uri, _chunk_of(member)) for member in chunked)
         remedy = Extract(array.number, chunk_option(suggested_chunks(array, archive.limits)))
-        for chunk, files in others.items():
-            own, most = (" x ".join(map(str, shape or ())) for shape in (chunk, usual))
-            yield Finding(f"{array.name}: chunks of {own}, where most files have {most}", tuple(files), number, remedy)
+        for chunk, files in shapes.others.items():
+            own, usual = (" x ".join(map(str, shape)) for shape in (chunk, shapes.usual))
+            text = f"{array.name}: chunks of {own}, {usual} in {counted(shapes.number, 'file')},"
+            yield Finding(text, tuple(files), shapes.examined, remedy)
         for dimension in array.joined:
             inside = [member for member in chunked if _ends_inside(member, array, dimension)]
             if inside:

@@ -43,9 +43,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
             faults.setdefault(f"{text!r} repeated", []).extend(own[1:])
     for fault, files in faults.items():
         example = f" ({values[files[0]]!r})" if fault == "malformed" else ""
-        line = _remedy(archive, files[0], settings)
-        advice = "" if line else "give each file an identifier of its own"
-        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), line, advice)
+        remedy = _remedy(archive, files[0], settings)
+        advice = "" if remedy else "give each file an identifier of its own"
+        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), remedy, advice)
 
 
 CHECK = Check("tracking_id", {"required": bool, "pattern": str, "prefix": str}, find, ("prefix",))

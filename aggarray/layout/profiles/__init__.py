@@ -1,7 +1,7 @@
 """Profiles: which checks of a layout apply, and their limits.
 
-A profile is a TOML file: a table per check, with its settings and the ``source`` of its figures. ``base`` names the profile that
-it changes (default: ``default``; ``none``: none), and ``NAME = false`` leaves a check out.
+A profile is a TOML file: a table per check, with its settings and the ``source`` of its figures. ``base`` names the profile
+that it changes (default: ``default``; ``none``: none), and ``NAME = false`` leaves a check out.
 """
 
 import os
@@ -24,8 +24,8 @@ _DEEPEST = 8
 class Profile:
     """Checks with their settings.
 
-    ``checks``: settings by name of the check, with the ``source`` of the figures; ``repack``: remedies repack single files where
-    they can, instead of extracting the array.
+    ``checks``: settings by name of the check, with the ``source`` of the figures; ``repack``: remedies repack single files
+    where they can, instead of extracting the array.
     """
 
     name: str
@@ -85,7 +85,9 @@ def _tables(name: str, is_own: bool, own: list[str]) -> dict[str, Any]:
     if is_own:
         return tomllib.loads(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
     if not name.endswith(".toml"):
-        raise AggregationError(f"no profile {name!r}", hint=f"{names_hint(name, own, 'the profiles are')}; or give a .toml file")
+        raise AggregationError(
+            f"no profile {name!r}", hint=f"{names_hint(name, own, 'the profiles are')}; or give a .toml file"
+        )
     try:
         with open(name, "rb") as file:
             return tomllib.load(file)

@@ -77,8 +77,8 @@ class Header:
     Attributes and links are in the order of storage. ``attributes``: (creation order, attribute); the order is None if it is
     not tracked. ``deflate_level``: level of the filter deflate, which decoding does not need. ``committed``: address of a
     committed datatype. ``virtual``: heap object (address, number) that lists the sources of a virtual dataset. ``external``:
-    whether values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if unknown. ``page_size``: bytes of a
-    page of the file, 0 unless its space is paged.
+    whether values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if unknown.
+    ``page_size``: bytes of a page of the file, 0 unless its space is paged.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]

@@ -38,10 +38,10 @@ class RecordedData(Data):
     Collections of the global heap do not count: HDF5 allocates them among the values.
     """
 
-    __slots__ = ("ranges",)
+    __slots__ = ("recorded",)
 
     def __init__(self, file: ByteSource) -> None:
-        self.ranges: list[tuple[int, int]] = []
+        self.recorded: list[tuple[int, int]] = []
         super().__init__(file)
 
     def at(self, address: int, count: int) -> bytes:
@@ -54,7 +54,7 @@ class RecordedData(Data):
 
     def _recorded(self, address: int, block: bytes) -> bytes:
         if block[:4] != b"GCOL":
-            self.ranges.append((address, address + len(block)))
+            self.recorded.append((address, address + len(block)))
         return block
 
 
@@ -66,7 +66,7 @@ def scan_layout(path: str) -> FileLayout:
 
 
 def _file_layout(structure: Structure, headers: Mapping[str, Header], data: Data) -> FileLayout:
-    ranges: list[tuple[int, int]] = getattr(data, "ranges", [])
+    ranges: list[tuple[int, int]] = getattr(data, "recorded", [])
     variables: dict[str, VariableLayout] = {}
     first_chunk = first_value = UNDEFINED
     last_node = -1
@@ -86,7 +86,7 @@ def _file_layout(structure: Structure, headers: Mapping[str, Header], data: Data
     scattered = sum(stop - start for start, stop in merged if start >= first_value)
     nbytes = sum(stop - start for start, stop in merged)
     metadata = MetadataLayout(nbytes, scattered, last_node < first_chunk, data.page_size, data.base + data.size)
-    return FileLayout(structure, variables, metadata)
+    return FileLayout(structure.uri, structure, variables, metadata)
 
 
 def _offsets(data: Data, header: Header, layout: DataLayout) -> np.ndarray:
