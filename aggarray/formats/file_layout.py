@@ -74,8 +74,9 @@ class MetadataLayout:
 class FileLayout:
     """Layout of one file.
 
-    ``uri``: its path or URL; ``structure``: names, dimensions and attributes, without values; ``variables``: by name, empty if only the library of the
-    format knows them; ``metadata``: None if unknown; ``reason``: why the layout is unknown, "" if it is known.
+    ``uri``: its path or URL; ``structure``: names, dimensions and attributes, without values; ``variables``: by name, empty if
+    only the library of the format knows them; ``metadata``: None if unknown; ``reason``: why the layout is unknown, "" if it is
+    known.
     """
 
     uri: str

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Variable
 from aggarray.formats.file_layout import FileLayout, VariableLayout
@@ -67,14 +69,14 @@ class Extract(NamedTuple):
 class Finding(NamedTuple):
     """Fault: what is wrong, the files that have it, and how many files could.
 
-    ``remedy``: a line to run, an `Extract`, or None; ``advice``: what to do where no line can.
+    ``remedy``: a line to run, an `Extract`, or None; ``note``: what other files have, or what to do where no line can.
     """
 
     text: str
     files: tuple[str, ...]
     examined: int
     remedy: str | Extract | None = None
-    advice: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,17 @@ def compare(values: Iterable[tuple[str, Hashable]]) -> Values:
     usual = max(files, key=lambda value: len(files[value]), default=None)
     others = {value: own for value, own in files.items() if value != usual}
     return Values(usual, others, len(files.get(usual, ())), sum(map(len, files.values())))
+
+
+def value_text(value: Any) -> str:
+    """Return an attribute as text; equal numbers of other types have equal texts.
+
+    >>> value_text("K"), value_text(np.float32(1e20)), value_text(np.array([1, 2], "i2")), value_text(None)
+    ('K', '1e+20', '[1, 2]', 'none')
+    """
+    if value is None or isinstance(value, str):
+        return value or "none"
+    return f"[{', '.join(map(str, value.ravel()))}]" if isinstance(value, np.ndarray) else str(value)
 
 
 def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, int]:

@@ -45,14 +45,14 @@ def _merged(archive: Archive, profile: Profile) -> Iterator[tuple[str, Finding]]
     """Yield the findings; those of equal text in several arrays are one."""
     known = checks()
     for name, settings in profile.checks.items():
-        merged: dict[str, Finding] = {}
+        merged: dict[tuple[str, str], Finding] = {}
         for finding in known[name].find(archive, settings):
-            earlier = merged.get(finding.text)
+            earlier = merged.get((finding.text, finding.note))
             if earlier is not None:
                 files = tuple(dict.fromkeys([*earlier.files, *finding.files]))
                 examined = max(len(files), min(len(archive.files), earlier.examined + finding.examined))
                 finding = earlier._replace(files=files, examined=examined)
-            merged[finding.text] = finding
+            merged[finding.text, finding.note] = finding
         yield from ((name, finding) for finding in merged.values())
 
 
@@ -65,7 +65,7 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
     names = ", ".join(short_paths(list(finding.files[:_NAMED])))
     more = ", ..." * (len(finding.files) > _NAMED)
     where = f"{len(finding.files)} of {finding.examined} files ({names}{more})" if finding.examined > 1 else names
-    message = f"{finding.text} in {where}{f'; {finding.advice}' if finding.advice else ''}"
+    message = f"{finding.text} in {where}{f'; {finding.note}' if finding.note else ''}"
     return Problem(name, finding.files[0], message, finding.files, remedy)
 
 

@@ -4,19 +4,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from aggarray.errors import counted
-from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare
+from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare, value_text
 from aggarray.layout.checks.packing import ATTRIBUTES
 from aggarray.layout.remedies import with_attribute
 
 _LONGEST = 60
-
-
-def _text(value: Any) -> str:
-    """Return an attribute as text; equal numbers of other types have equal texts."""
-    return value if isinstance(value, str) else str(np.asarray(value).tolist())
 
 
 def _attributes(member: Member, of_file: bool) -> Mapping[str, Any]:
@@ -31,21 +24,20 @@ def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> I
         if pattern and re.fullmatch(pattern, name):
             continue
         stored = {m.file.uri: (m, _attributes(m, of_file).get(name)) for m in array.members}
-        texts = [(uri, None if value is None else _text(value)) for uri, (_, value) in stored.items()]
+        texts = [(uri, None if value is None else value_text(value)) for uri, (_, value) in stored.items()]
         values = compare(texts)
         # What differs in every file describes the file.
         if not values.others or len(values.others) + 1 == values.examined > 2:
             continue
-        model = next((value for _, value in stored.values() if value is not None and _text(value) == values.usual), None)
+        model = next((value for _, value in stored.values() if value is not None and value_text(value) == values.usual), None)
         for value, files in values.others.items():
             shown = [_shown(text) for text in (value, values.usual)]
             member = stored[files[0]][0]
             is_netcdf = model is not None and member.file.structure.format.startswith("netCDF")
             variable = "global" if of_file else member.variable.name
             line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
-            text = f"{where}{name} is {shown[0]}, {shown[1]} in {counted(values.number, 'file')},"
-            advice = "" if line else "set the attribute to the usual value"
-            yield Finding(text, tuple(files), values.examined, line or None, advice)
+            note = f"{shown[1]} in {counted(values.number, 'file')}"
+            yield Finding(f"{where}{name} is {shown[0]}", tuple(files), values.examined, line or None, note)
 
 
 def _shown(text: str | None) -> str:

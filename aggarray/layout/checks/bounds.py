@@ -47,9 +47,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
             found.setdefault(fault, []).append(member.file.uri)
     for fault, own in found.items():
         is_time = fault.startswith("time: no bounds")
-        advice = "cdo settbounds,month IN OUT writes bounds of months (day, hour alike)" if is_time else ""
-        advice = advice or "write the bounds as CF section 7.1 describes"
-        yield Finding(fault, tuple(dict.fromkeys(own)), len({uri for uri, _ in files}), None, advice)
+        note = "cdo settbounds,month IN OUT writes bounds of months (day, hour alike)" if is_time else ""
+        note = note or "write the bounds as CF section 7.1 describes"
+        yield Finding(fault, tuple(dict.fromkeys(own)), len({uri for uri, _ in files}), None, note)
 
 
 CHECK = Check("bounds", {}, find)

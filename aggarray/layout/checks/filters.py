@@ -13,8 +13,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         chains = compare((member.file.uri, member.layout.filters) for member in array.members)
         for filters, files in chains.others.items():
             own, usual = (", ".join(names) or "no filters" for names in (filters, chains.usual))
-            text = f"{array.name}: {own}; {usual} in {counted(chains.number, 'file')},"
-            yield Finding(text, tuple(files), chains.examined, Extract(array.number))
+            note = f"{usual} in {counted(chains.number, 'file')}"
+            yield Finding(f"{array.name}: {own}", tuple(files), chains.examined, Extract(array.number), note)
 
 
 CHECK = Check("filters", {}, find)

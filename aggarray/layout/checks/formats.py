@@ -17,8 +17,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"{name}, where the profile wants {' or '.join(settings['allowed'])}"
         path = files[0]
         line = shlex.join(["ncks", "-h", "-O", "-7", "-L", "4", path, path]) if name == "netCDF3" else None
-        advice = "" if line else "write the files again in another format"
-        yield Finding(text, tuple(files), len(archive.files), line, advice)
+        note = "" if line else "write the files again in another format"
+        yield Finding(text, tuple(files), len(archive.files), line, note)
 
 
 CHECK = Check("formats", {"allowed": list}, find)

@@ -47,8 +47,8 @@ def _files(archive: Archive, pattern: str) -> Iterator[Finding]:
             found.setdefault(fault, []).append(file.uri)
     for fault, files in found.items():
         is_odd = fault == _ODD
-        advice = "rename the files as the profile describes" if is_odd else "correct the attribute, or rename the files"
-        yield Finding(fault, tuple(files), len(named), None, advice)
+        note = "rename the files as the profile describes" if is_odd else "correct the attribute, or rename the files"
+        yield Finding(fault, tuple(files), len(named), None, note)
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:

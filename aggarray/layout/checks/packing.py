@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from aggarray.errors import counted
-from aggarray.layout.base import Archive, Check, Extract, Finding, Member, compare
+from aggarray.layout.base import Archive, Check, Extract, Finding, Member, compare, value_text
 
 #: Attributes that give stored values their meaning (CF sections 2.5.1, 3.1 and 8.1).
 ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
@@ -18,8 +16,7 @@ def _value(member: Member, item: str) -> str:
         dtype = member.layout.dtype
         order = "big-endian " if dtype is not None and dtype.newbyteorder(">") == dtype and dtype.itemsize > 1 else ""
         return "no number" if dtype is None else f"{order}{dtype.newbyteorder('=').name}"
-    value = member.variable.attrs.get(item)
-    return "none" if value is None else str(np.asarray(value).tolist())
+    return value_text(member.variable.attrs.get(item))
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -28,8 +25,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         for item in ("dtype", *ATTRIBUTES):
             values = compare((member.file.uri, _value(member, item)) for member in array.members)
             for value, files in values.others.items():
-                text = f"{array.name}: {item} {value}, {values.usual} in {counted(values.number, 'file')},"
-                yield Finding(text, tuple(files), values.examined, Extract(array.number))
+                note = f"{values.usual} in {counted(values.number, 'file')}"
+                yield Finding(f"{array.name}: {item} {value}", tuple(files), values.examined, Extract(array.number), note)
 
 
 CHECK = Check("packing", {}, find)

@@ -30,8 +30,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         remedy = Extract(array.number, chunk_option(suggested_chunks(array, archive.limits)))
         for chunk, files in shapes.others.items():
             own, usual = (" x ".join(map(str, shape)) for shape in (chunk, shapes.usual))
-            text = f"{array.name}: chunks of {own}, {usual} in {counted(shapes.number, 'file')},"
-            yield Finding(text, tuple(files), shapes.examined, remedy)
+            note = f"{usual} in {counted(shapes.number, 'file')}"
+            yield Finding(f"{array.name}: chunks of {own}", tuple(files), shapes.examined, remedy, note)
         for dimension in array.joined:
             inside = [member for member in chunked if _ends_inside(member, array, dimension)]
             if inside:

@@ -40,9 +40,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         layout = file.variables[name]
         shape = "x".join(map(str, layout.shape))
         remedy = repacked(file.uri, "-l", f"/{name}:CHUNK={shape}") if layout.index else None
-        advice = "" if remedy else "write the variable again in one chunk"
+        note = "" if remedy else "write the variable again in one chunk"
         text = f"{name}: {count} chunks, where {limit} enough"
-        yield Finding(text, tuple(own), examined[name], remedy, advice)
+        yield Finding(text, tuple(own), examined[name], remedy, note)
 
 
 CHECK = Check("time_chunks", {"most": int}, find)

@@ -44,8 +44,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     for fault, files in faults.items():
         example = f" ({values[files[0]]!r})" if fault == "malformed" else ""
         remedy = _remedy(archive, files[0], settings)
-        advice = "" if remedy else "give each file an identifier of its own"
-        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), remedy, advice)
+        note = "" if remedy else "give each file an identifier of its own"
+        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), remedy, note)
 
 
 CHECK = Check("tracking_id", {"required": bool, "pattern": str, "prefix": str}, find, ("prefix",))
