@@ -134,28 +134,32 @@ def value_text(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return value or "none"
-    return f"[{', '.join(map(str, value.ravel()))}]" if isinstance(value, np.ndarray) else str(value)
+    if isinstance(value, float | np.floating):
+        # Fill values of float32 data may be doubles in other formats.
+        return str(np.float32(value)) if abs(value) < 3e38 and float(np.float32(value)) == value else repr(float(value))
+    return f"[{', '.join(map(value_text, value.ravel()))}]" if isinstance(value, np.ndarray) else str(value)
 
 
 def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, int]:
     """Return chunk sizes by dimension between limits of bytes, -1 for all of a dimension.
 
-    The last dimensions are in one chunk if they fit; the first one that does not fit is cut.
+    The target is the geometric mean of the limits, or the lower one without an upper (0). The last dimensions are in one chunk
+    if they fit; the first one that does not fit is cut.
 
-    >>> array = ArrayLayout(0, "tas", {"time": 365, "lat": 90, "lon": 180}, 4, ("time",), ())
-    >>> suggested_chunks(array, (4_000_000, 16_000_000)), suggested_chunks(array, (10_000, 20_000))
-    ({'time': 62, 'lat': -1, 'lon': -1}, {'time': 1, 'lat': 14, 'lon': -1})
+    >>> array = ArrayLayout(0, "tas", {"time": 3650, "lat": 90, "lon": 180}, 4, ("time",), ())
+    >>> suggested_chunks(array, (4_000_000, 0)), suggested_chunks(array, (10_000, 20_000))
+    ({'time': 62, 'lat': -1, 'lon': -1}, {'time': 1, 'lat': 20, 'lon': -1})
     """
     least, most = limits
+    target = math.isqrt(least * most) if most else least
     chunks: dict[str, int] = {}
     nbytes = array.itemsize
     for name, size in reversed(list(array.sizes.items())):
-        fitting = min(size, max(1, most // nbytes if most else size), max(1, math.ceil(least / nbytes)))
         # All of a dimension but the first, if that leaves room.
-        if name != next(iter(array.sizes)) and size * nbytes <= max(least, most // 2):
-            fitting = size
-        chunks[name] = -1 if fitting >= size else fitting
-        nbytes *= max(1, size if fitting >= size else fitting)
+        whole = name != next(iter(array.sizes)) and size * nbytes <= (most or target)
+        side = size if whole else min(size, max(1, math.ceil(target / nbytes)), max(1, most // nbytes if most else size))
+        chunks[name] = -1 if side >= size else side
+        nbytes *= max(1, side)
     return dict(reversed(chunks.items()))
 
 
