@@ -1,6 +1,5 @@
 """Lines of the shell that mend a file in place."""
 
-import re
 import shlex
 from typing import Any
 
@@ -21,16 +20,21 @@ def repacked(path: str, *options: str) -> str:
 
 
 def with_attribute(path: str, variable: str, name: str, value: Any) -> str:
-    """Return the line that sets an attribute; ``variable``: "global" for the file.
+    """Return the line that sets an attribute, or deletes it (None).
 
-    >>> with_attribute("a.nc", "global", "frequency", "day")
-    'ncatted -h -O -a frequency,global,o,c,day a.nc'
+    ``variable``: "global" for the file. The result is "" for values that NCO does not write.
+
+    >>> with_attribute("a.nc", "global", "frequency", "day"), with_attribute("a.nc", "tas", "comment", None)
+    ('ncatted -h -O -a frequency,global,o,c,day a.nc', 'ncatted -h -O -a comment,tas,d,, a.nc')
     """
-    if isinstance(value, str):
-        # NCO ends the value at a comma, and reads escapes.
-        content = re.sub(r"([\\\\,])", r"\\\\\1", value) if "\\" in value or "," in value else value
-        return shlex.join(["ncatted", "-h", "-O", "-a", f"{name},{variable},o,c,{content}", path])
-    array = np.atleast_1d(np.asarray(value))
-    code = _TYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
-    texts = ",".join(str(v) for v in array.tolist())
-    return shlex.join(["ncatted", "-h", "-O", "-a", f"{name},{variable},o,{code},{texts}", path]) if code else ""
+    if value is None:
+        change = "d,,"
+    elif isinstance(value, str):
+        change = "o,c," + value.replace("\\", "\\\\")  # NCO reads escapes
+    else:
+        array = np.atleast_1d(np.asarray(value))
+        code = _TYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
+        if code is None:
+            return ""
+        change = f"o,{code},{','.join(str(v) for v in array.tolist())}"
+    return shlex.join(["ncatted", "-h", "-O", "-a", f"{name},{variable},{change}", path])

@@ -157,6 +157,16 @@ FAULTS = [
     Fault("offset", "default", second(packing={"add_offset": np.float32(2)}), "packing", ("add_offset 2.0",)),
     Fault("fill value", "default", second(fill=-1.0), "packing", ("_FillValue -1.0", "1e+20 in 3 files")),
     Fault("time chunks", "cloud", second(time_chunk=1), "time_chunks", ("time", "90 chunks"), (1,)),
+    Fault(
+        "small chunks of CMIP7",
+        "cmip7",
+        lambda files: every(
+            storage={"zlib": True}, size=(64, 128), chunks=(10, 64, 128), steps=200
+        )([replace(f, first=200 * n) for n, f in enumerate(files[:2])]),
+        "chunk_size",
+        ("327.7 kB", "less than 4.2 MB"),
+        (0, 1),
+    ),
     Fault("unlimited", "default", second(unlimited=("lat",)), "unlimited", ("lat",)),
     Fault("format", "cloud", second(format="NETCDF3_CLASSIC"), "formats", ("netCDF3",)),
     Fault("variable name", "default", every(variable="2t"), "names", ("'2t'",), (0, 1, 2, 3)),

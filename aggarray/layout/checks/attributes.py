@@ -33,7 +33,7 @@ def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> I
         for value, files in values.others.items():
             shown = [_shown(text) for text in (value, values.usual)]
             member = stored[files[0]][0]
-            is_netcdf = model is not None and member.file.structure.format.startswith("netCDF")
+            is_netcdf = member.file.structure.format.startswith("netCDF")
             variable = "global" if of_file else member.variable.name
             line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
             note = f"{shown[1]} in {counted(values.number, 'file')}"
