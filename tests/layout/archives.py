@@ -128,7 +128,14 @@ class Fault:
 
 
 FAULTS = [
-    Fault("small chunks", "default", every(chunks=(10, *SHAPE)), "chunk_size", ("25.9 kB", "10 x 18 x 36", "100.0 kB"), (0, 1, 2, 3)),
+    Fault(
+        "small chunks",
+        "default",
+        every(chunks=(10, *SHAPE)),
+        "chunk_size",
+        ("25.9 kB", "10 x 18 x 36", "100.0 kB"),
+        (0, 1, 2, 3),
+    ),
     Fault(
         "large chunks",
         "default",
@@ -148,7 +155,11 @@ FAULTS = [
     Fault("chunk shape", "default", second(chunks=(90, 18, 18)), "regularity", ("90 x 18 x 18", "90 x 18 x 36 in 3 files")),
     Fault("uneven end", "default", every(chunks=(50, *SHAPE)), "regularity", ("along time", "90 steps", "50"), (0, 1, 2)),
     Fault(
-        "level", "default", second(storage={"zlib": True, "complevel": 1, "shuffle": True}), "filters", ("deflate 1", "deflate 4")
+        "level",
+        "default",
+        second(storage={"zlib": True, "complevel": 1, "shuffle": True}),
+        "filters",
+        ("deflate 1", "deflate 4"),
     ),
     Fault("shuffle", "default", second(storage={"zlib": True, "complevel": 4, "shuffle": False}), "filters", ("shuffle",)),
     Fault("no filters", "default", second(storage={}), "filters", ("no filters",)),
@@ -160,9 +171,9 @@ FAULTS = [
     Fault(
         "small chunks of CMIP7",
         "cmip7",
-        lambda files: every(
-            storage={"zlib": True}, size=(64, 128), chunks=(10, 64, 128), steps=200
-        )([replace(f, first=200 * n) for n, f in enumerate(files[:2])]),
+        lambda files: every(storage={"zlib": True}, size=(64, 128), chunks=(10, 64, 128), steps=200)(
+            [replace(f, first=200 * n) for n, f in enumerate(files[:2])]
+        ),
         "chunk_size",
         ("327.7 kB", "less than 4.2 MB"),
         (0, 1),
@@ -171,13 +182,28 @@ FAULTS = [
     Fault("format", "cloud", second(format="NETCDF3_CLASSIC"), "formats", ("netCDF3",)),
     Fault("variable name", "default", every(variable="2t"), "names", ("'2t'",), (0, 1, 2, 3)),
     Fault("file name", "cmip7", second(name="tas.nc"), "names", ("file names",)),
-    Fault("facet", "cmip7", lambda files: [replace(f, attrs={**f.attrs, "region": "nh"}) for f in files], "names", ("region", "'glb'", "nh"), (0, 1, 2, 3)),
+    Fault(
+        "facet",
+        "cmip7",
+        lambda files: [replace(f, attrs={**f.attrs, "region": "nh"}) for f in files],
+        "names",
+        ("region", "'glb'", "nh"),
+        (0, 1, 2, 3),
+    ),
     Fault("no identifier", "default", second_attrs(tracking_id=None), "tracking_id", ("missing",)),
-    Fault("repeated identifier", "default", second_attrs(tracking_id=plain(0).attrs["tracking_id"]), "tracking_id", ("repeated",)),
+    Fault(
+        "repeated identifier", "default", second_attrs(tracking_id=plain(0).attrs["tracking_id"]), "tracking_id", ("repeated",)
+    ),
     Fault("malformed identifier", "default", second_attrs(tracking_id="hdl:21.14107/12"), "tracking_id", ("malformed", "12")),
     Fault("no bounds", "default", second(time_attrs={}), "bounds", ("time", "no bounds")),
     Fault("lost bounds", "default", second(time_attrs={"climatology": "climatology_bnds"}), "bounds", ("'climatology_bnds'",)),
     Fault("attribute", "default", second_attrs(institution="Y"), "attributes", ("institution is 'Y'", "'X' in 3 files")),
     Fault("lost attribute", "default", second_attrs(institution=None), "attributes", ("institution is missing", "'X'")),
-    Fault("variable attribute", "default", second(variable_attrs={"long_name": "T"}), "attributes", ("tas: long_name", "missing in 3")),
+    Fault(
+        "variable attribute",
+        "default",
+        second(variable_attrs={"long_name": "T"}),
+        "attributes",
+        ("tas: long_name", "missing in 3"),
+    ),
 ]
