@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aggarray.formats.file_layout import FileLayout, LayoutRequest
 
 #: A file and what is requested of it; None: everything.
-Task: TypeAlias = "tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]"
-Result: TypeAlias = "Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError"
+Task = tuple[str, Union[PartialScanRequest, ChunkIndexRequest, "LayoutRequest", None]]
+Result = Union[Structure, PartialScan, ScannedChunkIndexes, "FileLayout", AggarrayError]
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 

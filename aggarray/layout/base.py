@@ -136,7 +136,8 @@ def value_text(value: Any) -> str:
         return value or "none"
     if isinstance(value, float | np.floating):
         # Fill values of float32 data may be doubles in other formats.
-        return str(np.float32(value)) if abs(value) < 3e38 and float(np.float32(value)) == value else repr(float(value))
+        number = float(value)
+        return str(np.float32(number)) if abs(number) < 3e38 and float(np.float32(number)) == number else repr(number)
     return f"[{', '.join(map(value_text, value.ravel()))}]" if isinstance(value, np.ndarray) else str(value)
 
 

@@ -115,6 +115,11 @@ def second_attrs(**changes: Any) -> Change:
     return change
 
 
+def every_attrs(**changes: Any) -> Change:
+    """Return a change of attributes of every file."""
+    return lambda files: [replace(file, attrs={**file.attrs, **changes}) for file in files]
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault: the change that makes it, the kind and words of its finding, and the numbers of the files that have it."""
@@ -127,6 +132,9 @@ class Fault:
     files: tuple[int, ...] = (1,)
 
 
+FIRST = plain(0).attrs["tracking_id"]
+ALL = (0, 1, 2, 3)
+PLAIN = {"zlib": True, "complevel": 4, "shuffle": False}
 FAULTS = [
     Fault(
         "small chunks",
@@ -134,7 +142,7 @@ FAULTS = [
         every(chunks=(10, *SHAPE)),
         "chunk_size",
         ("25.9 kB", "10 x 18 x 36", "100.0 kB"),
-        (0, 1, 2, 3),
+        ALL,
     ),
     Fault(
         "large chunks",
@@ -157,11 +165,11 @@ FAULTS = [
     Fault(
         "level",
         "default",
-        second(storage={"zlib": True, "complevel": 1, "shuffle": True}),
+        second(storage={**PLAIN, "complevel": 1, "shuffle": True}),
         "filters",
         ("deflate 1", "deflate 4"),
     ),
-    Fault("shuffle", "default", second(storage={"zlib": True, "complevel": 4, "shuffle": False}), "filters", ("shuffle",)),
+    Fault("shuffle", "default", second(storage=PLAIN), "filters", ("shuffle",)),
     Fault("no filters", "default", second(storage={}), "filters", ("no filters",)),
     Fault("dtype", "default", second(dtype="f8"), "packing", ("dtype float64", "float32 in 3 files")),
     Fault("scale", "default", second(packing={"scale_factor": np.float32(0.5)}), "packing", ("scale_factor 0.5", "none in 3")),
@@ -180,7 +188,7 @@ FAULTS = [
     ),
     Fault("unlimited", "default", second(unlimited=("lat",)), "unlimited", ("lat",)),
     Fault("format", "cloud", second(format="NETCDF3_CLASSIC"), "formats", ("netCDF3",)),
-    Fault("variable name", "default", every(variable="2t"), "names", ("'2t'",), (0, 1, 2, 3)),
+    Fault("variable name", "default", every(variable="2t"), "names", ("'2t'",), ALL),
     Fault("file name", "cmip7", second(name="tas.nc"), "names", ("file names",)),
     Fault(
         "facet",
@@ -188,12 +196,10 @@ FAULTS = [
         lambda files: [replace(f, attrs={**f.attrs, "region": "nh"}) for f in files],
         "names",
         ("region", "'glb'", "nh"),
-        (0, 1, 2, 3),
+        ALL,
     ),
     Fault("no identifier", "default", second_attrs(tracking_id=None), "tracking_id", ("missing",)),
-    Fault(
-        "repeated identifier", "default", second_attrs(tracking_id=plain(0).attrs["tracking_id"]), "tracking_id", ("repeated",)
-    ),
+    Fault("repeated identifier", "default", second_attrs(tracking_id=FIRST), "tracking_id", ("repeated",)),
     Fault("malformed identifier", "default", second_attrs(tracking_id="hdl:21.14107/12"), "tracking_id", ("malformed", "12")),
     Fault("no bounds", "default", second(time_attrs={}), "bounds", ("time", "no bounds")),
     Fault("lost bounds", "default", second(time_attrs={"climatology": "climatology_bnds"}), "bounds", ("'climatology_bnds'",)),

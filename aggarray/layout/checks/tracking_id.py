@@ -38,11 +38,14 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
             users.setdefault(line, []).append(uri)
         if not all(re.fullmatch(settings["pattern"], line) for line in lines):
             faults.setdefault("malformed", []).append(uri)
-    for text, own in users.items():
-        if len(own) > 1:
-            faults.setdefault(f"{text!r} repeated", []).extend(own[1:])
+    repeated = {text: own[1:] for text, own in users.items() if len(own) > 1}
+    faults |= {"repeated": [uri for own in repeated.values() for uri in own]} if repeated else {}
+    examples = {
+        "repeated": next(iter(repeated), ""),
+        "malformed": values[faults["malformed"][0]] if "malformed" in faults else "",
+    }
     for fault, files in faults.items():
-        example = f" ({values[files[0]]!r})" if fault == "malformed" else ""
+        example = f" ({examples[fault]!r})" if fault in examples else ""
         remedy = _remedy(archive, files[0], settings)
         note = "" if remedy else "give each file an identifier of its own"
         yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), remedy, note)
