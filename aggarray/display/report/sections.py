@@ -117,11 +117,15 @@ def _problems(found: Sequence[Entry], overview: Overview) -> str:
     if not found:
         return ""
     items = [f"<li>{_entry(entry, overview)}</li>" for entry in found[:MOST_ROWS]]
-    more = f"<p>... and {len(found) - MOST_ROWS:,} more</p>" if len(found) > MOST_ROWS else ""
+    return f'<section id="problems"><h2>Problems ({len(found):,})</h2>\n{_folded(items, len(found))}</section>'
+
+
+def _folded(items: Sequence[str], total: int) -> str:
+    """Return list items, the first of them unfolded; ``total``: their number before they were cut."""
+    more = f"<p>... and {total - len(items):,} more</p>" if total > len(items) else ""
     rest = "".join(items[_MOST_ENTRIES:])
-    others = f"<details><summary>{len(found) - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
-    first = "".join(items[:_MOST_ENTRIES])
-    return f'<section id="problems"><h2>Problems ({len(found):,})</h2>\n<ul>{first}</ul>{others}</section>'
+    others = f"<details><summary>{total - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
+    return f"<ul>{''.join(items[:_MOST_ENTRIES])}</ul>{others}"
 
 
 def _layout(report: Report | None) -> str:
@@ -133,10 +137,10 @@ def _layout(report: Report | None) -> str:
         f"{copied('Remedy', problem.remedy or '')}</li>"
         for problem in report.problems[:MOST_ROWS]
     ]
-    more = f"<p>... and {len(report.problems) - MOST_ROWS:,} more</p>" if len(report.problems) > MOST_ROWS else ""
     if not items:
         return '<section id="layout"><h2>Layout</h2><p>The files are as the profile wants.</p></section>'
-    return f'<section id="layout"><h2>Layout ({len(report.problems):,})</h2>\n<ul>{"".join(items)}</ul>{more}</section>'
+    number = len(report.problems)
+    return f'<section id="layout"><h2>Layout ({number:,})</h2>\n{_folded(items, number)}</section>'
 
 
 def _entry(entry: Entry, overview: Overview) -> str:
