@@ -334,7 +334,7 @@ def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Pr
 
 
 def layout_profile(layout: bool, profile: str | None) -> "Profile | None":
-    """Return the profile of options, None without --layout; UsageError if invalid."""
+    """Return the profile, None without --layout; UsageError if invalid."""
     if not layout:
         if profile is not None:
             raise click.UsageError("--profile is of --layout; give both")

@@ -106,7 +106,7 @@ def _relative(files: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def finding_list(problems: "Sequence[Problem]") -> str:
-    """Return the findings of a check of the layout, each with its remedy below."""
+    """Return the findings of a layout, each with its remedy below."""
     lines = []
     for p in problems:
         lines.append(f"{p.kind}: {p.message}")

@@ -10,12 +10,19 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import Any, cast
 
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
-from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
+from aggarray.formats.partial_scan import (
+    ChunkIndexRequest,
+    FileLayout,
+    LayoutRequest,
+    PartialScan,
+    PartialScanRequest,
+    ScannedChunkIndexes,
+)
 from aggarray.plugins import foreign_objects, module_names
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
@@ -23,12 +30,9 @@ from aggarray.storage.files import absolute, given_path, is_folder, missing, sta
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
-if TYPE_CHECKING:
-    from aggarray.formats.file_layout import FileLayout, LayoutRequest
-
 #: A file and what is requested of it; None: everything.
-Task = tuple[str, Union[PartialScanRequest, ChunkIndexRequest, "LayoutRequest", None]]
-Result = Union[Structure, PartialScan, ScannedChunkIndexes, "FileLayout", AggarrayError]
+Task = tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]
+Result = Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
@@ -164,13 +168,11 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
         handle.close()
 
 
-def scan_layout(path: str) -> "FileLayout":
+def scan_layout(path: str) -> FileLayout:
     """Return the layout of a file, or raise the errors of `scan`.
 
     A format without a method ``scan_layout`` gives the structure alone.
     """
-    from aggarray.formats.file_layout import FileLayout
-
     with open_once(path):
         file_format = _identify_head(path, _read_head(path, with_stamp=False)[0])
         with naming_errors(path):

@@ -9,8 +9,9 @@ from aggarray.aggregate.report import Problem
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.errors import AggarrayError, MissingFileError
-from aggarray.formats.file_layout import FileLayout, LayoutRequest
 from aggarray.formats.flattened import stored_name
+from aggarray.formats.base import Variable
+from aggarray.formats.partial_scan import FileLayout, LayoutRequest
 from aggarray.layout.base import ArrayLayout, Member
 from aggarray.partition.file_names import file_codes
 from aggarray.partition.matrix import Matrix
@@ -60,19 +61,21 @@ def scan_layouts(
 
 def array_layouts(arrays: Sequence[MasterArray], layouts: Mapping[str, FileLayout]) -> Iterator[ArrayLayout]:
     """Yield the layout of each array that files hold."""
+    variables = {uri: {v.name: v for v in layout.structure.variables} for uri, layout in layouts.items()}
     for number, array in enumerate(arrays):
         flat = flat_of(array)
         matrix = flat._matrix
-        members = tuple(_members(matrix, layouts))
+        members = tuple(_members(matrix, layouts, variables))
         if members:
             sizes = dict(zip(flat.dimensions, flat.shape, strict=True))
             joined = tuple(name for name, edges in zip(matrix.dimensions, matrix.edges, strict=True) if len(edges) > 2)
             yield ArrayLayout(number, array.name or "", sizes, flat.dtype.itemsize, joined, members)
 
 
-def _members(matrix: Matrix, layouts: Mapping[str, FileLayout]) -> Iterator[Member]:
+def _members(
+    matrix: Matrix, layouts: Mapping[str, FileLayout], variables: Mapping[str, Mapping[str, Variable]]
+) -> Iterator[Member]:
     references = matrix.references
-    variables = {uri: {v.name: v for v in layout.structure.variables} for uri, layout in layouts.items()}
     refs = matrix.refs.reshape(matrix.cells)
     rows, first = np.unique(matrix.refs.ravel()[::-1], return_index=True)
     # The last cell of each file: where the file ends.

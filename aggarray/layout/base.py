@@ -12,7 +12,7 @@ import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Variable
-from aggarray.formats.file_layout import FileLayout, VariableLayout
+from aggarray.formats.partial_scan import FileLayout, VariableLayout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +127,7 @@ def compare(values: Iterable[tuple[str, Hashable]]) -> Values:
 
 
 def value_text(value: Any) -> str:
-    """Return an attribute as text; equal numbers of other types have equal texts.
+    """Return an attribute as text, equal for equal numbers of other types.
 
     >>> value_text("K"), value_text(np.float32(1e20)), value_text(np.array([1, 2], "i2")), value_text(None)
     ('K', '1e+20', '[1, 2]', 'none')
@@ -142,7 +142,7 @@ def value_text(value: Any) -> str:
 
 
 def suggested_chunks(array: ArrayLayout, limits: tuple[int, int]) -> dict[str, int]:
-    """Return chunk sizes by dimension between limits of bytes, -1 for all of a dimension.
+    """Return chunk sizes by dimension (-1: all) between limits of bytes.
 
     The target is the geometric mean of the limits, or the lower one without an upper (0). The last dimensions are in one chunk
     if they fit; the first one that does not fit is cut.
@@ -174,7 +174,7 @@ def chunk_option(chunks: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def rechunked(archive: Archive, array: ArrayLayout, members: Sequence[Member]) -> str | Extract:
-    """Return the remedy for chunks: repack the first file, or extract the array."""
+    """Return the remedy for chunks: repack a file, or extract the array."""
     chunks = suggested_chunks(array, archive.limits)
     first = members[0]
     if archive.repack and first.layout.index and len(first.dimensions) == len(first.layout.shape):

@@ -9,11 +9,11 @@ from aggarray.layout.archives import array_layouts, files_of, scan_layouts
 from aggarray.layout.base import Archive, Extract, Finding
 from aggarray.layout.checks import checks
 from aggarray.layout.profiles import Profile
-from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Listing
 
 if TYPE_CHECKING:
-    from aggarray.formats.file_layout import FileLayout
+    from aggarray.formats.partial_scan import FileLayout
+    from aggarray.opening.aggregation import Aggregation
     from aggarray.scan.progress import Progress
 
 #: Files that a message names.
@@ -23,7 +23,7 @@ _MOST_FILES = 20
 
 
 def check_layout(
-    agg: Aggregation, profile: Profile, source: Sequence[str] | None = None, progress: "Progress | None" = None
+    agg: "Aggregation", profile: Profile, source: Sequence[str] | None = None, progress: "Progress | None" = None
 ) -> Report:
     """Report what differs from a profile; see `Aggregation.check_layout`.
 
@@ -64,12 +64,15 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
         remedy = " ".join([head, *remedy.options, "-o", output]) if line else None
     names = ", ".join(short_paths(list(finding.files[:_NAMED])))
     more = ", ..." * (len(finding.files) > _NAMED)
+    note = finding.note
+    if isinstance(finding.remedy, Extract) and remedy is None:
+        note = "; ".join(filter(None, [note, "write the files again"]))
     where = f"{len(finding.files)} of {finding.examined} files ({names}{more})" if finding.examined > 1 else names
-    message = f"{finding.text} in {where}{f'; {finding.note}' if finding.note else ''}"
+    message = f"{finding.text} in {where}{f'; {note}' if note else ''}"
     return Problem(name, finding.files[0], message, finding.files, remedy)
 
 
-def _extract_lines(agg: Aggregation, source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
+def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
     """Return the line that extracts each array, "" where there is none."""
     from aggarray.aggregate.differences import common_folder
     from aggarray.display.report.lines import lines_of

@@ -37,7 +37,8 @@ def test_json_has_files_and_remedies(capsys: pytest.CaptureFixture[str], faulty:
 def test_an_archive_without_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = write(tmp_path / "a", clean())
     assert run(capsys, "check", folder, "--layout", "--profile", "cloud") == (0, "no problems\n", "")
-    assert json.loads(run(capsys, "check", folder, "--layout", "--json")[1]) == {"ok": True, "profile": "default", "problems": []}
+    result = json.loads(run(capsys, "check", folder, "--layout", "--json")[1])
+    assert result == {"ok": True, "profile": "default", "problems": []}
     # A check of files prints as before.
     assert json.loads(run(capsys, "check", folder, "--json")[1]) == {"ok": True, "problems": []}
 
@@ -66,7 +67,7 @@ def test_the_page_has_the_findings(capsys: pytest.CaptureFixture[str], faulty: P
     assert run(capsys, "view", faulty, "-o", page, "--layout")[0] == 0
     text = page.read_text()
     assert '<section id="layout"><h2>Layout (2)</h2>' in text and "less than 100.0 kB" in text
-    assert f"<code tabindex=\"0\">aggarray extract {faulty} -v tas --chunks time=-1,lat=-1,lon=-1 -o tas.nc</code>" in text
+    assert f'<code tabindex="0">aggarray extract {faulty} -v tas --chunks time=-1,lat=-1,lon=-1 -o tas.nc</code>' in text
     assert run(capsys, "view", faulty, "-o", page, "--profile", "cloud")[0] == 2
     assert run(capsys, "view", faulty, "-o", page)[0] == 0
     assert "Layout" not in page.read_text()

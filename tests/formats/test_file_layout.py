@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from aggarray import formats
 from aggarray.errors import FormatError, MissingFileError
-from aggarray.formats.file_layout import FileLayout, LayoutRequest
+from aggarray.formats.partial_scan import FileLayout, LayoutRequest
 from tests.formats.test_contract import SAMPLES
 from tests.support.netcdf import write
 

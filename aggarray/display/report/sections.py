@@ -121,7 +121,7 @@ def _problems(found: Sequence[Entry], overview: Overview) -> str:
 
 
 def _folded(items: Sequence[str], total: int) -> str:
-    """Return list items, the first of them unfolded; ``total``: their number before they were cut."""
+    """Return list items, the first unfolded; ``total``: with those left out."""
     more = f"<p>... and {total - len(items):,} more</p>" if total > len(items) else ""
     rest = "".join(items[_MOST_ENTRIES:])
     others = f"<details><summary>{total - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
@@ -129,7 +129,7 @@ def _folded(items: Sequence[str], total: int) -> str:
 
 
 def _layout(report: Report | None) -> str:
-    """Return the findings of a check of the layout, with the lines that mend them."""
+    """Return the findings of a layout, with the lines that mend them."""
     if report is None:
         return ""
     items = [

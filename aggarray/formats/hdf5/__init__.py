@@ -6,8 +6,7 @@ from aggarray.storage.byte_source import open_source
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.file_layout import FileLayout
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 #: First bytes of the superblock.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -6,18 +6,14 @@ of datasets without a chunk index (`handle`). Every call into the library holds 
 """
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, full_box
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
-from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 from aggarray.storage.urls import is_remote
-
-if TYPE_CHECKING:
-    from aggarray.formats.file_layout import FileLayout
 
 
 def scan(path: str) -> Structure:
@@ -44,9 +40,8 @@ def scan(path: str) -> Structure:
     return structure
 
 
-def scan_layout(path: str) -> "FileLayout":
-    """Return the layout of a file; without chunks if only the library reads it."""
-    from aggarray.formats.file_layout import FileLayout
+def scan_layout(path: str) -> FileLayout:
+    """Return the layout; without chunks if only the library reads the file."""
     from aggarray.formats.hdf5.metadata import layout
 
     try:

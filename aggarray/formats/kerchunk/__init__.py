@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.file_layout import FileLayout
+    from aggarray.formats.partial_scan import FileLayout
 
 #: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.
 _KEYS = rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"'

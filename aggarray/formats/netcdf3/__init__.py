@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.file_layout import FileLayout
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 
 class _NetCDF3:

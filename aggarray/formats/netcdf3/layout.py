@@ -3,12 +3,12 @@
 from contextlib import closing
 
 from aggarray.formats.base import Structure
-from aggarray.formats.file_layout import FileLayout, MetadataLayout, VariableLayout
 from aggarray.formats.netcdf3.format import NetCDF3File
+from aggarray.formats.partial_scan import FileLayout, MetadataLayout, VariableLayout
 
 
 def scan_layout(path: str) -> FileLayout:
-    """Return the layout of a file: contiguous variables, or a chunk per record."""
+    """Return the layout: contiguous variables, or a chunk per record."""
     with closing(NetCDF3File(path)) as file:
         locations = file.header.locations
         variables = {}

@@ -6,8 +6,7 @@ from aggarray.storage.files import is_store
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.file_layout import FileLayout
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 
 class _Zarr:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggarray.formats.base import naming_errors
-from aggarray.formats.file_layout import FileLayout, MetadataLayout, VariableLayout
+from aggarray.formats.partial_scan import FileLayout, MetadataLayout, VariableLayout
 from aggarray.formats.zarr.chunk_keys import ArrayLayout, codec_steps, outer_chunk, parse_named_configuration
 from aggarray.formats.zarr.format import NO_NODE, dtype_of, shape_of, structure_of
 from aggarray.formats.zarr.nodes import Node, json_in, nodes_of

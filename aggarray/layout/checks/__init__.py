@@ -1,6 +1,7 @@
-"""Checks of the layout of an archive: one module each, with an object ``CHECK``.
+"""Checks of the layout of an archive: one module each.
 
-Another package registers checks under the entry point group ``aggarray.layout_checks``.
+A check is the object ``CHECK`` of a module of this folder. Another package registers checks under the entry point group
+``aggarray.layout_checks``.
 """
 
 import functools

@@ -48,8 +48,13 @@ def _shown(text: str | None) -> str:
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the attributes that differ in some files of an array."""
+    seen = set[tuple[str, ...]]()
     for array in archive.arrays:
-        yield from _differences(array, True, settings["may_differ"])
+        files = tuple(member.file.uri for member in array.members)
+        # Arrays of the same files have the same attributes of files.
+        if files not in seen:
+            seen.add(files)
+            yield from _differences(array, True, settings["may_differ"])
         yield from _differences(array, False, [*ATTRIBUTES, *settings["variable_may_differ"]])
 
 

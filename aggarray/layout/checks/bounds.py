@@ -6,7 +6,7 @@ from typing import Any
 
 from aggarray.cf.attributes import words
 from aggarray.formats.base import Variable
-from aggarray.formats.file_layout import FileLayout
+from aggarray.formats.partial_scan import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
 
 #: Names and method of an entry of ``cell_methods``, such as ``time: lat: mean`` (CF section 7.3).

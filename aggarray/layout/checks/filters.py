@@ -8,7 +8,7 @@ from aggarray.layout.base import Archive, Check, Extract, Finding, compare
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the arrays with files of other codecs, levels or orders of filters."""
+    """Yield the arrays with files of other codecs, levels or orders."""
     for array in archive.arrays:
         chains = compare((member.file.uri, member.layout.filters) for member in array.members)
         for filters, files in chains.others.items():

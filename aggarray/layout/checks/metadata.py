@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aggarray.formats.file_layout import FileLayout, MetadataLayout
+from aggarray.formats.partial_scan import FileLayout, MetadataLayout
 from aggarray.layout.base import Archive, Check, Finding
 from aggarray.layout.remedies import repacked
 from aggarray.scan.progress import amount

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aggarray.formats.file_layout import FileLayout
+from aggarray.formats.partial_scan import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
 
 _ODD = "file names do not match the pattern"
@@ -52,7 +52,7 @@ def _files(archive: Archive, pattern: str) -> Iterator[Finding]:
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield names that do not match, and file names that contradict attributes."""
+    """Yield names that do not match, or that contradict attributes."""
     if settings.get("variable"):
         yield from _variables(archive, settings["variable"])
     if settings.get("file"):

@@ -1,4 +1,4 @@
-"""Types, packing and fill values that differ between the files of an array."""
+"""Types, packing and units that differ between the files of an array."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -23,7 +23,7 @@ def _ends_inside(member: Member, array: ArrayLayout, dimension: str) -> bool:
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield arrays of files with other chunk shapes, or that end within a chunk."""
+    """Yield arrays of files of other chunk shapes, or that end in a chunk."""
     for array in archive.arrays:
         chunked = [member for member in array.members if _chunk_of(member) is not None]
         shapes = compare((member.file.uri, _chunk_of(member)) for member in chunked)

@@ -6,7 +6,7 @@ from typing import Any
 
 from aggarray.cf.attributes import words
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.formats.file_layout import FileLayout
+from aggarray.formats.partial_scan import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
 from aggarray.layout.remedies import repacked
 

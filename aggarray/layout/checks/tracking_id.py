@@ -23,7 +23,7 @@ def _remedy(archive: Archive, path: str, settings: Mapping[str, Any]) -> str | N
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield files without an identifier, with one of another file, or malformed."""
+    """Yield missing, repeated and malformed identifiers."""
     known = {file.uri: file.structure.attrs.get(_ATTRIBUTE) for file in archive.files}
     values = {uri: str(value) for uri, value in known.items() if value is not None}
     faults: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ from aggarray.layout.base import Archive, Check, Finding, Member
 
 
 def _excess(member: Member) -> tuple[str, ...]:
-    """Return the unlimited dimensions besides the first dimension, as the file names them."""
+    """Return the unlimited dimensions besides the first, by their names."""
     names = member.variable.dimensions
     return tuple(names[axis] for axis in member.layout.unlimited if 0 < axis < len(names))
 

@@ -1,4 +1,4 @@
-"""Layout of an HDF5 file: chunks, filters, chunk indexes, and where the metadata lie."""
+"""Layout of an HDF5 file: chunks, filters, and where the metadata lie."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -6,7 +6,6 @@ from contextlib import closing
 import numpy as np
 
 from aggarray.formats.base import Structure
-from aggarray.formats.file_layout import FileLayout, MetadataLayout, VariableLayout
 from aggarray.formats.hdf5.metadata.chunks import stored_chunks
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data
 from aggarray.formats.hdf5.metadata.headers import Header
@@ -22,6 +21,7 @@ from aggarray.formats.hdf5.metadata.messages import (
 )
 from aggarray.formats.hdf5.metadata.scan import scan_headers
 from aggarray.formats.hdf5.metadata.types import PLAIN
+from aggarray.formats.partial_scan import FileLayout, MetadataLayout, VariableLayout
 from aggarray.storage.byte_source import ByteSource
 
 _INDEXES = {
@@ -33,7 +33,7 @@ _INDEXES = {
 
 
 class RecordedData(Data):
-    """Bytes of an open file, which records the ranges of metadata that are read.
+    """Bytes of an open file; records the ranges of metadata that are read.
 
     Collections of the global heap do not count: HDF5 allocates them among the values.
     """

@@ -175,7 +175,7 @@ def halves_of(message: bytes) -> int:
 
 
 def page_size_of(message: bytes) -> int:
-    """Return the bytes of a page of a file with paged aggregation, else 0 (type 0x0017)."""
+    """Return the bytes of a page, 0 without paged aggregation (type 0x0017)."""
     version, strategy = little_endian(message, 0, 1), little_endian(message, 1, 1)
     require(version < 2, "malformed file space information")
     # Version 0 of the first releases has other strategies. After the strategy follow a flag, a threshold and the page size.

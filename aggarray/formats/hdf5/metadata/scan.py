@@ -71,9 +71,9 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
 
 
 def scan_headers(file: H5File, path: str) -> tuple[Structure, dict[str, Header]]:
-    """Return the structure of an open file without values, and the header of each variable.
+    """Return the structure of an open file, and the header of each variable.
 
-    Raises one of `data.UNREADABLE`.
+    No values are read. Raises one of `data.UNREADABLE`.
     """
     walk, items = _items_of(file)
     contents, (variables, _) = contents_of(items), _variables(walk, items)
