@@ -9,8 +9,8 @@ from aggarray.aggregate.report import Problem
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.errors import AggarrayError, MissingFileError
-from aggarray.formats.flattened import stored_name
 from aggarray.formats.base import Variable
+from aggarray.formats.flattened import stored_name
 from aggarray.formats.partial_scan import FileLayout, LayoutRequest
 from aggarray.layout.base import ArrayLayout, Member
 from aggarray.partition.file_names import file_codes
