@@ -12,6 +12,8 @@ from aggarray.layout.base import Archive, Check, Finding
 #: Names and method of an entry of ``cell_methods``, such as ``time: lat: mean`` (CF section 7.3).
 _ENTRY = re.compile(r"((?:\w+:\s+)+)(\w+)")
 
+_NOTE = "write the bounds as CF section 7.1 describes; cdo settbounds,FREQUENCY writes those of times, and other chunks"
+
 
 def averaged(cell_methods: Any) -> set[str]:
     """Return the names along which values are of cells, not of points.
@@ -41,15 +43,13 @@ def _faults(file: FileLayout, variable: Variable) -> Iterator[str]:
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the coordinates whose bounds are missing."""
     found: dict[str, list[str]] = {}
-    files = dict.fromkeys((m.file.uri, m.variable.name) for array in archive.arrays for m in array.members)
-    for member in {(m.file.uri, m.variable.name): m for array in archive.arrays for m in array.members}.values():
+    members = {(m.file.uri, m.variable.name): m for array in archive.arrays for m in array.members}
+    for (uri, _), member in members.items():
         for fault in _faults(member.file, member.variable):
-            found.setdefault(fault, []).append(member.file.uri)
-    for fault, own in found.items():
-        is_time = fault.startswith("time: no bounds")
-        note = "cdo settbounds,month IN OUT writes bounds of months (day, hour alike)" if is_time else ""
-        note = note or "write the bounds as CF section 7.1 describes"
-        yield Finding(fault, tuple(dict.fromkeys(own)), len({uri for uri, _ in files}), None, note)
+            found.setdefault(fault, []).append(uri)
+    examined = len({uri for uri, _ in members})
+    for fault, files in found.items():
+        yield Finding(fault, tuple(dict.fromkeys(files)), examined, None, _NOTE)
 
 
 CHECK = Check("bounds", {}, find)
