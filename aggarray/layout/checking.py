@@ -10,6 +10,7 @@ from aggarray.layout.base import Archive, Extract, Finding
 from aggarray.layout.checks import checks
 from aggarray.layout.profiles import Profile
 from aggarray.opening.provenance import Listing
+from aggarray.storage.urls import is_remote
 
 if TYPE_CHECKING:
     from aggarray.formats.partial_scan import FileLayout
@@ -57,18 +58,20 @@ def _merged(archive: Archive, profile: Profile) -> Iterator[tuple[str, Finding]]
 
 
 def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
-    remedy = finding.remedy
+    remedy, notes = finding.remedy, [finding.note]
     if isinstance(remedy, Extract):
         line = lines[remedy.array] if remedy.array < len(lines) else ""
         head, _, output = line.rpartition(" -o ")
         remedy = " ".join([head, *remedy.options, "-o", output]) if line else None
+        notes += [] if line else ["write the files again"]
+    elif remedy is not None and is_remote(finding.files[0]):
+        # The tools mend local files in place.
+        remedy = None
+        notes.append("fetch the files, mend and upload them")
     names = ", ".join(short_paths(list(finding.files[:_NAMED])))
     more = ", ..." * (len(finding.files) > _NAMED)
-    note = finding.note
-    if isinstance(finding.remedy, Extract) and remedy is None:
-        note = "; ".join(filter(None, [note, "write the files again"]))
     where = f"{len(finding.files)} of {finding.examined} files ({names}{more})" if finding.examined > 1 else names
-    message = f"{finding.text} in {where}{f'; {note}' if note else ''}"
+    message = "; ".join(filter(None, [f"{finding.text} in {where}", *notes]))
     return Problem(name, finding.files[0], message, finding.files, remedy)
 
 

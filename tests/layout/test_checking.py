@@ -19,6 +19,7 @@ from aggarray.aggregate.report import Problem, Report
 from aggarray.layout.base import ArrayLayout, compare, suggested_chunks
 from aggarray.scan.files import scanning_on
 from tests.layout.archives import SHAPE, clean, every, second, second_attrs, write
+from tests.support.servers import free_of_proxies, web_server
 
 
 def facts(report: Report) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -183,3 +184,20 @@ def test_compare_counts_every_file(values: list[int]) -> None:
     assert result.examined == len(values) and result.number + sum(map(len, others.values())) == len(values)
     assert all(len(files) <= result.number for files in others.values())
     assert all(values[int(file)] == value for value, files in others.items() for file in files)
+
+
+def test_remote_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    for name, value in free_of_proxies().items():
+        monkeypatch.setenv(name, value)
+    files = second_attrs(tracking_id=None)(second(fill=-1.0)(clean(count=3)))
+    write(tmp_path / "a", files)
+    with web_server(tmp_path) as web:
+        urls = [f"{web.url}/a/{file.name}" for file in files]
+        report = aa.open(urls).check_layout()
+        packing, identifier = report.problems
+        assert (packing.kind, identifier.kind) == ("packing", "tracking_id")
+        assert packing.files == identifier.files == (urls[1],)
+        assert str(packing.remedy).startswith(f"aggarray extract {web.url}")
+        # No tool mends a file on a server in place.
+        assert identifier.remedy is None and "fetch" in identifier.message
