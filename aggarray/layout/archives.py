@@ -8,7 +8,7 @@ import numpy as np
 from aggarray.aggregate.report import Problem
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
-from aggarray.errors import AggarrayError, MissingFileError
+from aggarray.errors import AggarrayError, MissingFileError, counted
 from aggarray.formats.base import Variable
 from aggarray.formats.flattened import stored_name
 from aggarray.formats.partial_scan import FileLayout, LayoutRequest
@@ -40,23 +40,30 @@ def scan_layouts(
     from aggarray.scan.workers import keep_result
 
     allowed: list[str] = []
-    problems: list[Problem] = []
+    errors: dict[str, AggarrayError] = {}
     for uri, access in files.items():
         try:
             access.check(uri)
             allowed.append(uri)
         except AggarrayError as error:
-            problems.append(Problem("unreadable", uri, str(error)))
+            errors[uri] = error
     with start_pool() as pool:
         results = pool.run([(uri, LayoutRequest()) for uri in allowed], reporting(progress, len(allowed), keep_result))
-    layouts = {}
-    for uri, result in zip(allowed, results, strict=True):
-        if isinstance(result, FileLayout):
-            layouts[uri] = result
-        else:
-            kind = "missing" if isinstance(result, MissingFileError) else "unreadable"
-            problems.append(Problem(kind, uri, str(result)))
-    return layouts, problems
+    found = dict(zip(allowed, results, strict=True))
+    layouts = {uri: result for uri, result in found.items() if isinstance(result, FileLayout)}
+    errors |= {uri: result for uri, result in found.items() if isinstance(result, AggarrayError)}
+    return layouts, list(_unreadable(errors))
+
+
+def _unreadable(errors: Mapping[str, AggarrayError]) -> Iterator[Problem]:
+    """Yield one problem for all files with the same error."""
+    equal: dict[tuple[str, str], list[str]] = {}
+    for uri, error in errors.items():
+        kind = "missing" if isinstance(error, MissingFileError) else "unreadable"
+        equal.setdefault((kind, error.reason), []).append(uri)
+    for (kind, _), files in equal.items():
+        more = f" (and {counted(len(files) - 1, 'other file')})" if len(files) > 1 else ""
+        yield Problem(kind, files[0], f"{errors[files[0]]}{more}", tuple(files))
 
 
 def array_layouts(arrays: Sequence[MasterArray], layouts: Mapping[str, FileLayout]) -> Iterator[ArrayLayout]:

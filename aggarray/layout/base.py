@@ -14,6 +14,9 @@ from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Variable
 from aggarray.formats.partial_scan import FileLayout, VariableLayout
 
+#: Values that are findings of their own; more of one property are one finding.
+_MOST_VALUES = 6
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
@@ -124,6 +127,21 @@ def compare(values: Iterable[tuple[str, Hashable]]) -> Values:
     usual = max(files, key=lambda value: len(files[value]), default=None)
     others = {value: own for value, own in files.items() if value != usual}
     return Values(usual, others, len(files.get(usual, ())), sum(map(len, files.values())))
+
+
+def differing(values: Values) -> list[tuple[Any, str, list[str]]]:
+    """Return each other value, "", and its files; many values as one.
+
+    >>> differing(compare([("a.nc", 4), ("b.nc", 4), ("c.nc", 1)]))
+    [(1, '', ['c.nc'])]
+    >>> differing(compare([(str(n), n) for n in range(9)]))
+    [(1, ' and 7 other values', ['1', '2', '3', '4', '5', '6', '7', '8'])]
+    """
+    others = values.others
+    if len(others) <= _MOST_VALUES:
+        return [(value, "", files) for value, files in others.items()]
+    merged = [file for files in others.values() for file in files]
+    return [(next(iter(others)), f" and {len(others) - 1} other values", merged)]
 
 
 def value_text(value: Any) -> str:

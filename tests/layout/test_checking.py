@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyfive
 import pytest
 from hypothesis import given
@@ -88,8 +89,20 @@ def test_roots_are_kept(tmp_path: Path) -> None:
     for path in (tmp_path / "c").iterdir():
         (tmp_path / "b" / path.name).symlink_to(path)
     report = agg.check_layout()
-    assert [p.kind for p in report.problems] == ["unreadable"] * 2
-    assert all("outside the folders" in p.message for p in report.problems)
+    (problem,) = report.problems
+    assert problem.kind == "unreadable" and len(problem.files) == 2
+    assert "outside the folders" in problem.message and "and 1 other file" in problem.message
+
+
+def test_values_of_every_file_are_one_finding(tmp_path: Path) -> None:
+    files = [replace(f, packing={"scale_factor": np.float32(n + 2)}) for n, f in enumerate(clean(count=9))]
+    files = [replace(f, attrs={**f.attrs, "region": f"r{n // 2}"}) for n, f in enumerate(files)]
+    report = aa.open(write(tmp_path / "a", files)).check_layout()
+    packing, *attributes = report.problems
+    assert packing.kind == "packing" and "and 7 other values in 8 of 9 files" in packing.message
+    assert [(p.kind, len(p.files)) for p in attributes] == [("attributes", 2)] * 3 + [("attributes", 1)]
+    (names, *_) = (p for p in aa.open(tmp_path / "a").check_layout("cmip7").problems if p.kind == "names")
+    assert len(names.files) == 9 and "'glb' in the name, 'r0' in the file" in names.message
 
 
 def test_arrays_in_memory_have_no_layout() -> None:

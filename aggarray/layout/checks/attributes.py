@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aggarray.errors import counted
-from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare, value_text
+from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare, differing, value_text
 from aggarray.layout.checks.packing import ATTRIBUTES
 from aggarray.layout.remedies import with_attribute
 
@@ -30,14 +30,14 @@ def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> I
         if not values.others or len(values.others) + 1 == values.examined > 2:
             continue
         model = next((value for _, value in stored.values() if value is not None and value_text(value) == values.usual), None)
-        for value, files in values.others.items():
+        for value, more, files in differing(values):
             shown = [_shown(text) for text in (value, values.usual)]
             member = stored[files[0]][0]
             is_netcdf = member.file.structure.format.startswith("netCDF")
             variable = "global" if of_file else member.variable.name
             line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
             note = f"{shown[1]} in {counted(values.number, 'file')}"
-            yield Finding(f"{where}{name} is {shown[0]}", tuple(files), values.examined, line or None, note)
+            yield Finding(f"{where}{name} is {shown[0]}{more}", tuple(files), values.examined, line or None, note)
 
 
 def _shown(text: str | None) -> str:

@@ -37,7 +37,7 @@ def _faults(file: FileLayout, variable: Variable) -> Iterator[str]:
         if stated and not any(name in names or f"{group}/{name}" in names for name in stated[:1]):
             yield f"{dimension}: the bounds {stated[0]!r} do not exist"
         elif not stated and dimension in averaged(variable.attrs.get("cell_methods")):
-            yield f"{dimension}: no bounds, but {variable.name} is of its cells"
+            yield f"{dimension}: no bounds, but cell_methods of its cells"
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:

@@ -30,25 +30,27 @@ def _variables(archive: Archive, pattern: str) -> Iterator[Finding]:
         yield Finding(text, tuple(dict.fromkeys(files)), len(archive.files), line, "" if line else "rename the variable")
 
 
-def _contradictions(file: FileLayout, match: re.Match[str]) -> Iterator[str]:
+def _contradictions(file: FileLayout, match: re.Match[str]) -> Iterator[tuple[str, str]]:
+    """Yield the attributes that differ from the file name, and both values."""
     for name, part in match.groupdict().items():
         value = file.structure.attrs.get(name)
         if part is not None and value is not None and str(value) != part:
-            yield f"{name} is {part!r} in the name and {value!s} in the file"
+            yield f"{name} is not that of the file name", f" ({part!r} in the name, {str(value)!r} in the file)"
 
 
 def _files(archive: Archive, pattern: str) -> Iterator[Finding]:
     named = [file for file in archive.files if file.structure.format in _FILES]
     found: dict[str, list[str]] = {}
+    examples: dict[str, str] = {}
     for file in named:
         match = re.fullmatch(pattern, os.path.basename(file.uri.partition("?")[0]))
-        faults = [_ODD] if match is None else _contradictions(file, match)
-        for fault in faults:
+        for fault, example in [(_ODD, "")] if match is None else _contradictions(file, match):
             found.setdefault(fault, []).append(file.uri)
+            examples.setdefault(fault, example)
     for fault, files in found.items():
         is_odd = fault == _ODD
         note = "rename the files as the profile describes" if is_odd else "correct the attribute, or rename the files"
-        yield Finding(fault, tuple(files), len(named), None, note)
+        yield Finding(f"{fault}{examples[fault]}", tuple(files), len(named), None, note)
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:

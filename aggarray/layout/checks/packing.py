@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggarray.errors import counted
-from aggarray.layout.base import Archive, Check, Extract, Finding, Member, compare, value_text
+from aggarray.layout.base import Archive, Check, Extract, Finding, Member, compare, differing, value_text
 
 #: Attributes that give stored values their meaning (CF sections 2.5.1, 3.1 and 8.1).
 ATTRIBUTES = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned", "units", "calendar")
@@ -24,9 +24,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     for array in archive.arrays:
         for item in ("dtype", *ATTRIBUTES):
             values = compare((member.file.uri, _value(member, item)) for member in array.members)
-            for value, files in values.others.items():
+            for value, more, files in differing(values):
                 note = f"{values.usual} in {counted(values.number, 'file')}"
-                yield Finding(f"{array.name}: {item} {value}", tuple(files), values.examined, Extract(array.number), note)
+                yield Finding(f"{array.name}: {item} {value}{more}", tuple(files), values.examined, Extract(array.number), note)
 
 
 CHECK = Check("packing", {}, find)

@@ -4,7 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggarray.errors import counted
-from aggarray.layout.base import Archive, ArrayLayout, Check, Extract, Finding, Member, chunk_option, compare, suggested_chunks
+from aggarray.layout.base import (
+    Archive,
+    ArrayLayout,
+    Check,
+    Extract,
+    Finding,
+    Member,
+    chunk_option,
+    compare,
+    differing,
+    suggested_chunks,
+)
 
 
 def _chunk_of(member: Member) -> tuple[int, ...] | None:
@@ -28,10 +39,10 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         chunked = [member for member in array.members if _chunk_of(member) is not None]
         shapes = compare((member.file.uri, _chunk_of(member)) for member in chunked)
         remedy = Extract(array.number, chunk_option(suggested_chunks(array, archive.limits)))
-        for chunk, files in shapes.others.items():
+        for chunk, more, files in differing(shapes):
             own, usual = (" x ".join(map(str, shape)) for shape in (chunk, shapes.usual))
             note = f"{usual} in {counted(shapes.number, 'file')}"
-            yield Finding(f"{array.name}: chunks of {own}", tuple(files), shapes.examined, remedy, note)
+            yield Finding(f"{array.name}: chunks of {own}{more}", tuple(files), shapes.examined, remedy, note)
         for dimension in array.joined:
             inside = [member for member in chunked if _ends_inside(member, array, dimension)]
             if inside:

@@ -42,7 +42,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         remedy = repacked(file.uri, "-l", f"/{name}:CHUNK={shape}") if layout.index else None
         note = "" if remedy else "write the variable again in one chunk"
         text = f"{name}: {count} chunks, where {limit} enough"
-        yield Finding(text, tuple(own), examined[name], remedy, note)
+        # The remedy is of the first file.
+        yield Finding(text, tuple(dict.fromkeys([file.uri, *own])), examined[name], remedy, note)
 
 
 CHECK = Check("time_chunks", {"most": int}, find)
