@@ -26,21 +26,30 @@ from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Problem:
     """One problem found by a check.
 
-    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None.
+    ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None; ``files``: all files with the same fault of their
+    layout; ``remedy``: a line of the shell that mends the first of them, or the array.
     """
 
     kind: str
     file: str | None
     message: str
+    files: tuple[str, ...] = ()
+    remedy: str | None = None
 
     def __post_init__(self) -> None:
         # Messages are printed on terminals, as those of errors.
         # promise: escape-problems
         object.__setattr__(self, "message", printable(self.message))
+        if self.remedy is not None and printable(self.remedy) != self.remedy:
+            object.__setattr__(self, "remedy", None)
+
+    def __repr__(self) -> str:
+        more = f", files={self.files!r}, remedy={self.remedy!r}" if self.files or self.remedy else ""
+        return f"Problem(kind={self.kind!r}, file={self.file!r}, message={self.message!r}{more})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -12,9 +12,10 @@ import click
 from aggarray.errors import AggarrayError, AggregationError, without_credentials
 
 if TYPE_CHECKING:
-    from aggarray.aggregate.report import Problem
+    from aggarray.aggregate.report import Problem, Report
     from aggarray.aggregate.rules import Rules
     from aggarray.arrays.master import MasterArray
+    from aggarray.layout.profiles import Profile
     from aggarray.opening.aggregation import Aggregation
 
 #: The suffixes of outputs of `extract`.
@@ -330,6 +331,28 @@ def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Pr
         echo_json(group_facts(made, names))
     else:
         click.echo(group_table(made, names, terminal_width()))
+
+
+def layout_profile(layout: bool, profile: str | None) -> "Profile | None":
+    """Return the profile, None without --layout; UsageError if invalid."""
+    if not layout:
+        if profile is not None:
+            raise click.UsageError("--profile is of --layout; give both")
+        return None
+    from aggarray.layout.profiles import load_profile
+
+    try:
+        return load_profile(profile)
+    except AggarrayError as error:
+        raise click.BadParameter(str(error), param_hint="--profile") from error
+
+
+def check_layout(agg: "Aggregation", profile: "Profile", arguments: Mapping[str, Any]) -> "Report":
+    """Report what differs from a profile; remedies name the source as given."""
+    from aggarray.layout import checking
+    from aggarray.scan.progress import checked_progress
+
+    return checking.check_layout(agg, profile, arguments["source"], checked_progress(progress_bar()))
 
 
 def echo_json(data: Any) -> None:

@@ -178,7 +178,10 @@ def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
 
 def problem_facts(report: "Report") -> list[dict[str, Any]]:
     """Return the problems of a report, for JSON."""
-    return _rows(report.problems, ("kind", "file", "message"))
+    rows = _rows(report.problems, ("kind", "file", "message"))
+    for row, problem in zip(rows, report.problems, strict=True):
+        row |= {"files": list(problem.files), "remedy": problem.remedy} if problem.files else {}
+    return rows
 
 
 def file_count(agg: "Aggregation") -> int:

@@ -69,7 +69,8 @@ def groups(agg: "Aggregation", facts: Sequence[Facts], names: Sequence[str], pro
     for problem in problems:
         if problem.kind == "hole":
             continue
-        for group in [by_key[key] for key in owners[problem.file]] or [nowhere]:
+        keys = dict.fromkeys(key for file in problem.files or [problem.file] for key in owners[file])
+        for group in [by_key[key] for key in keys] or [nowhere]:
             group.problems.append(problem)
     return sorted(by_key.values(), key=lambda group: group.key) + [nowhere] * bool(nowhere.problems)
 

@@ -105,6 +105,15 @@ def _relative(files: Sequence[str]) -> tuple[str, list[str]]:
     return f"in {printable(folder)}\n", [file[len(folder) :].lstrip("/") if file.startswith(folder) else file for file in files]
 
 
+def finding_list(problems: "Sequence[Problem]") -> str:
+    """Return the findings of a layout, each with its remedy below."""
+    lines = []
+    for p in problems:
+        lines.append(f"{p.kind}: {p.message}")
+        lines += [f"    {p.remedy}"] if p.remedy else []
+    return "\n".join(printable(without_credentials(line)) for line in lines)
+
+
 def problem_table(problems: "Sequence[Problem]", width: int | None) -> str:
     """Return a table of the problems of a check."""
     return table([[p.kind, p.message] for p in problems], ["kind", "problem"], width=width, wrap="problem")

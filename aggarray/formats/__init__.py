@@ -15,7 +15,14 @@ from typing import Any, cast
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
-from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScan, PartialScanRequest, ScannedChunkIndexes
+from aggarray.formats.partial_scan import (
+    ChunkIndexRequest,
+    FileLayout,
+    LayoutRequest,
+    PartialScan,
+    PartialScanRequest,
+    ScannedChunkIndexes,
+)
 from aggarray.plugins import foreign_objects, module_names
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
@@ -24,8 +31,8 @@ from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
 #: A file and what is requested of it; None: everything.
-Task = tuple[str, PartialScanRequest | ChunkIndexRequest | None]
-Result = Structure | PartialScan | ScannedChunkIndexes | AggarrayError
+Task = tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]
+Result = Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
@@ -161,13 +168,33 @@ def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
         handle.close()
 
 
+def scan_layout(path: str) -> FileLayout:
+    """Return the layout of a file, or raise the errors of `scan`.
+
+    A format without a method ``scan_layout`` gives the structure alone.
+    """
+    with open_once(path):
+        file_format = _identify_head(path, _read_head(path, with_stamp=False)[0])
+        with naming_errors(path):
+            # The method is optional in formats of other packages.
+            scan_own = getattr(file_format, "scan_layout", None)
+            if scan_own is None:
+                return FileLayout(
+                    path, file_format.scan(path), {}, reason=f"the format {file_format.name} does not describe it"
+                )
+            layout: FileLayout = scan_own(path)
+            return layout
+
+
 def scan_one(task: Task) -> Result:
     """Return the requested part of a file, or its error, never raised."""
     path, request = task
     try:
         if isinstance(request, ChunkIndexRequest):
             return locate(path, request)
-        return scan(path) if request is None else scan_partially(path, request)
+        if request is None:
+            return scan(path)
+        return scan_partially(path, request) if isinstance(request, PartialScanRequest) else scan_layout(path)
     except AggarrayError as error:
         return error
 

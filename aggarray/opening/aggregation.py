@@ -286,6 +286,24 @@ class Aggregation(AttributeHints):
 
         return check(self._outcome, self._provenance, checksum)
 
+    def check_layout(self, profile: "str | os.PathLike[str] | None" = None) -> "Report":
+        """Report how the files store the arrays, where a profile wants otherwise.
+
+        ``profile``: "default" (None), "cmip7", "cloud" or a TOML file. Findings are chunks that are too small, too large,
+        padded or irregular, filters and packing that differ between files, scattered metadata, names, `tracking_id`, bounds and
+        attributes. Reads headers and chunk indexes of all files, no values. A finding names all files with the same fault in
+        ``files``; its ``remedy`` is a line of the shell that mends the first file, or extracts the array. Files that cannot be
+        read are findings too. Raises AggregationError or MissingFileError for an invalid profile.
+
+        >>> import aggarray as aa
+        >>> aa.open("sample_data/tiles").check_layout("cloud").ok
+        True
+        """
+        from aggarray.layout.checking import check_layout
+        from aggarray.layout.profiles import load_profile
+
+        return check_layout(self, load_profile(profile))
+
     def to_xarray(self, chunks: Any = None) -> Any:
         """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
 

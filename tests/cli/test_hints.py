@@ -33,7 +33,7 @@ def test_every_option_of_opening_and_joining_is_an_argument() -> None:
     arguments = {
         *inspect.signature(aa.open).parameters,
         *(f.name for f in fields(aa.Rules)),
-        *("preset", "title", "check", "where", "group_by"),
+        *("preset", "title", "check", "layout", "profile", "where", "group_by"),
     }
     parameters = {*PARAMETERS.values(), "as_json", "output"}
     assert {*options("view")} - parameters <= arguments

@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("arrays",),
     ("aggregate", "index"),
     ("opening", "output", "reduce"),
-    ("interop", "export", "display", "mpi"),
+    ("interop", "export", "display", "mpi", "layout"),
 )
 #: Modules above the layers, which no module imports. They and the bottom layer are the only modules outside folders.
 ENTRY_POINTS = ("cli", "serve", "dap", "exchange", "report", "xarray_engine", "__main__", "__init__")
@@ -42,10 +42,12 @@ DEFERRED = {
     ("opening", "interop"),
     ("opening", "display"),
     ("opening", "export"),
+    ("opening", "layout"),
 }
 #: Imports within a row of modules.
 SIDEWAYS = {
     ("cli", "serve"),
+    ("layout", "display"),
     ("dataclass", "errors"),
     ("options", "dataclass"),
     ("options", "errors"),

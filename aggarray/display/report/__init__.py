@@ -39,12 +39,14 @@ def page(
     source: Sequence[str] | None = None,
     group_by: str | None = None,
     lines: Sequence[Lines] | None = None,
+    layout: Report | None = None,
 ) -> str:
     """Return an HTML page about the arrays and problems of an aggregation.
 
     ``title``: None = the number of arrays; ``report``: the result of `agg.check()`, None = problems that are known without
     opening files; ``source``: the paths that were opened, for the lines that open each array, None = the index;
-    ``group_by``: the attribute that groups the datasets, None = chosen; ``lines``: those that open each array, instead. No data
+    ``group_by``: the attribute that groups the datasets, None = chosen; ``lines``: those that open each array, instead;
+    ``layout``: the result of `agg.check_layout()`, None = no section about it. No data
     values are read, and equal aggregations give equal pages. Up to `MOST_ARRAYS` arrays are shown, in at most 3 MB:
     neighbouring cells are merged and further arrays have no card if needed, and the page says so.
 
@@ -58,7 +60,7 @@ def page(
         data = page_data(agg.arrays[:MOST_CARDS], [row.timeline for row in rows.rows])
         lines = lines_of(agg, source) if lines is None else lines
         heading = escaped(title or counted(len(agg), "array"))
-        content = f"<h1>{heading}</h1>\n{body(agg, rows, report, MOST_CARDS, data['folder'], lines)}"
+        content = f"<h1>{heading}</h1>\n{body(agg, rows, (report, layout), MOST_CARDS, data['folder'], lines)}"
     sheet, script = f"{_text('page.css')}{style(rows)}\n", _text("page.js")
     policy = f"default-src 'none'; style-src {_hash(sheet)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     head = (

@@ -31,11 +31,12 @@ def card(number: int, array: MasterArray, which: str, line: Timeline | None, lin
         f'<h2 id="array-{number}">{name}{label}</h2>\n<dl class="facts">{facts}</dl>\n'
         f'<figure hidden><div class="planes"></div><canvas tabindex="0" role="img" aria-label="{about}"></canvas>'
         '<figcaption class="legend"></figcaption></figure>\n'
-        f"{_copied('Python', lines.python)}{_copied('Shell', lines.shell)}{_details(array, shared)}</section>"
+        f"{copied('Python', lines.python)}{copied('Shell', lines.shell)}{_details(array, shared)}</section>"
     )
 
 
-def _copied(what: str, line: str) -> str:
+def copied(what: str, line: str) -> str:
+    """Return a line that a button copies as HTML, "" without one."""
     return f'<div class="line"><span>{what}</span> <code tabindex="0">{escaped(line)}</code></div>\n' if line else ""
 
 

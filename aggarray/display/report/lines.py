@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from keyword import iskeyword
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
@@ -16,9 +16,11 @@ from aggarray.dataclass import NamedTuple
 from aggarray.display.facets import facet_columns
 from aggarray.display.markup import printable
 from aggarray.display.overview import arrays_by_file
-from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Selection
 from aggarray.opening.where import TextSelection
+
+if TYPE_CHECKING:
+    from aggarray.opening.aggregation import Aggregation
 
 #: Rules that are options of commands.
 _OPTIONS = ("along", "order", "new_dimension", "separate_by", "overlap", "holes", "units", "trust")
@@ -35,7 +37,7 @@ class Lines(NamedTuple):
     shell: str = ""
 
 
-def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
+def lines_of(agg: "Aggregation", source: Sequence[str] | None) -> list[Lines]:
     """Return the lines for each array; empty ones where no line can be given.
 
     ``source``: the paths that `open` took, None = the index that the aggregation was opened from.
@@ -69,7 +71,7 @@ def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     return lines
 
 
-def _own_files(agg: Aggregation) -> list[list[str]]:
+def _own_files(agg: "Aggregation") -> list[list[str]]:
     """Return the files that make each array without others of its name, or []."""
     tables = [(array.name, flat_of(array)._matrix.references.uris) for array in agg]
     files = [(name, sorted(map(str, uris)) if len(uris) <= _MOST_FILES else []) for name, uris in tables]

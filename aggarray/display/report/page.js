@@ -426,6 +426,8 @@
       this.query.addEventListener("input", () => this.choose());
       for (const row of this.rows) row.element.addEventListener("toggle", () => row.element.open && this.opened(row));
       for (const row of this.rows) if (row.element.open) this.opened(row);
+      const layout = document.getElementById("layout");
+      if (layout) this.opened({ element: layout });
       document.addEventListener("click", (event) => {
         const link = event.target.closest('a[href^="#array-"]');
         if (link) this.reveal(link.hash.slice(1));
@@ -538,7 +540,7 @@
       }
       for (const group of this.groups) this.count(group, words.length > 0);
       for (const section of document.querySelectorAll("main > section:not(#overview):not(#shared)")) {
-        const all = [...section.querySelectorAll("tbody tr, #problems li")];
+        const all = [...section.querySelectorAll("tbody tr, #problems li, #layout li")];
         for (const row of all) row.hidden = !holds(row.textContent.toLowerCase());
         const left = all.filter((row) => !row.hidden).length;
         section.hidden = !left;
@@ -571,7 +573,7 @@
       (target.closest(".row") || target).scrollIntoView();
     }
 
-    // Buttons that copy the lines of a row.
+    // Buttons that copy the lines of a row, or of the findings.
     opened({ element: row }) {
       for (const line of row.querySelectorAll(".line")) {
         if (line.querySelector("button")) continue;

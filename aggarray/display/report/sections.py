@@ -9,7 +9,7 @@ from aggarray.display.facts import file_count
 from aggarray.display.markup import breakable, escaped, shortened
 from aggarray.display.overview import Overview
 from aggarray.display.refusals import dataset_count, divide
-from aggarray.display.report.cards import card
+from aggarray.display.report.cards import card, copied
 from aggarray.display.report.lines import Lines
 from aggarray.display.report.problems import Entry, entries
 from aggarray.display.report.rows import overview_section
@@ -23,8 +23,19 @@ _MOST_ENTRIES = 6
 MOST_CARDS = 1_500_000
 
 
-def body(agg: Aggregation, overview: Overview, report: Report | None, cards: int, folder: str, lines: Sequence[Lines]) -> str:
-    """Return the body of the page; ``cards``: the number of arrays with cards."""
+def body(
+    agg: Aggregation,
+    overview: Overview,
+    reports: tuple[Report | None, Report | None],
+    cards: int,
+    folder: str,
+    lines: Sequence[Lines],
+) -> str:
+    """Return the body of the page.
+
+    ``reports``: of the problems and of the layout; ``cards``: the number of arrays with cards.
+    """
+    report, layout = reports
     found = entries(agg, report)
     where = f'<p class="note">Files in {breakable(shortened(folder, LONGEST))}</p>' if folder else ""
     shared = shared_attributes(agg.arrays)
@@ -38,6 +49,7 @@ def body(agg: Aggregation, overview: Overview, report: Report | None, cards: int
         where,
         "<main>",
         _problems(found, overview),
+        _layout(layout),
         _SEARCH,
         overview_section(overview, made.card, found, len(agg) - len(overview.rows)) if len(agg) else "",
         '<p id="none" hidden>Nothing on this page matches.</p>',
@@ -105,11 +117,30 @@ def _problems(found: Sequence[Entry], overview: Overview) -> str:
     if not found:
         return ""
     items = [f"<li>{_entry(entry, overview)}</li>" for entry in found[:MOST_ROWS]]
-    more = f"<p>... and {len(found) - MOST_ROWS:,} more</p>" if len(found) > MOST_ROWS else ""
+    return f'<section id="problems"><h2>Problems ({len(found):,})</h2>\n{_folded(items, len(found))}</section>'
+
+
+def _folded(items: Sequence[str], total: int) -> str:
+    """Return list items, the first unfolded; ``total``: with those left out."""
+    more = f"<p>... and {total - len(items):,} more</p>" if total > len(items) else ""
     rest = "".join(items[_MOST_ENTRIES:])
-    others = f"<details><summary>{len(found) - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
-    first = "".join(items[:_MOST_ENTRIES])
-    return f'<section id="problems"><h2>Problems ({len(found):,})</h2>\n<ul>{first}</ul>{others}</section>'
+    others = f"<details><summary>{total - _MOST_ENTRIES:,} more</summary><ul>{rest}</ul>{more}</details>" if rest else ""
+    return f"<ul>{''.join(items[:_MOST_ENTRIES])}</ul>{others}"
+
+
+def _layout(report: Report | None) -> str:
+    """Return the findings of a layout, with the lines that mend them."""
+    if report is None:
+        return ""
+    items = [
+        f'<li><b class="kind">{escaped(problem.kind.replace("_", " "))}</b> {breakable(shortened(problem.message, LONGEST))}'
+        f"{copied('Remedy', problem.remedy or '')}</li>"
+        for problem in report.problems[:MOST_ROWS]
+    ]
+    if not items:
+        return '<section id="layout"><h2>Layout</h2><p>The files are as the profile wants.</p></section>'
+    number = len(report.problems)
+    return f'<section id="layout"><h2>Layout ({number:,})</h2>\n{_folded(items, number)}</section>'
 
 
 def _entry(entry: Entry, overview: Overview) -> str:

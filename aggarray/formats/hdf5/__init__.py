@@ -6,7 +6,7 @@ from aggarray.storage.byte_source import open_source
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 #: First bytes of the superblock.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -38,6 +38,11 @@ class _HDF5:
         from aggarray.formats.hdf5.format import scan_partially
 
         return scan_partially(path, request)
+
+    def scan_layout(self, path: str) -> "FileLayout":
+        from aggarray.formats.hdf5.format import scan_layout
+
+        return scan_layout(path)
 
     def open(self, path: str) -> "Handle":
         from aggarray.formats.hdf5.handle import HDF5File

@@ -12,7 +12,7 @@ import numpy as np
 from aggarray.formats.base import Structure, Variable, full_box
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
-from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 from aggarray.storage.urls import is_remote
 
 
@@ -38,6 +38,17 @@ def scan(path: str) -> Structure:
         return scan_by_library(path)
     structure: Structure = isolated.call_isolated(path, "scan")
     return structure
+
+
+def scan_layout(path: str) -> FileLayout:
+    """Return the layout; without chunks if only the library reads the file."""
+    from aggarray.formats.hdf5.metadata import layout
+
+    try:
+        return layout.scan_layout(path)
+    except UNREADABLE as error:
+        refuse(error, path)
+        return FileLayout(path, scan(path), {}, reason=str(error))
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
+    from aggarray.formats.partial_scan import FileLayout
 
 #: Keys that distinguish references from other JSON, in the first ``_HEAD`` bytes.
 _KEYS = rb'"refs"\s*:|\.z(group|array|attrs)"|/zarr\.json"'
@@ -38,6 +39,12 @@ class _Kerchunk:
         from aggarray.formats.kerchunk.format import scan
 
         return scan(path)
+
+    def scan_layout(self, path: str) -> "FileLayout":
+        from aggarray.formats.kerchunk.format import ReferencedFile
+        from aggarray.formats.zarr.layout import layout_of_nodes
+
+        return layout_of_nodes(path, "Kerchunk", ReferencedFile(path).references.nodes, True)
 
     def open(self, path: str) -> "Handle":
         from aggarray.formats.kerchunk.format import ReferencedFile

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 
 class _NetCDF3:
@@ -22,6 +22,11 @@ class _NetCDF3:
         from aggarray.formats.netcdf3.format import scan_partially
 
         return scan_partially(path, request)
+
+    def scan_layout(self, path: str) -> "FileLayout":
+        from aggarray.formats.netcdf3.layout import scan_layout
+
+        return scan_layout(path)
 
     def open(self, path: str) -> "Handle":
         from aggarray.formats.netcdf3.format import NetCDF3File

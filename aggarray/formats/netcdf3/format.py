@@ -66,6 +66,11 @@ class NetCDF3File:
             raise
         self._locations = {location.variable.name: location for location in self.header.locations}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return self._file.size
+
     def _location(self, variable: str) -> VariableLocation:
         try:
             return self._locations[variable]

@@ -6,7 +6,7 @@ from aggarray.storage.files import is_store
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure
-    from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 
 class _Zarr:
@@ -24,6 +24,11 @@ class _Zarr:
         from aggarray.formats.zarr.format import scan_partially
 
         return scan_partially(path, request)
+
+    def scan_layout(self, path: str) -> "FileLayout":
+        from aggarray.formats.zarr.layout import scan_layout
+
+        return scan_layout(path)
 
     def open(self, path: str) -> "Handle":
         from aggarray.formats.zarr.format import ZarrHandle

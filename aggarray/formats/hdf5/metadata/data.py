@@ -63,10 +63,11 @@ class Data:
     """Bytes of an open file by address, with a cache of the latest pages.
 
     ``base``: offset in the file from which addresses count; ``size``: number of bytes from there on; ``half``: half the number
-    of entries of a full node of a B-tree of version 1; ``collections``: collections of the global heap that were read.
+    of entries of a full node of a B-tree of version 1; ``page_size``: bytes of a page, 0 unless the file is paged;
+    ``collections``: collections of the global heap that were read.
     """
 
-    __slots__ = ("_file", "_head", "_left", "_pages", "base", "collections", "half", "size")
+    __slots__ = ("_file", "_head", "_left", "_pages", "base", "collections", "half", "page_size", "size")
 
     def __init__(self, file: ByteSource):
         self._file = file
@@ -76,6 +77,7 @@ class Data:
         self._left = max(MOST, _TIMES * file.size)
         self.base = 0
         self.half = HALF
+        self.page_size = 0
         self.size = file.size
         self._head = file.pread(min(HEAD, self.size), 0)
 

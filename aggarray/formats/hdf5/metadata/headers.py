@@ -55,13 +55,14 @@ _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
     0x11: ("symbols", messages.symbols_of),
     0x13: ("halves", messages.halves_of),
     0x15: ("attribute_index", partial(messages.link_index_of, width=2)),
+    0x17: ("page_size", messages.page_size_of),
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
-#: time of change, number of names, free space.
+#: time of change, number of names.
 _IGNORED = {
     **{0x00: rb".*", 0x0A: rb"\0[\x00-\x03].*", 0x0D: rb"[^\0]*\0+", 0x0E: rb"\d{14}\0*"},
-    **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*", 0x17: rb"[\x00\x01].*"},
+    **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*"},
 }
 #: Flag of a shared message.
 _SHARED = 2
@@ -77,6 +78,7 @@ class Header:
     not tracked. ``deflate_level``: level of the filter deflate, which decoding does not need. ``committed``: address of a
     committed datatype. ``virtual``: heap object (address, number) that lists the sources of a virtual dataset. ``external``:
     whether values lie in other files. ``halves``: half the number of entries of the largest B-tree nodes, 0 if unknown.
+    ``page_size``: bytes of a page of the file, 0 unless its space is paged.
     """
 
     attributes: tuple[tuple[int | None, Attribute], ...]
@@ -94,6 +96,7 @@ class Header:
     virtual: tuple[int, int] | None = None
     external: bool = False
     halves: int = 0
+    page_size: int = 0
 
     @property
     def is_group(self) -> bool:
@@ -253,7 +256,11 @@ def root_address(data: Data) -> int:
     base, end, root, extension, half = _parse_old(block, version) if version < 2 else _parse_new(block)
     require(base == start and start < end <= start + data.size, "moved or truncated file")
     data.truncate(end - start)
-    data.half = max(data.half, half, 0 if extension == UNDEFINED else header_at(data, extension).halves)
+    if extension == UNDEFINED:
+        data.half = max(data.half, half)
+    else:
+        header = header_at(data, extension)
+        data.half, data.page_size = max(data.half, half, header.halves), header.page_size
     return root
 
 

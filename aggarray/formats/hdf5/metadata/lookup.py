@@ -35,13 +35,13 @@ class H5File:
 
     __slots__ = ("_file", "_groups", "_links", "_names", "address", "data", "root")
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, data: type[Data] = Data):
         self._file = open_source(path)
         self._links: dict[int, tuple[Link, ...]] = {}
         self._names: dict[int, dict[bytes, Link]] = {}
         self._groups: dict[str, dict[bytes, int]] = {}
         try:
-            self.data = Data(self._file)
+            self.data = data(self._file)
             self.address = root_address(self.data)
             self.root = header_at(self.data, self.address)
         except BaseException:

@@ -12,6 +12,8 @@ COMPACT, CONTIGUOUS, CHUNKED = 0, 1, 2
 _VIRTUAL = 3
 #: Link type of a soft link.
 _SOFT = 1
+#: File space strategy: paged aggregation.
+_PAGE = 1
 #: Filters that decode without parameters, by HDF5's filter number.
 _PLAIN = {1: "deflate", 3: "fletcher32", 307: "bz2", 32000: "lzf", 32001: "blosc", 32004: "lz4_hdf5", 32015: "zstd"}
 _DEFLATE, _SHUFFLE, _SZIP, _BITSHUFFLE = 1, 2, 4, 32008
@@ -170,6 +172,14 @@ def halves_of(message: bytes) -> int:
     """Return half the entries of the larger full node (type 0x0013)."""
     require(little_endian(message, 0, 1) == 0, "malformed B-tree parameters")
     return max(little_endian(message, 1, 2), little_endian(message, 3, 2))
+
+
+def page_size_of(message: bytes) -> int:
+    """Return the bytes of a page, 0 without paged aggregation (type 0x0017)."""
+    version, strategy = little_endian(message, 0, 1), little_endian(message, 1, 1)
+    require(version < 2, "malformed file space information")
+    # Version 0 of the first releases has other strategies. After the strategy follow a flag, a threshold and the page size.
+    return little_endian(message, 11, 8) if (version, strategy) == (1, _PAGE) else 0
 
 
 def filters_of(message: bytes) -> tuple[Filter | None, ...]:

@@ -65,27 +65,45 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
     ``by_library`` reads the values of coordinates that only the HDF5 library decodes.
     """
     with closing(H5File(path)) as file:
-        walk = _Walk(file)
-        _walk(walk, file.address, file.root, "")
-        for prefix, name, address in walk.soft_links:
-            header = header_at(file.data, address)
-            if not header.is_group:
-                _note_dataset(walk, prefix, name, address, header)
-        positions: dict[int, int] = {}
-        for position, dataset in enumerate(walk.datasets):
-            if dataset.facts.scale:
-                positions.setdefault(dataset.address, position)
-        # Items have no addresses, so that files with equal datasets share the results.
-        items = tuple([_item(walk, dataset, positions, n) for n, dataset in enumerate(walk.datasets)])
+        walk, items = _items_of(file)
         contents = contents_of(items)
-        is_netcdf = not contents.nameless and (bool(contents.sizes) or walk.groups[""].stamped)
-        filled = _filled(walk, items, contents, by_library)
-        attrs = {prefix[:-1]: shown_attributes(facts, file.data) for prefix, facts in walk.groups.items()}
+        return _structure(path, walk, contents, _filled(walk, items, contents, by_library))
+
+
+def scan_headers(file: H5File, path: str) -> tuple[Structure, dict[str, Header]]:
+    """Return the structure of an open file, and the header of each variable.
+
+    No values are read. Raises one of `data.UNREADABLE`.
+    """
+    walk, items = _items_of(file)
+    contents, (variables, _) = contents_of(items), _variables(walk, items)
+    headers = {described.path: walk.datasets[described.number].header for described in contents.variables}
+    return _structure(path, walk, contents, variables), headers
+
+
+def _items_of(file: H5File) -> tuple[_Walk, tuple[DatasetItem, ...]]:
+    walk = _Walk(file)
+    _walk(walk, file.address, file.root, "")
+    for prefix, name, address in walk.soft_links:
+        header = header_at(file.data, address)
+        if not header.is_group:
+            _note_dataset(walk, prefix, name, address, header)
+    positions: dict[int, int] = {}
+    for position, dataset in enumerate(walk.datasets):
+        if dataset.facts.scale:
+            positions.setdefault(dataset.address, position)
+    # Items have no addresses, so that files with equal datasets share the results.
+    return walk, tuple([_item(walk, dataset, positions, n) for n, dataset in enumerate(walk.datasets)])
+
+
+def _structure(path: str, walk: _Walk, contents: Contents, variables: tuple[Variable, ...]) -> Structure:
+    is_netcdf = not contents.nameless and (bool(contents.sizes) or walk.groups[""].stamped)
+    attrs = {prefix[:-1]: shown_attributes(facts, walk.file.data) for prefix, facts in walk.groups.items()}
     return Structure(
         path,
         "netCDF4" if is_netcdf else "HDF5",
         attrs.pop(""),
-        filled,
+        variables,
         attrs,
         (*walk.skipped, *contents.skipped),
         sizes=dict(contents.sizes) if is_netcdf else None,
@@ -93,16 +111,19 @@ def scan(path: str, by_library: Callable[[Variable], np.ndarray | None] | None =
     )
 
 
+def _variables(walk: _Walk, items: tuple[DatasetItem, ...]) -> tuple[tuple[Variable, ...], frozenset[str]]:
+    """Return the variables, and the names of those whose values a scan reads."""
+    if all([item.facts.shareable for item in items]):
+        return shared_variables(items)
+    return variables_of(items, [shown_attributes(item.facts, walk.file.data) for item in items])
+
+
 def _filled(
     walk: _Walk, items: tuple[DatasetItem, ...], contents: Contents, by_library: Callable[[Variable], np.ndarray | None] | None
 ) -> tuple[Variable, ...]:
     data = walk.file.data
-    # Names of the variables whose values a scan reads.
     names: frozenset[str] | None
-    if all([item.facts.shareable for item in items]):
-        variables, names = shared_variables(items)
-    else:
-        variables, names = variables_of(items, [shown_attributes(item.facts, data) for item in items])
+    variables, names = _variables(walk, items)
     sizes_of_rows: dict[str, np.ndarray] = {}
     if contents.rows:
         (variables, sizes_of_rows), names = _with_rows(walk, items, variables), None

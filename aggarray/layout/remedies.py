@@ -1,0 +1,40 @@
+"""Lines of the shell that mend a file in place."""
+
+import shlex
+from typing import Any
+
+import numpy as np
+
+#: Types of attributes in NCO, by kind and size of the dtype.
+_TYPES = {"f4": "f", "f8": "d", "i1": "b", "i2": "s", "i4": "l", "i8": "ll", "u1": "ub", "u2": "us", "u4": "ul", "u8": "ull"}
+
+
+def repacked(path: str, *options: str) -> str:
+    """Return the line that repacks an HDF5 file in place.
+
+    >>> repacked("a b.nc", "-S", "PAGE")
+    "h5repack -S PAGE 'a b.nc' 'a b.nc.part' && mv 'a b.nc.part' 'a b.nc'"
+    """
+    part = f"{path}.part"
+    return f"{shlex.join(['h5repack', *options, path, part])} && {shlex.join(['mv', part, path])}"
+
+
+def with_attribute(path: str, variable: str, name: str, value: Any) -> str:
+    """Return the line that sets an attribute, or deletes it (None).
+
+    ``variable``: "global" for the file. The result is "" for values that NCO does not write.
+
+    >>> with_attribute("a.nc", "global", "frequency", "day"), with_attribute("a.nc", "tas", "comment", None)
+    ('ncatted -h -O -a frequency,global,o,c,day a.nc', 'ncatted -h -O -a comment,tas,d,, a.nc')
+    """
+    if value is None:
+        change = "d,,"
+    elif isinstance(value, str):
+        change = "o,c," + value.replace("\\", "\\\\")  # NCO reads escapes
+    else:
+        array = np.atleast_1d(np.asarray(value))
+        code = _TYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
+        if code is None:
+            return ""
+        change = f"o,{code},{','.join(str(v) for v in array.tolist())}"
+    return shlex.join(["ncatted", "-h", "-O", "-a", f"{name},{variable},{change}", path])
