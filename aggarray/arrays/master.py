@@ -38,6 +38,7 @@ from aggarray.storage.access import ANYWHERE, Access
 if TYPE_CHECKING:
     from aggarray.arrays.local import LocalArray
     from aggarray.arrays.partitions import PartitionMatrix
+    from aggarray.arrays.sources import Sources
     from aggarray.arrays.subarray import SubArray
     from aggarray.maps.distribution import Distribution
     from aggarray.memory.types import Type
@@ -209,6 +210,24 @@ class MasterArray(NamedArray, Convertible, Reducible):
         if self._known is not None and copy is True:
             return read_known(self._known, self._target, selectors, options)
         return read(self._matrix, self._target, selectors, options)
+
+    def sources(self, key: Any = ...) -> "Sources":
+        """Return where the values of a selection come from, without reading them.
+
+        One `Source` per partition that the selection touches, in C order; missing partitions have none. ``key``: as in
+        ``a[key]``. Locations are in this array: ``a[s.location]`` are the values of ``s``, and ``a.lazy[key].sources()`` has
+        those in the selection. Files that an index or ``trust="assume"`` leaves unread are opened as a read would. Raises
+        SelectionError for keys that do not fit, and the errors of opening these files.
+
+        >>> from aggarray import SubArray
+        >>> pieces = [([(n, n + 2)], SubArray.from_array([n, n + 1.0])) for n in (0, 2)]
+        >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
+        >>> [(s.uri, s.part, s.location) for s in a.sources(3)]
+        [(None, (slice(1, 2, 1),), (slice(3, 4, 1),))]
+        """
+        from aggarray.arrays.sources import sources_of
+
+        return sources_of(self, normalise(key, self._matrix.shape, self._matrix.dimensions))
 
     @property
     def _target(self) -> Target:

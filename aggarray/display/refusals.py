@@ -83,7 +83,7 @@ def dataset_count(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -
 
 def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:
     """Return a table of unusable files and variables."""
-    where, names = _relative([s.file for s in skipped])
+    where, names = relative_names([s.file for s in skipped])
     columns = {"file": names, "variable": [s.variable or "" for s in skipped], "reason": [s.reason for s in skipped]}
     shown = {name: values for name, values in columns.items() if any(values)}
     return where + table(list(zip(*shown.values(), strict=True)), list(shown), width=width, wrap="reason")
@@ -91,12 +91,12 @@ def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:
 
 def duplicate_table(duplicates: Sequence[Duplicate], width: int | None) -> str:
     """Return a table of files left out because they repeat others."""
-    where, names = _relative([file for d in duplicates for file in (d.file, d.kept)])
+    where, names = relative_names([file for d in duplicates for file in (d.file, d.kept)])
     rows = [[d.array, *files] for d, files in zip(duplicates, zip(names[::2], names[1::2], strict=True), strict=True)]
     return where + table(rows, ["array", "file", "kept"], width=width)
 
 
-def _relative(files: Sequence[str]) -> tuple[str, list[str]]:
+def relative_names(files: Sequence[str]) -> tuple[str, list[str]]:
     """Return a line with the common folder of files, and their names in it."""
     files = list(map(without_credentials, files))
     folder = common_folder(files)

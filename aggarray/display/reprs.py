@@ -49,7 +49,7 @@ def listing_text(items: Sequence[Any]) -> str:
         shown = unexpected[:MOST_ROWS]
         lines += [refusal_table(shown, (), width)] if shown else []
         lines += wrapped(f"{dataset_line(between, ())}; iterate to see each", width) if between else []
-        return _complete(lines, len(unexpected) - len(shown))
+        return complete(lines, len(unexpected) - len(shown))
     if isinstance(items[0], Skipped):
         lines = [f"{len(items)} skipped", skipped_table(shown, width)]
     elif isinstance(items[0], Duplicate):
@@ -57,8 +57,9 @@ def listing_text(items: Sequence[Any]) -> str:
     else:
         kinds = ", ".join(f"{kind} {number}" for kind, number in Counter(item.kind for item in items).items())
         lines = [f"{counted(len(items), 'problem')}: {kinds}", problem_table(shown, width)]
-    return _complete(lines, len(items) - len(shown))
+    return complete(lines, len(items) - len(shown))
 
 
-def _complete(lines: list[str], more: int) -> str:
+def complete(lines: list[str], more: int) -> str:
+    """Return lines as text, with the number of those that are left out."""
     return "\n".join([*lines, *([f"... and {more} more"] if more > 0 else [])])
