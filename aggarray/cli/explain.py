@@ -18,7 +18,7 @@ MOST_DETAILED = 6
 @common.source_argument
 @common.variables_option
 @click.option(
-    "--all", "everything", is_flag=True, help="Show details of every array, every source and the reason of every refusal."
+    "--all", "everything", is_flag=True, help="Show details of every array, and every refusal and source."
 )
 @click.option(
     "--sel",
