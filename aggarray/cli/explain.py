@@ -17,9 +17,7 @@ MOST_DETAILED = 6
 @click.command("explain")
 @common.source_argument
 @common.variables_option
-@click.option(
-    "--all", "everything", is_flag=True, help="Show details of every array, and every refusal and source."
-)
+@click.option("--all", "everything", is_flag=True, help="Show details of every array, and every refusal and source.")
 @click.option(
     "--sel",
     multiple=True,

@@ -13,6 +13,7 @@ import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
+from aggarray.formats.hdf5.enumerations import with_flags
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require
 from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype
@@ -233,7 +234,8 @@ def variables_of(
         # A dataset without a dataspace is an array without elements.
         lengths, dimensions = ((0,), (None,)) if item.space.empty else (d.lengths, d.dimensions)
         dtype = dtype_of(item.datatype) or np.dtype(object)
-        variable = stored_variable(d.path, dtype, lengths, dimensions, attributes[d.number], d.joined)
+        attrs = with_flags(attributes[d.number], item.datatype.members, dtype)
+        variable = stored_variable(d.path, dtype, lengths, dimensions, attrs, d.joined)
         if d.scopes is not None and not item.space.empty:
             variable = replace(variable, scopes=d.scopes[: len(variable.dimensions)])
         variables.append(variable)

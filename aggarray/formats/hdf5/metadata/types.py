@@ -4,12 +4,14 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.formats.hdf5.enumerations import members_of
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
@@ -44,7 +46,8 @@ class Datatype:
     (variable-length text), OBJECTS (object references), REFERENCES (lists of these), ROWS (of numbers), OTHER_ROWS, USERS
     (pairs of a reference and a number: the datasets along a scale) or OTHER. ``dtype``: as stored, including the byte order; of
     CONVERTED that of the values, of ROWS that of their numbers; None except for these, PLAIN and CHARACTERS. ``terminated``:
-    whether CHARACTERS are NUL-terminated. ``type_name``: the name of a type that is not read.
+    whether CHARACTERS are NUL-terminated. ``type_name``: the name of a type that is not read; ``members``: (name, value) of an
+    enumeration.
     """
 
     category: str
@@ -52,6 +55,7 @@ class Datatype:
     dtype: np.dtype[Any] | None = None
     terminated: bool = False
     type_name: str = ""
+    members: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +243,11 @@ def _enumeration(t: _Type) -> _Parsed:
     require(base.category in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "malformed datatype")
     if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
         return Datatype(CONVERTED, 1, np.dtype(bool)), end
-    return base, end
+    if base.category != PLAIN or base.dtype is None:
+        return base, end
+    numbers = np.frombuffer(values, base.dtype).tolist()
+    texts = [name.decode("utf-8", "backslashreplace") for name in names]
+    return replace(base, members=members_of(dict(zip(texts, numbers, strict=True)))), end
 
 
 def _sequence(t: _Type) -> _Parsed:
