@@ -161,7 +161,7 @@ def _flags(source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     import netCDF4
 
     kind = source.datatype
-    if not isinstance(kind, netCDF4.EnumType) or dtype == bool or {"flag_values", "flag_meanings"} & set(source.ncattrs()):
+    if not isinstance(kind, netCDF4.EnumType) or dtype.kind == "b" or {"flag_values", "flag_meanings"} & set(source.ncattrs()):
         return {}
     members = sorted(kind.enum_dict.items(), key=lambda member: (member[1], member[0]))
     values = np.array([value for _, value in members], dtype)

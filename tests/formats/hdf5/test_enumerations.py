@@ -94,7 +94,7 @@ def test_other_members_stay_separate(tmp_path: Path, other: dict[str, int]) -> N
     write(tmp_path / "a.nc", CLOUDS, [0, 7])
     write(tmp_path / "b.nc", other, [0, 7], time=2)
     agg = aa.open(tmp_path)
-    assert len(agg) == 2 and [r.rule for r in agg.refusals][0].startswith("flag_")
+    assert len(agg) == 2 and agg.refusals[0].rule.startswith("flag_")
     assert "flag_" in agg.refusals[0].reason and "a.nc, b.nc" in agg.refusals[0].reason
 
 
