@@ -331,7 +331,7 @@ def test_cdo_and_ncdump_read_data_beside_the_list_of_files(tmp_path: Path) -> No
     done = subprocess.run([cdo, "-s", "showname", tmp_path / "out.nc"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tas"] and "Error" not in done.stderr  # it warns of the group
     done = subprocess.run([ncdump, "-g", "source_files", tmp_path / "out.nc"], capture_output=True, text=True, check=True)
-    assert f'uri = "{tmp_path}/data/0.nc"' in done.stdout and 'tracking_id = "hdl:0", "hdl:1", "hdl:2"' in done.stdout
+    assert f'"{tmp_path}/data/0.nc"' in done.stdout and 'tracking_id = "hdl:0", "hdl:1", "hdl:2"' in done.stdout
 
 
 def test_missing_files_have_no_attributes(tmp_path: Path) -> None:
