@@ -64,8 +64,8 @@ class Sources(tuple[Source, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        from aggarray.display.reprs import line_width
         from aggarray.display.sources import sources_text
+        from aggarray.display.table import line_width
 
         return sources_text(self, line_width())
 

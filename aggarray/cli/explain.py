@@ -72,9 +72,8 @@ def _echo_sources(agg: "Aggregation", sel: tuple[str, ...], everything: bool, as
     from aggarray.cli import _labels
     from aggarray.display.facts import aggregation_facts
     from aggarray.display.markup import printable
-    from aggarray.display.reprs import MOST_ROWS
     from aggarray.display.sources import source_facts, sources_text
-    from aggarray.display.table import terminal_width
+    from aggarray.display.table import MOST_ROWS, terminal_width
 
     selection = _labels.select_all(list(agg), _labels.parse(sel), None, {})
     which = [fact["which"] for fact in aggregation_facts(agg, with_paths=False)]
@@ -114,10 +113,10 @@ def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:
 
 
 def _array_lines(array: dict[str, Any], width: int | None) -> list[str]:
-    from aggarray.aggregate.differences import common_folder
     from aggarray.display.listing import shape_text, time_text
     from aggarray.display.markup import counted, printable, sizes
     from aggarray.display.table import table
+    from aggarray.partition.file_names import common_folder
 
     which = f" [{array['which']}]" if array["which"] else ""
     lines = [printable(f"{array['name']}{which} {shape_text(array)} {array['dtype']} {array['units'] or ''}".rstrip())]

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aggarray.display.markup import counted
-from aggarray.display.refusals import relative_names
-from aggarray.display.reprs import MOST_ROWS, complete
-from aggarray.display.table import table
+from aggarray.display.table import MOST_ROWS, complete, relative_names, table
 
 if TYPE_CHECKING:
     from aggarray.arrays.sources import Source

@@ -50,6 +50,7 @@ def _expanded(array: MasterArray, names: set[str], structure: Structure, access:
 
     def may_read(path: str) -> bool:
         try:
+            # promise: virtual-pieces-roots
             access.check_named(path, structure.uri)
         except AggarrayError:
             return False

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.differences import common_folder
 from aggarray.arrays.conversions import differences
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
@@ -21,6 +20,7 @@ from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
+from aggarray.partition.file_names import common_folder
 
 #: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000
