@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.arrays.conversions import differences
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
@@ -44,6 +43,7 @@ class Conformance:
 
 def conformed(array: "MasterArray") -> list[Conformance]:
     """Return differences of sub-arrays from an array, most frequent first."""
+    from aggarray.arrays.conversions import differences
     from aggarray.arrays.ragged import flat_of
 
     array = flat_of(array)

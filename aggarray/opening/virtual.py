@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def with_sources(arrays: Sequence[MasterArray], structure: Structure, access: Access) -> list[MasterArray]:
-    """Return the arrays of a file, those of virtual datasets with their sources.
+    """Return the arrays of a file, with the sources of virtual datasets.
 
     Files that ``access`` does not allow are not opened: reading their region raises the error.
     """
@@ -101,7 +101,7 @@ def _tiled(matrix: Matrix, pieces: "Sequence[VirtualPiece]") -> Matrix:
 
 
 def _template(whole: Template, source: "SourcePart") -> Template:
-    """Return the template of a source: its stored values are those of the virtual dataset."""
+    """Return the template of a source; its values are encoded as the whole's."""
     names = [f"source_{axis}" if d is None else whole.dimensions[d] for axis, d in enumerate(source.dimensions)]
     forward = [d is None or whole.directions[d] for d in source.dimensions]
     placed = replace(whole, shape=source.shape, dimensions=tuple(names), directions=tuple(forward))
@@ -112,7 +112,7 @@ def _template(whole: Template, source: "SourcePart") -> Template:
 
 
 def _with_rest(matrix: Matrix) -> Matrix:
-    """Return a matrix whose missing cells show row 0, which is as large as the matrix."""
+    """Return a matrix whose missing cells show row 0, the whole array."""
     missing = np.flatnonzero(matrix.refs < 0)
     if not missing.size:
         return matrix

@@ -32,7 +32,8 @@ def stored(source: aa.Source, dimensions: tuple[str, ...]) -> np.ma.MaskedArray:
     for axis, indices in enumerate(source.part):
         block = block[(slice(None),) * axis + (indices,)]
     changes = dict(c.rsplit(" -> ", 1)[0].split(" ", 1) for c in source.conversions if c.startswith("units"))
-    block = block / FACTORS[changes.get("units", "m")]
+    # A masked array would mask NaN in a division.
+    block = np.ma.MaskedArray(np.ma.getdata(block) / FACTORS[changes.get("units", "m")], np.ma.getmaskarray(block))
     for change in source.conversions:
         if change.startswith("direction "):
             block = np.flip(block, names.index(change.split()[1]))

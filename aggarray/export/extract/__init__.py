@@ -122,9 +122,8 @@ def extract(
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
 
     The global attribute ``history`` is that of the files, after a line about this extract (of the first file, if they differ);
-    ``tracking_id`` has a line for each file that was read, up to 16 kB. The group ``source_files`` lists all of them: variables
-    ``uri`` and, where files have it, ``tracking_id`` along the dimension ``source_file``. The environment variable
-    SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
+    ``tracking_id`` has a line for each file that was read, up to 16 kB. The group ``source_files`` lists the ``uri`` and
+    ``tracking_id`` of all. The environment variable SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
 
     The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
     the arrays, their files or these options have changed. Raises AggregationError for arrays, paths or compressions that

@@ -121,7 +121,7 @@ class EarlierExtract:
         return np.asarray(filled)
 
     def source_files(self) -> list[tuple[str, str]] | None:
-        """Return the address and the tracking_id of each file, None without a list."""
+        """Return address and tracking_id of each file, None without a list."""
         names = [f"{SOURCE_FILES}/{name}" for name in ("uri", TRACKING_ID)]
         if names[0] not in self._variables:
             return None

@@ -78,7 +78,7 @@ def _text(value: Any) -> str:
 
 
 def _files(arrays: Iterable[MasterArray]) -> dict[str, MasterArray]:
-    """Return the files of arrays, in the order of partitions, and an array of each."""
+    """Return an array by each of its files, in the order of partitions."""
     files: dict[str, MasterArray] = {}
     for array in arrays:
         references, rows = array._matrix.references, array._matrix.refs.ravel()

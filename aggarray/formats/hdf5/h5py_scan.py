@@ -14,10 +14,10 @@ from aggarray.cf.encoding import decode_text, plain_text
 from aggarray.dataclass import dataclass
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.base import Structure, Variable, has_coordinate, naming_errors, stored_variable, with_values
-from aggarray.formats.hdf5.enumerations import Members, members_of, with_flags
 from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats.hdf5.metadata.attributes import INTERNAL
-from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope
+from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope, with_flags
+from aggarray.formats.hdf5.metadata.types import Members, members_of
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of
 from aggarray.formats.library_errors import error_text

@@ -121,9 +121,9 @@ def _unlimited(spans: Sequence[Span]) -> int | None:
 def pieces_of(
     path: str, shape: tuple[int, ...], mappings: Sequence[VirtualMapping], check: Callable[[str], bool]
 ) -> list[VirtualPiece]:
-    """Return the pieces of a virtual dataset of a file, none if there are too many.
+    """Return the pieces of a virtual dataset, none if there are too many.
 
-    ``check``: whether a source file may be read.
+    ``path``: of its file; ``check``: whether a source file may be read.
     """
     datasets: dict[tuple[str, str], _SourceDataset | None] = {}
 
@@ -211,7 +211,7 @@ def _piece(
 
 
 def _sizes(box: Sequence[Span], shape: Sequence[int]) -> list[int]:
-    """Return the size of a box, in an array of this shape where it is unlimited."""
+    """Return the size of a box, to the end of an array where unlimited."""
     return [max(0, n - start) if size is None else size for (start, size), n in zip(box, shape, strict=True)]
 
 

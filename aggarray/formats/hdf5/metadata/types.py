@@ -3,7 +3,7 @@
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import NamedTuple, dataclass
-from aggarray.formats.hdf5.enumerations import members_of
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
@@ -37,6 +36,9 @@ _DATES = rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*"
 _BOOLEAN = {b"FALSE": 0, b"TRUE": 1}
 _DEEPEST = 8
 
+#: Name and value of each member of an enumeration, in the order of values.
+Members = tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
@@ -55,7 +57,7 @@ class Datatype:
     dtype: np.dtype[Any] | None = None
     terminated: bool = False
     type_name: str = ""
-    members: tuple[tuple[str, int], ...] = ()
+    members: Members = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,11 @@ def _enumeration(t: _Type) -> _Parsed:
     numbers = np.frombuffer(values, base.dtype).tolist()
     texts = [name.decode("utf-8", "backslashreplace") for name in names]
     return replace(base, members=members_of(dict(zip(texts, numbers, strict=True)))), end
+
+
+def members_of(values: Mapping[str, int]) -> Members:
+    """Return the members of an enumeration in the order of their values."""
+    return tuple(sorted(((name, int(value)) for name, value in values.items()), key=lambda member: (member[1], member[0])))
 
 
 def _sequence(t: _Type) -> _Parsed:
