@@ -212,18 +212,11 @@ class MasterArray(NamedArray, Convertible, Reducible):
         return read(self._matrix, self._target, selectors, options)
 
     def sources(self, key: Any = ...) -> "Sources":
-        """Return where the values of a selection come from, without reading them.
+        """Return where the values of a selection come from; read no values.
 
-        One `Source` per partition that the selection touches, in C order; missing partitions have none. ``key``: as in
-        ``a[key]``. Locations are in this array: ``a[s.location]`` are the values of ``s``, and ``a.lazy[key].sources()`` has
-        those in the selection. Files that an index or ``trust="assume"`` leaves unread are opened as a read would. Raises
-        SelectionError for keys that do not fit, and the errors of opening these files.
-
-        >>> from aggarray import SubArray
-        >>> pieces = [([(n, n + 2)], SubArray.from_array([n, n + 1.0])) for n in (0, 2)]
-        >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
-        >>> [(s.uri, s.part, s.location) for s in a.sources(3)]
-        [(None, (slice(1, 2, 1),), (slice(3, 4, 1),))]
+        One `Source` per partition that the selection touches, in C order, none for missing ones. ``key``: as in ``a[key]``.
+        Locations are in this array; ``a.lazy[key].sources()`` has those in the selection. Files that an index or
+        ``trust="assume"`` leaves unread are opened. Raises SelectionError for keys that do not fit, and errors of such files.
         """
         from aggarray.arrays.sources import sources_of
 

@@ -31,6 +31,13 @@ class Source:
     entry per dimension. Parts and locations are tuples of slices (step >= 1) and increasing int64 arrays, so that they index
     arrays orthogonally. ``conversions``: what reading changes, in words, such as ``"units degC -> K"``: of units, calendar,
     order and direction of dimensions, packing, dtype and missing value. See the aggregation specification, section 1.
+    ``a[source.location]`` are its values.
+
+    >>> from aggarray import MasterArray, SubArray
+    >>> pieces = [([(n, n + 2)], SubArray.from_array([n, n + 1.0])) for n in (0, 2)]
+    >>> a = MasterArray.from_subarrays(pieces, dimensions=("x",))
+    >>> [(s.uri, s.part, s.location) for s in a.sources(3)]
+    [(None, (slice(1, 2, 1),), (slice(3, 4, 1),))]
     """
 
     uri: str | None
