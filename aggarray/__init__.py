@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
     from aggarray.arrays.master import MasterArray
     from aggarray.arrays.partitions import Partition, PartitionMatrix
+    from aggarray.arrays.sources import Source
     from aggarray.arrays.subarray import SubArray
     from aggarray.errors import (
         AccessError,
@@ -44,6 +45,7 @@ _HOMES = {
     "aggarray.aggregate.concat": ("concat",),
     "aggarray.arrays.master": ("MasterArray",),
     "aggarray.arrays.partitions": ("Partition", "PartitionMatrix"),
+    "aggarray.arrays.sources": ("Source",),
     "aggarray.arrays.subarray": ("SubArray",),
     "aggarray.opening.aggregation": ("Aggregation",),
     "aggarray.opening.sources": ("open",),
@@ -53,8 +55,8 @@ _HOMES = {
 __all__ = ["AccessError", "AggarrayError", "Aggregation", "AggregationError", "Duplicate", "ExchangeError"]
 __all__ += ["ForbiddenPathError", "FormatError", "IndexFileError", "MasterArray", "MemoryAccessError"]
 __all__ += ["MissingFileError", "NotFoundError", "Partition", "PartitionMatrix", "Problem", "ProtocolError"]
-__all__ += ["Refusal", "Report", "Rules", "SelectionError", "Skipped", "SubArray", "UnitsError", "concat"]
-__all__ += ["open", "set_options"]
+__all__ += ["Refusal", "Report", "Rules", "SelectionError", "Skipped", "Source", "SubArray", "UnitsError"]
+__all__ += ["concat", "open", "set_options"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from aggarray.aggregate.rules import COLUMN_ORDER, FACETS, IMPLIED_BY, Refusal, facets_in
 from aggarray.arrays.master import MasterArray
+from aggarray.partition.file_names import common_folder
 
 if TYPE_CHECKING:
     from aggarray.aggregate.candidate import Candidate
@@ -53,18 +54,6 @@ def short_paths(uris: Sequence[str]) -> list[str]:
         return names
     folder = common_folder(uris)
     return [os.path.relpath(uri, folder) for uri in uris] if folder else list(uris)
-
-
-def common_folder(uris: Sequence[str]) -> str:
-    """Return the deepest folder that holds all files; "" where there is none.
-
-    >>> common_folder(["/data/a/tas.nc", "/data/b/tas.nc"])
-    '/data'
-    """
-    try:
-        return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
-    except ValueError:  # no paths, or relative and absolute ones
-        return ""
 
 
 def labels(arrays: Sequence[MasterArray]) -> list[str]:

@@ -224,7 +224,9 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     if variant.groups or any("/" in v.name or v.scopes is not None for v in heads) or samplings_of(table[row]):
         return None
     m = variant.model
-    model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None
+    if m.external_files:
+        return None  # the sources of virtual datasets differ from file to file
+    model = m.format, m.skipped, m.has_external_coordinates, m.sizes is None
     mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
     valued = {position: heads[position] for position in variant.valued}
     stated = [

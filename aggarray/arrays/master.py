@@ -38,6 +38,7 @@ from aggarray.storage.access import ANYWHERE, Access
 if TYPE_CHECKING:
     from aggarray.arrays.local import LocalArray
     from aggarray.arrays.partitions import PartitionMatrix
+    from aggarray.arrays.sources import Sources
     from aggarray.arrays.subarray import SubArray
     from aggarray.maps.distribution import Distribution
     from aggarray.memory.types import Type
@@ -209,6 +210,17 @@ class MasterArray(NamedArray, Convertible, Reducible):
         if self._known is not None and copy is True:
             return read_known(self._known, self._target, selectors, options)
         return read(self._matrix, self._target, selectors, options)
+
+    def sources(self, key: Any = ...) -> "Sources":
+        """Return where the values of a selection come from; read no values.
+
+        One `Source` per partition that the selection touches, in C order, none for missing ones. ``key``: as in ``a[key]``.
+        Locations are in this array; ``a.lazy[key].sources()`` has those in the selection. Files that an index or
+        ``trust="assume"`` leaves unread are opened. Raises SelectionError for keys that do not fit, and errors of such files.
+        """
+        from aggarray.arrays.sources import sources_of
+
+        return sources_of(self, normalise(key, self._matrix.shape, self._matrix.dimensions))
 
     @property
     def _target(self) -> Target:

@@ -18,6 +18,7 @@ from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise
 
 if TYPE_CHECKING:
+    from aggarray.arrays.sources import Sources
     from aggarray.maps.distribution import Distribution
     from aggarray.memory.arrays import Array
     from aggarray.memory.ragged import Ragged
@@ -129,6 +130,14 @@ class RaggedMasterArray(MasterArray):
         rows = self._rows.take(Range(chosen, 1) if isinstance(chosen, int) else chosen)
         values = _read(self._samples({}), rows.positions(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
         return values if isinstance(chosen, int) else _rows_of(values, rows.offsets)
+
+    def sources(self, key: Any = ...) -> "Sources":
+        """Return where the samples of rows come from.
+
+        As `MasterArray.sources`, with locations in ``flat``. The row sizes are read to find the samples.
+        """
+        (chosen,) = normalise(key, self.shape, self.dimensions)
+        return self._samples({}).sources(positions_of(self._rows, chosen))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         hint = "read a[i], a[:].flat, or a[:].to_awkward()"

@@ -17,12 +17,19 @@ MOST_DETAILED = 6
 @click.command("explain")
 @common.source_argument
 @common.variables_option
-@click.option("--all", "everything", is_flag=True, help="Show details of every array and the reason of every refusal.")
+@click.option("--all", "everything", is_flag=True, help="Show details of every array, and every refusal and source.")
+@click.option(
+    "--sel",
+    multiple=True,
+    metavar="DIM=LABEL",
+    help="Show the source of these labels instead: files, parts and conversions; A:B, A,B,C or one (repeatable).",
+    shell_complete=common.dimensions_of,
+)
 @common.group_option
 @common.rules_options
 @common.opening_options
 @common.json_option
-def command(everything: bool, group_by: list[str], as_json: bool, **arguments: Any) -> None:
+def command(everything: bool, sel: tuple[str, ...], group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """Explain how the arrays of SOURCE were joined, or why not.
 
     The output includes conversions on reading, skipped files and missing parts. Datasets that differ in attributes such as
@@ -32,6 +39,11 @@ def command(everything: bool, group_by: list[str], as_json: bool, **arguments: A
     """
     from aggarray.display import facts
 
+    if sel:
+        if group_by:
+            raise click.UsageError("--sel shows sources and --group-by groups; give one of them")
+        _echo_sources(common.open_arguments(arguments), sel, everything, as_json)
+        return
     agg = common.open_arguments(arguments)
     report = agg.check()
     if group_by:
@@ -53,6 +65,28 @@ def command(everything: bool, group_by: list[str], as_json: bool, **arguments: A
             click.echo("\n\n".join(block for block in blocks if block))
     if report.problems:
         raise SystemExit(1)
+
+
+def _echo_sources(agg: "Aggregation", sel: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Print the sources of labels, per array."""
+    from aggarray.cli import _labels
+    from aggarray.display.facts import aggregation_facts
+    from aggarray.display.markup import printable
+    from aggarray.display.sources import source_facts, sources_text
+    from aggarray.display.table import MOST_ROWS, terminal_width
+
+    selection = _labels.select_all(list(agg), _labels.parse(sel), None, {})
+    which = [fact["which"] for fact in aggregation_facts(agg, with_paths=False)]
+    sources = [array.sources() for array in selection]
+    if as_json:
+        rows = zip(selection, which, sources, strict=True)
+        common.echo_json([{"name": a.name, "which": w, "sources": [source_facts(s) for s in found]} for a, w, found in rows])
+        return
+    blocks = []
+    for array, words, found in zip(selection, which, sources, strict=True):
+        title = printable(f"{array.name}{f' [{words}]' if words else ''}")
+        blocks.append(f"{title}: {sources_text(found, terminal_width(), None if everything else MOST_ROWS)}")
+    click.echo("\n\n".join(blocks))
 
 
 def _arrays(agg: "Aggregation", arrays: list[dict[str, Any]], everything: bool, width: int | None) -> list[str]:
@@ -79,10 +113,10 @@ def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:
 
 
 def _array_lines(array: dict[str, Any], width: int | None) -> list[str]:
-    from aggarray.aggregate.differences import common_folder
     from aggarray.display.listing import shape_text, time_text
     from aggarray.display.markup import counted, printable, sizes
     from aggarray.display.table import table
+    from aggarray.partition.file_names import common_folder
 
     which = f" [{array['which']}]" if array["which"] else ""
     lines = [printable(f"{array['name']}{which} {shape_text(array)} {array['dtype']} {array['units'] or ''}".rstrip())]

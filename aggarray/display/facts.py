@@ -4,7 +4,7 @@
 reading converts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
 from aggarray.partition.file_names import count_files, file_codes, used_files
 from aggarray.partition.file_names import file_count as files_in
-from aggarray.partition.matrix import Matrix, Template, used_rows
+from aggarray.partition.matrix import Matrix, used_rows
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
@@ -43,6 +43,7 @@ class Conformance:
 
 def conformed(array: "MasterArray") -> list[Conformance]:
     """Return differences of sub-arrays from an array, most frequent first."""
+    from aggarray.arrays.conversions import differences
     from aggarray.arrays.ragged import flat_of
 
     array = flat_of(array)
@@ -57,41 +58,6 @@ def conformed(array: "MasterArray") -> list[Conformance]:
             counts[difference] = (count + len(rows), example)
     conformances = [Conformance(*difference, count, example) for difference, (count, example) in counts.items()]
     return sorted(conformances, key=lambda c: (-c.count, c.kind))
-
-
-def differences(template: Template, array: "MasterArray") -> Iterator[tuple[str, str, str]]:
-    """Yield (kind, value, master's value) per difference of a template."""
-    encoding = template.encoding
-    units, calendar = template.units_in(array.units, array.calendar)
-    if units != array.units:
-        yield "units", str(units), str(array.units)
-    if calendar != array.calendar:
-        yield "calendar", str(calendar), str(array.calendar)
-    if [d for d in template.dimensions if d in array.dimensions] != [d for d in array.dimensions if d in template.dimensions]:
-        yield "dimension order", " ".join(template.dimensions), " ".join(array.dimensions)
-    for dimension in set(template.dimensions) ^ set(array.dimensions):
-        in_file, in_array = ("without", "with") if dimension in array.dimensions else ("with", "without")
-        yield "size-1 dimension", f"{in_file} {dimension}", f"{in_array}"
-    directions = dict(zip(array.dimensions, array.directions, strict=True))
-    names = {True: "increasing", False: "decreasing"}
-    for dimension, forward in zip(template.dimensions, template.directions, strict=True):
-        if directions.get(dimension, forward) != forward:
-            yield "direction", f"{dimension} {names[forward]}", names[not forward]
-    if encoding.packed:
-        scale, offset = (1 if f is None else f for f in (encoding.scale_factor, encoding.add_offset or 0))
-        yield "packing", f"{encoding.viewed} x {scale:.7g} + {offset:.7g}", f"{encoding.dtype}"
-    if encoding.dtype != array.dtype:
-        yield "dtype", str(encoding.dtype), str(array.dtype)
-    if encoding.may_miss:
-        missing = ", ".join(["NaN"] * encoding.missing_nan + [_number(m) for m in encoding.missing])
-        if missing != _number(array.fill_value):
-            yield "missing value", missing or "outside the valid range", _number(array.fill_value)
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(value)
-    return "NaN" if value != value else f"{value:g}"
 
 
 def used_subarrays(matrix: Matrix) -> np.ndarray:

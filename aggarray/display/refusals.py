@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from aggarray.aggregate.differences import common_folder, distinguishing_facets, facets_of
+from aggarray.aggregate.differences import distinguishing_facets, facets_of
 from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Skipped
 from aggarray.display.markup import counted, printable, without_credentials
-from aggarray.display.table import table
+from aggarray.display.table import relative_names, table
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Problem
@@ -83,7 +83,7 @@ def dataset_count(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -
 
 def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:
     """Return a table of unusable files and variables."""
-    where, names = _relative([s.file for s in skipped])
+    where, names = relative_names([s.file for s in skipped])
     columns = {"file": names, "variable": [s.variable or "" for s in skipped], "reason": [s.reason for s in skipped]}
     shown = {name: values for name, values in columns.items() if any(values)}
     return where + table(list(zip(*shown.values(), strict=True)), list(shown), width=width, wrap="reason")
@@ -91,18 +91,9 @@ def skipped_table(skipped: Sequence[Skipped], width: int | None) -> str:
 
 def duplicate_table(duplicates: Sequence[Duplicate], width: int | None) -> str:
     """Return a table of files left out because they repeat others."""
-    where, names = _relative([file for d in duplicates for file in (d.file, d.kept)])
+    where, names = relative_names([file for d in duplicates for file in (d.file, d.kept)])
     rows = [[d.array, *files] for d, files in zip(duplicates, zip(names[::2], names[1::2], strict=True), strict=True)]
     return where + table(rows, ["array", "file", "kept"], width=width)
-
-
-def _relative(files: Sequence[str]) -> tuple[str, list[str]]:
-    """Return a line with the common folder of files, and their names in it."""
-    files = list(map(without_credentials, files))
-    folder = common_folder(files)
-    if not folder:
-        return "", list(files)
-    return f"in {printable(folder)}\n", [file[len(folder) :].lstrip("/") if file.startswith(folder) else file for file in files]
 
 
 def finding_list(problems: "Sequence[Problem]") -> str:

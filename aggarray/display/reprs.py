@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.display.markup import counted
 from aggarray.display.refusals import dataset_line, divide, duplicate_table, notes, problem_table, refusal_table, skipped_table
-from aggarray.display.table import terminal_width, wrapped
+from aggarray.display.table import MOST_ROWS, complete, line_width, wrapped
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
 
-#: Of more arrays or rows than this, the first ones are shown.
-MOST_ARRAYS, MOST_ROWS = 20, 60
-#: The characters of a line, except on a terminal.
-WIDTH = 120
-
-
-def line_width() -> int:
-    """Return the width of the terminal, or that of a notebook."""
-    return terminal_width() or WIDTH
+#: Of more arrays than this, the first ones are shown.
+MOST_ARRAYS = 20
 
 
 def aggregation_text(agg: "Aggregation") -> str:
@@ -49,7 +42,7 @@ def listing_text(items: Sequence[Any]) -> str:
         shown = unexpected[:MOST_ROWS]
         lines += [refusal_table(shown, (), width)] if shown else []
         lines += wrapped(f"{dataset_line(between, ())}; iterate to see each", width) if between else []
-        return _complete(lines, len(unexpected) - len(shown))
+        return complete(lines, len(unexpected) - len(shown))
     if isinstance(items[0], Skipped):
         lines = [f"{len(items)} skipped", skipped_table(shown, width)]
     elif isinstance(items[0], Duplicate):
@@ -57,8 +50,4 @@ def listing_text(items: Sequence[Any]) -> str:
     else:
         kinds = ", ".join(f"{kind} {number}" for kind, number in Counter(item.kind for item in items).items())
         lines = [f"{counted(len(items), 'problem')}: {kinds}", problem_table(shown, width)]
-    return _complete(lines, len(items) - len(shown))
-
-
-def _complete(lines: list[str], more: int) -> str:
-    return "\n".join([*lines, *([f"... and {more} more"] if more > 0 else [])])
+    return complete(lines, len(items) - len(shown))

@@ -4,8 +4,13 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from aggarray.display.markup import printable
+from aggarray.display.markup import printable, without_credentials
+from aggarray.partition.file_names import common_folder
 
+#: Of more rows than this, representations show the first ones.
+MOST_ROWS = 60
+#: The characters of a line, except on a terminal.
+WIDTH = 120
 #: The width below which no column is shortened.
 NARROWEST = 8
 #: The width of a column beside whole ones.
@@ -22,6 +27,11 @@ def terminal_width() -> int | None:
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
+
+
+def line_width() -> int:
+    """Return the width of the terminal, or that of a notebook."""
+    return terminal_width() or WIDTH
 
 
 def shortened_middle(text: str, most: int) -> str:
@@ -148,3 +158,17 @@ def _lines(block: list[list[str]], widths: list[int], numeric: list[bool]) -> li
         padded = [t.rjust(w) if n else t.ljust(w) for t, w, n in zip(texts, widths, numeric, strict=True)]
         lines.append(_GAP.join(padded).rstrip())
     return lines
+
+
+def relative_names(files: Sequence[str]) -> tuple[str, list[str]]:
+    """Return a line with the common folder of files, and their names in it."""
+    files = list(map(without_credentials, files))
+    folder = common_folder(files)
+    if not folder:
+        return "", list(files)
+    return f"in {printable(folder)}\n", [file[len(folder) :].lstrip("/") if file.startswith(folder) else file for file in files]
+
+
+def complete(lines: list[str], more: int) -> str:
+    """Return lines as text, with the number of those that are left out."""
+    return "\n".join([*lines, *([f"... and {more} more"] if more > 0 else [])])

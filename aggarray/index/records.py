@@ -79,6 +79,7 @@ def pack(structures: Iterable[Structure], codes: np.ndarray, writer: Writer) -> 
     variables, attrs, rows = array("q"), array("q"), array("q")
     others: dict[str, Any] = {}
     sizes: dict[str, dict[str, int]] = {}
+    external: dict[str, list[str]] = {}
     for number, s in enumerate(structures):
         for v in s.variables:
             variables.extend(packer.variable(v))
@@ -92,11 +93,14 @@ def pack(structures: Iterable[Structure], codes: np.ndarray, writer: Writer) -> 
         # Dimensions without a variable matter if samples refer to their instance.
         if s.sizes and any("instance_dimension" in v.attrs for v in s.variables):
             sizes[str(number)] = dict(s.sizes)
+        if s.external_files:
+            external[str(number)] = list(s.external_files)
     flat = np.array(variables, np.int64).reshape(-1, 2)
     kinds, *stamps, variable_counts, attr_counts = np.array(rows, np.int64).reshape(-1, 6).T
     column = writer.column
     return {
         **({"sizes": sizes} if sizes else {}),
+        **({"external": external} if external else {}),
         "file": column(codes),
         "format": column(kinds),
         "formats": formats.items,
@@ -144,6 +148,7 @@ def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> 
             tuple((name, reason) for name, reason in skipped),
             encoded.get("sizes", {}).get(str(number)),
             stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
+            external_files=tuple(map(str, encoded.get("external", {}).get(str(number), ()))),
         )
         first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
 

@@ -77,7 +77,7 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
 
 def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
     """Return the line that extracts each array, "" where there is none."""
-    from aggarray.aggregate.differences import common_folder
+    from aggarray.partition.file_names import common_folder
     from aggarray.display.report.lines import lines_of
 
     if source is None and not agg._provenance.saved:

@@ -71,6 +71,10 @@ class FileArrays:
         """Yield the arrays of one file."""
         structure = self._structures[row]
         arrays, odd = arrays_of(structure, self._access)
+        if structure.external_files:
+            from aggarray.opening.virtual import with_sources
+
+            arrays = with_sources(arrays, structure, self._access)
         if skipped is not None:
             skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         for number, array in enumerate(arrays, (self._first + row) * _STRIDE):

@@ -197,6 +197,10 @@ def arrays_in(
     if len(sources.structures) == 1 and sources.tables is None and not repeats:
         (structure,) = sources.structures
         arrays, odd = arrays_of(structure, access)
+        if structure.external_files:
+            from aggarray.opening.virtual import with_sources
+
+            arrays = with_sources(arrays, structure, access)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         entries += [Entry(array, number) for number, array in enumerate(arrays, len(entries))]
     elif sources.structures:

@@ -60,6 +60,8 @@ def stored_forms(path: str) -> dict[str, StoredForm]:
     forms = {}
     with LIBRARY_LOCK, h5py_file(path, "r") as file:
         for name, dataset in file.items():
+            if not hasattr(dataset, "chunks"):
+                continue  # a group
             plist = dataset.id.get_create_plist()
             filters = [plist.get_filter(n)[:3:2] for n in range(plist.get_nfilters())]
             compression = _compression_of(filters)
@@ -135,7 +137,8 @@ def _declare_file(
         dataset.setncatts(layout.attributes)
         for name, size in layout.dimensions.items():
             if name not in dataset.dimensions:
-                dataset.createDimension(name, None if name in unlimited else size)
+                group, _, own = name.rpartition("/")
+                (dataset.createGroup(group) if group else dataset).createDimension(own, None if name in unlimited else size)
         # Values last: a later declaration would move them.
         targets = []
         for variable in layout.variables:

@@ -4,12 +4,25 @@ The URIs of an index are columns (`aggarray.index.uris.Files`): they know their 
 of a few paths are among them. Any other URIs are texts.
 """
 
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggarray.partition.matrix import Matrix, References, are_used
+
+
+def common_folder(uris: Sequence[str]) -> str:
+    """Return the deepest folder that holds all files; "" where there is none.
+
+    >>> common_folder(["/data/a/tas.nc", "/data/b/tas.nc"])
+    '/data'
+    """
+    try:
+        return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
+    except ValueError:  # no paths, or relative and absolute ones
+        return ""
 
 
 def paths_among(tables: Iterable[References], paths: Collection[str]) -> set[str]:

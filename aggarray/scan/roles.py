@@ -5,7 +5,7 @@ Implements the roles that CF defines: coordinate variables (section 5), ``coordi
 a role are data, as are ancillary variables and formula terms. `samplings_of` finds ragged representations (9.3).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from aggarray.cf.attributes import basename, text_attribute, words
@@ -15,13 +15,18 @@ from aggarray.formats.base import Structure, Variable
 #: Values of ``featureType`` whose features have their own samples (CF section 9.1).
 _FEATURES = frozenset(("timeseries", "trajectory", "profile"))
 
+#: Group and dimension of the list of files in an extract.
+SOURCE_FILES, SOURCE_FILE = "source_files", "source_file"
+
 #: Coordinates and similar variables of each variable, as {base name: variable}; and the names of the data variables.
 Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
 def roles_of(names: "VariableNames") -> Roles:
     """Return the related variables of each variable, and the data variables."""
-    variables, hung = names.structure.variables, set[str]()
+    # The list of files is about the data.
+    variables = [v for v in names.structure.variables if not is_source_list(v.name, v.dimensions)]
+    hung = set[str]()
     roles = {v.name: dict(names.hanging(v)) for v in variables}
     for name, others in roles.items():
         hung.update(h for h in others.values() if h != name)
@@ -31,6 +36,15 @@ def roles_of(names: "VariableNames") -> Roles:
     spare = [v.name for v in variables if v.name not in reached]
     bounds = {name for name in spare if name in names.parents and name in roles[names.parents[name]].values()}
     return roles, (*data, *(name for name in spare if name not in bounds))
+
+
+def is_source_list(name: str, dimensions: Sequence[str]) -> bool:
+    """Return whether a variable belongs to the list of files in an extract.
+
+    >>> is_source_list("source_files/uri", ("source_file",)), is_source_list("uri", ("source_file",))
+    (True, False)
+    """
+    return name.startswith(f"{SOURCE_FILES}/") and tuple(dimensions) == (SOURCE_FILE,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,23 @@ def test_explain_tells_what_is_conformed(capsys: pytest.CaptureFixture[str], sam
     assert ["dimension order", "lon lat time", "time lat lon", "1 of 12", "tas_200110.nc"] in rows
 
 
+def test_explain_shows_the_source_of_labels(capsys: pytest.CaptureFixture[str], sample_archive: Path) -> None:
+    status, out, _ = run(capsys, "explain", sample_archive, "--sel", "time=2001-03-05", "--sel", "lat=5:25")
+    assert status == 0 and out.startswith(f"tas: 1 source\nin {sample_archive}\n")
+    row = re.split(r"\s{2,}", out.splitlines()[-1])
+    assert row[:4] == ["tas_200103.nc", "tas", "4, 9:12, 0:36", "0, 0:3, 0:36"] and row[4].startswith("units degC -> K; ")
+    status, out, _ = run(capsys, "explain", sample_archive, "--sel", "time=2001-03-05", "--json")
+    [fact] = json.loads(out)
+    [source] = fact["sources"]
+    with netCDF4.Dataset(sample_archive / "tas_200103.nc") as file:
+        assert (status, source["tracking_id"]) == (0, file.tracking_id)
+    assert source["uri"] == str(sample_archive / "tas_200103.nc") and source["conversions"][0] == "units degC -> K"
+    status, _, err = run(capsys, "explain", sample_archive, "--sel", "depth=3")
+    assert status == 1 and "no dimension 'depth'" in err
+    status, _, err = run(capsys, "explain", sample_archive, "--sel", "time=2001", "--group-by", "source_id")
+    assert status == 2 and "--group-by" in err
+
+
 def test_explain_tells_what_stayed_apart_and_what_was_skipped(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write(tmp_path / "a.nc", [0, 1])
     write(tmp_path / "b.nc", [2, 3], units="Pa")

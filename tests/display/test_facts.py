@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.aggregate.differences import common_folder, labels, short_paths
+from aggarray.aggregate.differences import labels, short_paths
 from aggarray.display.facts import aggregation_facts, time_range
 from aggarray.display.report import page
+from aggarray.partition.file_names import common_folder
 from tests.support.netcdf import TAS, cube, write
 
 

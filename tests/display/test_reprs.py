@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import aggarray as aa
-from aggarray.display.reprs import MOST_ARRAYS, MOST_ROWS
+from aggarray.display.reprs import MOST_ARRAYS
+from aggarray.display.table import MOST_ROWS
 from aggarray.opening.provenance import Listing
 from tests.support.netcdf import TAS, cube, write
 

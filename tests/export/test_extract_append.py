@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.export.extract import extract
+from aggarray.export.extract import extract, lineage
 from aggarray.export.extract.target import ExtractTarget
+from aggarray.formats import scan
 from aggarray.output.layout import Variable
 from tests.support.netcdf import TIME, cube, write
 from tests.support.paths import ROOT
@@ -65,8 +66,8 @@ def content(path: Path) -> dict[str, Any]:
         return {name: variable[...].tolist() for name, variable in file.variables.items()}
 
 
-def opened(path: Path) -> xr.Dataset:
-    return xr.open_dataset(path, engine="zarr" if path.suffix == ".zarr" else "netcdf4")
+def opened(path: Path, group: str | None = None) -> xr.Dataset:
+    return xr.open_dataset(path, engine="zarr" if path.suffix == ".zarr" else "netcdf4", group=group)
 
 
 def stats(path: Path) -> dict[str, tuple[int, int]]:
@@ -144,7 +145,7 @@ def test_random_portions(data: st.DataObject, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("suffix", ["zarr", "nc"])
-def test_identifiers_that_become_a_variable_and_grow(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_files_grows(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aggarray.export.extract.lineage.MOST", 5)
     files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
     for number in (1, 2, 3, 4):
@@ -152,7 +153,30 @@ def test_identifiers_that_become_a_variable_and_grow(tmp_path: Path, suffix: str
         with opened(out) as result:
             names = [f"id{n}" for n in range(number)]
             assert result.attrs.get("tracking_id", "") == ("id0" if number == 1 else "")
-            assert number == 1 or result.tracking_id.values.tolist() == names
+        with opened(out, "source_files") as listed:
+            assert listed.tracking_id.values.tolist() == names and listed.uri.values.tolist() == files[:number]
+    assert extract(aa.open(files), out, append=True).unchanged
+    with opened(out, "source_files") as listed:
+        assert dict(listed.sizes) == {"source_file": 4}
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_an_extract_without_a_list_gets_no_incomplete_one(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions wrote identifiers alone, many of them as a variable."""
+    monkeypatch.setattr("aggarray.export.extract.lineage.MOST", 8)
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    with monkeypatch.context() as before:
+
+        def as_before(layout: Any, listed: Any, earlier: Any) -> None:
+            lineage._add_variable(layout, "tracking_id", [identifier for _, identifier in listed], earlier)
+
+        before.setattr(lineage, "_add_list", as_before)
+        extract(aa.open(files[:3]), out)
+    for number in (3, 4):
+        extract(aa.open(files[:number]), out, append=True)
+        with opened(out) as result:
+            assert result.tracking_id.values.tolist() == [f"id{n}" for n in range(number)]
+        assert "source_files/uri" not in [v.name for v in scan(out).variables]
 
 
 @pytest.mark.parametrize("is_old", [True, False])
@@ -366,7 +390,7 @@ def test_an_append_resumes_and_another_one_does_not_use_its_chunks(
 KILLER = """
 import os, signal, sys
 import aggarray as aa
-from aggarray.export.extract import extract
+from aggarray.export.extract import extract, lineage
 import zarr, netCDF4, h5py
 out, files = sys.argv[1], sys.argv[2:]
 for line in sys.stdin:

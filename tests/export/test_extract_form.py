@@ -294,14 +294,44 @@ def test_assumed_files_are_asked_for_their_own_attributes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])
-def test_many_tracking_ids_are_a_variable(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_are_listed_beside_the_data(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "MOST", 10)
-    tas, out = aa.open(archive(tmp_path / "data"))["tas"], tmp_path / f"out.{suffix}"
+    files, out = archive(tmp_path / "data"), tmp_path / f"out.{suffix}"
+    tas, engine = aa.open(files)["tas"], "zarr" if suffix == "zarr" else "netcdf4"
     assert "tracking_id" not in extract(tas, out).variables and "tracking_id" not in attributes(out)
-    with xr.open_dataset(out, engine="zarr" if suffix == "zarr" else "netcdf4") as result:
-        assert result.tracking_id.values.tolist() == ["hdl:0", "hdl:1", "hdl:2"]
-        assert result.tracking_id.dims == ("source_file",)
+    with xr.open_dataset(out, engine=engine, group="source_files") as listed:
+        assert listed.uri.values.tolist() == files and listed.uri.dims == ("source_file",)
+        assert listed.tracking_id.values.tolist() == ["hdl:0", "hdl:1", "hdl:2"]
+    with xr.open_dataset(out, engine=engine) as data:
+        assert set(data.variables) == {"tas", "time", "lat", "lon"} and set(data.sizes) == {"time", "lat", "lon"}
+    again = aa.open(out)
+    assert again.names == ("tas",) and not again.skipped
     assert extract(tas, out, exists="update").unchanged
+    # Of a part, the files of the part; without identifiers, their addresses alone.
+    extract(tas.lazy[5:], out, exists="overwrite")
+    with xr.open_dataset(out, engine=engine, group="source_files") as listed:
+        assert listed.uri.values.tolist() == files[1:]
+    write(tmp_path / "plain" / "a.nc", cube([0, 1]))
+    extract(aa.open(tmp_path / "plain"), out, exists="overwrite")
+    with xr.open_dataset(out, engine=engine, group="source_files") as listed:
+        assert set(listed.variables) == {"uri"}
+
+
+def test_values_in_memory_have_no_list_of_files(tmp_path: Path) -> None:
+    piece = aa.SubArray.from_array([1.0, 2.0], dimensions=("x",))
+    extract(aa.MasterArray.from_subarrays([([(0, 2)], piece)], dimensions=("x",), name="v"), tmp_path / "out.nc")
+    with netCDF4.Dataset(tmp_path / "out.nc") as file:
+        assert not file.groups
+
+
+def test_cdo_and_ncdump_read_data_beside_the_list_of_files(tmp_path: Path) -> None:
+    if not (cdo := shutil.which("cdo")) or not (ncdump := shutil.which("ncdump")):
+        pytest.skip("neither cdo nor ncdump")
+    extract(aa.open(archive(tmp_path / "data"))["tas"], tmp_path / "out.nc")
+    done = subprocess.run([cdo, "-s", "showname", tmp_path / "out.nc"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["tas"] and "Error" not in done.stderr  # it warns of the group
+    done = subprocess.run([ncdump, "-g", "source_files", tmp_path / "out.nc"], capture_output=True, text=True, check=True)
+    assert f'"{tmp_path}/data/0.nc"' in done.stdout and 'tracking_id = "hdl:0", "hdl:1", "hdl:2"' in done.stdout
 
 
 def test_missing_files_have_no_attributes(tmp_path: Path) -> None:
@@ -310,6 +340,8 @@ def test_missing_files_have_no_attributes(tmp_path: Path) -> None:
     Path(files[1]).unlink()
     extract(tas, tmp_path / "out.nc")
     assert attributes(tmp_path / "out.nc")["tracking_id"] == "hdl:0\nhdl:2"
+    with xr.open_dataset(tmp_path / "out.nc", group="source_files") as listed:
+        assert listed.uri.values.tolist() == [files[0], files[2]]
 
 
 def test_files_outside_the_roots_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,8 @@ def _netcdf_structure(path: str, groups: Mapping[str, Any]) -> Structure:
             skipped.append((name, dtype))
             continue
         joined = not (is_characters(dtype, source.ndim) and _has_real_end(name, source, spans))
-        variables.append(stored_variable(name, dtype, source.shape, spans[name], _netcdf_attrs(source), joined))
+        attrs = {**_netcdf_attrs(source), **_flags(source, dtype)}
+        variables.append(stored_variable(name, dtype, source.shape, spans[name], attrs, joined))
         sources[name] = source
 
     def read(variable: Variable) -> np.ndarray | None:
@@ -153,6 +154,19 @@ def _netcdf_dtype(source: Any) -> np.dtype[Any] | str:
     if source.dtype is str:
         return np.dtypes.StringDType()
     return refusal("variable-length") if isinstance(kind, netCDF4.VLType) else np.dtype(source.dtype)
+
+
+def _flags(source: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the members of an enumeration as flags of CF, {} for other types and for variables with flags."""
+    import netCDF4
+
+    kind = source.datatype
+    if not isinstance(kind, netCDF4.EnumType) or dtype.kind == "b" or {"flag_values", "flag_meanings"} & set(source.ncattrs()):
+        return {}
+    members = sorted(kind.enum_dict.items(), key=lambda member: (member[1], member[0]))
+    values = np.array([value for _, value in members], dtype)
+    meanings = " ".join(name.replace(" ", "_") for name, _ in members)
+    return {"flag_values": values if len(values) > 1 else values[0], "flag_meanings": meanings}
 
 
 def _netcdf_attrs(source: Any) -> dict[str, Any]:

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.differences import common_folder
+from aggarray.arrays.conversions import differences
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
-from aggarray.display.facts import MATTERS, conformed, differences
+from aggarray.display.facts import MATTERS, conformed
 from aggarray.display.markup import printable, shortened, without_credentials
 from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
+from aggarray.partition.file_names import common_folder
 
 #: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000

@@ -35,6 +35,7 @@ from aggarray.output.compression import Compression, parse_compression
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.partition.matrix import References
 from aggarray.scan.progress import Progress, checked_progress
+from aggarray.scan.roles import SOURCE_FILE
 from aggarray.storage.files import local_path, stat_file, state_path
 from aggarray.storage.locks import unlock
 from aggarray.storage.urls import is_remote
@@ -121,8 +122,8 @@ def extract(
     ``progress``: True for a bar, or a callable (done, total, what) that receives bytes.
 
     The global attribute ``history`` is that of the files, after a line about this extract (of the first file, if they differ);
-    ``tracking_id`` has a line for each file that was read. More than 16 kB of these are a variable instead. The environment
-    variable SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
+    ``tracking_id`` has a line for each file that was read, up to 16 kB. The group ``source_files`` lists the ``uri`` and
+    ``tracking_id`` of all. The environment variable SOURCE_DATE_EPOCH (seconds since 1970) replaces the date.
 
     The chunks are written to ``path`` + ".part" until the result is complete. A new run after a stop resumes there, unless
     the arrays, their files or these options have changed. Raises AggregationError for arrays, paths or compressions that
@@ -247,7 +248,7 @@ def _described(layout: ExtractLayout, path: str) -> Extracted:
 
 def _stored(path: str) -> Extracted:
     """Return the variables that an existing result holds."""
-    variables = scan(path).variables
+    variables = [v for v in scan(path).variables if v.dimensions != (SOURCE_FILE,)]
     sizes = (prod(v.shape) * v.dtype.itemsize for v in variables)
     return Extracted(path, tuple(v.name for v in variables), sum(sizes))
 

@@ -21,9 +21,10 @@ from aggarray.output.chunks import Position
 from aggarray.output.compression import NONE, Compression
 from aggarray.output.layout import ExtractLayout, StoredForm, Variable
 from aggarray.partition.block_shapes import in_blocks
+from aggarray.scan.roles import SOURCE_FILE, SOURCE_FILES
 
-#: The attribute, or variable, of the identifiers of files, and the dimension of that variable.
-TRACKING_ID, FILES = "tracking_id", "source_file"
+#: The attribute of the identifiers of files, and their variable in the list of files.
+TRACKING_ID = "tracking_id"
 #: Elements that are compared at a time.
 _BLOCK = 1 << 22
 _REPEAT = "repeat the options of the extract that exists, or replace it with exists='overwrite'"
@@ -119,12 +120,21 @@ class EarlierExtract:
         filled = np.ma.getdata(values) if variable.fill is None else np.ma.filled(values, variable.fill)
         return np.asarray(filled)
 
+    def source_files(self) -> list[tuple[str, str]] | None:
+        """Return address and tracking_id of each file, None without a list."""
+        names = [f"{SOURCE_FILES}/{name}" for name in ("uri", TRACKING_ID)]
+        if names[0] not in self._variables:
+            return None
+        uris, *ids = [SubArray.from_file(self.path, n).read(...).tolist() for n in names if n in self._variables]
+        return list(zip(uris, *(ids or [[""] * len(uris)]), strict=True))
+
     def tracking_ids(self) -> list[str]:
         """Return the identifiers of the files of the earlier extract."""
+        listed = [identifier for _, identifier in self.source_files() or () if identifier]
         for name, variable in self._variables.items():
-            if variable.dimensions == (FILES,):
-                return [str(i) for i in SubArray.from_file(self.path, name).read(...).tolist()]
-        return [i for i in str(self.attributes.get(TRACKING_ID, "")).split("\n") if i]
+            if variable.dimensions == (SOURCE_FILE,) and "/" not in name:  # as earlier versions wrote them
+                listed = [str(i) for i in SubArray.from_file(self.path, name).read(...).tolist()]
+        return listed or [i for i in str(self.attributes.get(TRACKING_ID, "")).split("\n") if i]
 
     # Whether a layout continues it
 
@@ -141,7 +151,7 @@ class EarlierExtract:
         None if it was not given; ``sizes``: the given sizes of "chunks" and "shards". Raises AggregationError unless the layout
         continues this extract along one dimension.
         """
-        own = {name for name, v in self._variables.items() if v.dimensions != (FILES,)}
+        own = {name for name, v in self._variables.items() if v.dimensions != (SOURCE_FILE,)}
         names = {v.name for v in layout.variables}
         for which, only in (("the output", own - names), ("the selection", names - own)):
             if only:

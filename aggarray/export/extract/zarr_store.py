@@ -61,7 +61,8 @@ def write_documents(layout: ExtractLayout, folder: str, spare: str, compression:
 
     Readers of consolidated metadata see all of it at once.
     """
-    documents = {v.name: _document(v, compression) for v in layout.variables}
+    documents = {name: group_document({}) for v in layout.variables if (name := os.path.dirname(v.name))}
+    documents |= {v.name: _document(v, compression) for v in layout.variables}
     for name, document in documents.items():
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         write_complete(os.path.join(folder, name, _DOCUMENT), json_bytes(document), spare)
@@ -87,7 +88,7 @@ def stored_forms(path: str) -> dict[str, StoredForm]:
     """Return how the arrays of a store of `write_documents` are stored."""
     with open(os.path.join(path, _DOCUMENT), encoding="utf-8") as file:
         documents = json.load(file)["consolidated_metadata"]["metadata"]
-    return {name: _form(document) for name, document in documents.items()}
+    return {name: _form(document) for name, document in documents.items() if document["node_type"] == "array"}
 
 
 def _form(document: Document) -> StoredForm:

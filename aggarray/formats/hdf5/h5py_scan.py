@@ -16,7 +16,8 @@ from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.base import Structure, Variable, has_coordinate, naming_errors, stored_variable, with_values
 from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside
 from aggarray.formats.hdf5.metadata.attributes import INTERNAL
-from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope
+from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE, nearest_scope, with_flags
+from aggarray.formats.hdf5.metadata.types import Members, members_of
 from aggarray.formats.hdf5.refusals import DANGLING, DEEPEST, MISNAMED, NO_SCALE, NOT_UTF8, TOO_DEEP, attribute_refusal, refusal
 from aggarray.formats.hdf5.rows import exceeds_limits, ragged_variables, samples_dtype, sizes_of
 from aggarray.formats.library_errors import error_text
@@ -223,7 +224,8 @@ def _variables(path: str, entries: list[_DatasetEntry], walk: _Walk) -> list[Var
 def _variable(
     entry: _DatasetEntry, lengths: Mapping[int, int], spans: Mapping[str, tuple[str | None, ...]], walk: _Walk
 ) -> Variable:
-    dataset, attrs = entry.dataset, _attributes(entry.dataset, entry.name, walk)
+    dataset = entry.dataset
+    attrs = with_flags(_attributes(dataset, entry.name, walk), _members(dataset), entry.dtype)
     if dataset.shape is None:
         # A dataset without a dataspace is an array without elements.
         return stored_variable(entry.name, entry.dtype, (0,), (None,), attrs)
@@ -234,6 +236,13 @@ def _variable(
     # An unlimited dimension or one with a coordinate variable is not a string length.
     real = bool(shape) and (dataset.maxshape[-1] is None or has_coordinate(entry.name, entry.dimensions[-1], spans))
     return stored_variable(entry.name, entry.dtype, shape, entry.dimensions, attrs, joined=not real)
+
+
+def _members(dataset: Any) -> Members:
+    """Return the members of an enumeration, none for other types."""
+    import h5py
+
+    return members_of(h5py.check_enum_dtype(dataset.dtype) or {})
 
 
 def plain_dtype(dataset: Any) -> np.dtype[Any] | str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aggarray.formats.hdf5.external import Source
     from aggarray.formats.hdf5.library import H5pyFile
     from aggarray.formats.hdf5.metadata.rows import StoredRows
+    from aggarray.formats.hdf5.virtual import VirtualPiece
 
 _T = TypeVar("_T")
 
@@ -216,6 +217,17 @@ class HDF5File:
         from aggarray.formats.hdf5.external import external_files
 
         return external_files(sources)
+
+    def virtual_pieces(self, variable: str, shape: tuple[int, ...], check: Callable[[str], bool]) -> "list[VirtualPiece]":
+        """Return the pieces of a virtual dataset; see `virtual.pieces_of`.
+
+        The list is empty for other datasets, and in damaged files.
+        """
+        if self._must_isolate():
+            return []
+        from aggarray.formats.hdf5.virtual import pieces_of
+
+        return pieces_of(self._path, shape, self._by_library("mappings", variable), check)
 
     def close(self) -> None:
         """Close the file."""

@@ -14,6 +14,7 @@ from aggarray.formats.hdf5.h5py_scan import plain_dtype, scan_structure
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
 from aggarray.formats.hdf5.metadata.messages import filter_of
 from aggarray.formats.hdf5.rows import read_samples, rows_of, samples_dtype, select_sizes, sizes_of
+from aggarray.formats.hdf5.virtual import VirtualMapping, mappings_of
 from aggarray.formats.limits import MOST_INFLATED, is_plausible, is_scannable
 from aggarray.memory.rows import offsets_of
 from aggarray.storage.files import make_ready, refuse_remote
@@ -109,6 +110,10 @@ class H5pyFile:
     def external_files(self, variable: str) -> list[Source]:
         """Return the sources of external and virtual storage, resolved."""
         return sources_of(self._path, self.dataset(variable)[0])
+
+    def mappings(self, variable: str) -> list[VirtualMapping]:
+        """Return the mappings of virtual storage that are boxes."""
+        return mappings_of(self.dataset(variable)[0])
 
     def close(self) -> None:
         """Close the file."""

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require
-from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype
+from aggarray.formats.hdf5.metadata.types import CHARACTERS, CONVERTED, PLAIN, ROWS, TEXTS, Dataspace, Datatype, Members
 from aggarray.formats.hdf5.refusals import attribute_refusal, refusal
 from aggarray.formats.limits import is_scannable
 
 #: Prefix of the stored name of a netCDF-4 variable with the name of a dimension that is not its coordinate variable.
 NOT_COORDINATE = "_nc4_non_coord_"
+#: Attributes of flags (CF section 3.5). A variable that has one describes its values itself.
+_FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
 
 class DatasetItem(NamedTuple):
@@ -172,6 +175,22 @@ def nearest_scope(scopes: Collection[tuple[str, str]], group: str, name: str) ->
     return group
 
 
+def with_flags(attrs: Attributes, members: Members, dtype: np.dtype[Any]) -> Attributes:
+    """Return attributes with the members of an enumeration as flags (CF 3.5).
+
+    ``dtype``: of the values. White space in names becomes "_". Attributes with flags of their own are unchanged.
+
+    >>> dict(with_flags({}, (("clear sky", 0), ("rain", 2)), np.dtype("i1")))
+    {'flag_values': array([0, 2], dtype=int8), 'flag_meanings': 'clear_sky rain'}
+    """
+    if not members or not attrs.keys().isdisjoint(_FLAGS):
+        return attrs
+    values = np.array([value for _, value in members], dtype.newbyteorder("="))
+    values.flags.writeable = False
+    meanings = " ".join("_".join(name.split()) or "_" for name, _ in members)
+    return FrozenDict({**attrs, "flag_values": values if len(values) > 1 else values[0], "flag_meanings": meanings})
+
+
 def dtype_of(datatype: Datatype) -> np.dtype[Any] | None:
     """Return the dtype of values, object for text, None if there is none."""
     if datatype.category == TEXTS:
@@ -233,7 +252,8 @@ def variables_of(
         # A dataset without a dataspace is an array without elements.
         lengths, dimensions = ((0,), (None,)) if item.space.empty else (d.lengths, d.dimensions)
         dtype = dtype_of(item.datatype) or np.dtype(object)
-        variable = stored_variable(d.path, dtype, lengths, dimensions, attributes[d.number], d.joined)
+        attrs = with_flags(attributes[d.number], item.datatype.members, dtype)
+        variable = stored_variable(d.path, dtype, lengths, dimensions, attrs, d.joined)
         if d.scopes is not None and not item.space.empty:
             variable = replace(variable, scopes=d.scopes[: len(variable.dimensions)])
         variables.append(variable)

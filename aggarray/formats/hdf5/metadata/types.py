@@ -3,7 +3,8 @@
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -35,6 +36,9 @@ _DATES = rb"NUMPY:([<>|=]?[mM]8(?:\[[0-9a-zA-Z]{1,8}\])?)\0*"
 _BOOLEAN = {b"FALSE": 0, b"TRUE": 1}
 _DEEPEST = 8
 
+#: Name and value of each member of an enumeration, in the order of values.
+Members = tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
@@ -44,7 +48,8 @@ class Datatype:
     (variable-length text), OBJECTS (object references), REFERENCES (lists of these), ROWS (of numbers), OTHER_ROWS, USERS
     (pairs of a reference and a number: the datasets along a scale) or OTHER. ``dtype``: as stored, including the byte order; of
     CONVERTED that of the values, of ROWS that of their numbers; None except for these, PLAIN and CHARACTERS. ``terminated``:
-    whether CHARACTERS are NUL-terminated. ``type_name``: the name of a type that is not read.
+    whether CHARACTERS are NUL-terminated. ``type_name``: the name of a type that is not read; ``members``: (name, value) of an
+    enumeration.
     """
 
     category: str
@@ -52,6 +57,7 @@ class Datatype:
     dtype: np.dtype[Any] | None = None
     terminated: bool = False
     type_name: str = ""
+    members: Members = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +245,16 @@ def _enumeration(t: _Type) -> _Parsed:
     require(base.category in (PLAIN, CONVERTED) and base.size == t.size and end <= len(t.message), "malformed datatype")
     if base.size == 1 and dict(zip(names, values, strict=True)) == _BOOLEAN:
         return Datatype(CONVERTED, 1, np.dtype(bool)), end
-    return base, end
+    if base.category != PLAIN or base.dtype is None:
+        return base, end
+    numbers = np.frombuffer(values, base.dtype).tolist()
+    texts = [name.decode("utf-8", "backslashreplace") for name in names]
+    return replace(base, members=members_of(dict(zip(texts, numbers, strict=True)))), end
+
+
+def members_of(values: Mapping[str, int]) -> Members:
+    """Return the members of an enumeration in the order of their values."""
+    return tuple(sorted(((name, int(value)) for name, value in values.items()), key=lambda member: (member[1], member[0])))
 
 
 def _sequence(t: _Type) -> _Parsed:
