@@ -16,10 +16,18 @@ resume_option = click.option(
 def resumable(index: str, resume: bool, trust: str | None) -> Iterator[None]:
     """Keep a partial index in a block that scans files and saves an index.
 
-    Raises UsageError if nothing could be resumed with this ``trust``.
+    There is none beside an index in an object store. Raises UsageError if nothing could be resumed with this ``trust``.
     """
     from aggarray.opening.checkpoint import checkpointing
+    from aggarray.storage.files import given_path
+    from aggarray.storage.urls import is_remote
 
+    if is_remote(given_path(index)):
+        if resume:
+            reason = "a partial index is a local file, and this scan kept none"
+            raise click.UsageError(f"--resume does not apply to {printable(index)}: {reason}; scan again without --resume")
+        yield
+        return
     if resume and trust == "assume":
         reason = "a partial index holds no file of which only the coordinates are read"
         raise click.UsageError(f"--resume does not apply with --trust assume: {reason}; scan again without --resume")

@@ -22,7 +22,7 @@ from aggarray.errors import AggregationError, IndexFileError, install_command
 from aggarray.export.chunk_grid import GridError, check_filters, find_chunk_grid, located_chunks, packing_attributes
 from aggarray.formats.base import Attributes
 from aggarray.index.container import attributes_of, common_attributes, coordinates_attribute, in_memory
-from aggarray.index.store import replace_index
+from aggarray.index.replacement import replace_index
 from aggarray.output.zarr_metadata import json_scalar
 from aggarray.storage.atomic import replace_atomically, write_errors
 from aggarray.storage.urls import unsigned

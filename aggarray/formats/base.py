@@ -68,7 +68,7 @@ class Structure:
     define dimensions; ``assumed``: the signature that the file was assumed to match, in which case the scan read only the
     coordinates in which files of its group differ; ``has_external_coordinates``: values lie in other files, which a scan does
     not open: coordinates are added by code that knows which files may be read; ``external_files``: names of the variables
-    whose values lie in other files.
+    whose values lie in other files; ``given``: names of the attributes that a catalogue gave in place of those in the file.
     """
 
     uri: str
@@ -82,6 +82,7 @@ class Structure:
     assumed: "FileSignature | None" = None
     has_external_coordinates: bool = False
     external_files: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
 
 class Handle(Protocol):

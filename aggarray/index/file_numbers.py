@@ -4,6 +4,7 @@ Files of another index are columns (`Files`), which are numbered and written wit
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from aggarray.memory.texts import Texts
 
 #: Number of files whose references are made at a time.
 _BLOCK = 1 << 16
+#: Most runs of files of one kind in a block that are written one by one.
+_FEW_RUNS = 16
 
 
 class FileNumbers:
@@ -40,13 +43,15 @@ class FileNumbers:
         ([0, 1, 0], [1, 2], 3)
         """
         if id(uris) not in self._known:
-            base = uris.base if isinstance(uris, Files) else None
-            if base is not None and self._base is None:
-                self._set_base(base)
-            if isinstance(uris, Files) and base is self._base:
-                codes = self._of_rows(uris.numbers_of(np.arange(len(uris))))
-            else:
+            if isinstance(uris, Files) and self._base is None:
+                self._set_base(uris.origin)
+            rows = uris.numbers_in(self._base) if isinstance(uris, Files) and self._base is not None else None
+            if rows is None:
                 codes = self._of_texts(uris)
+            else:
+                codes, others = np.empty(len(rows), np.int64), np.flatnonzero(rows < 0)
+                codes[rows >= 0] = self._of_rows(rows[rows >= 0])
+                codes[others] = self._of_texts([uris[row] for row in others.tolist()])
             self._known[id(uris)] = uris, codes
         return self._known[id(uris)][1]
 
@@ -88,11 +93,14 @@ class FileNumbers:
         texts = {number: uri for uri, number in self._texts.items()}
         for first in range(0, self._count, _BLOCK):
             part = rows[first : first + _BLOCK]
-            if self._base is not None and (part >= 0).all():
-                yield self._base.take(part)
-            else:
-                uris: Any = [] if self._base is None else iter(self._base.take(part[part >= 0]))
-                yield [texts[first + i] if row < 0 else next(uris) for i, row in enumerate(part.tolist())]
+            cuts = (np.flatnonzero(np.diff(part >= 0)) + 1).tolist()
+            for start, stop in pairwise([0, *cuts, len(part)] if len(cuts) <= _FEW_RUNS else [0, len(part)]):
+                run = part[start:stop]
+                if self._base is not None and (run >= 0).all():
+                    yield self._base.take(run)
+                else:
+                    uris: Any = [] if self._base is None else iter(self._base.take(run[run >= 0]))
+                    yield [texts[first + start + i] if row < 0 else next(uris) for i, row in enumerate(run.tolist())]
 
     def references(self, folder: str, relative: bool) -> Texts:
         """Return the URI references of all files, as `written` returns them."""

@@ -13,19 +13,25 @@ from aggarray.index.store import SAVE_AGAIN, Reader
 from aggarray.index.uris import Files, check_roots, home_of, real_path
 
 if TYPE_CHECKING:
+    from aggarray.index.record_columns import RecordColumns
     from aggarray.scan.structure_table import StructureTable
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedIndex:
-    """An opened index; ``structures`` and ``others`` are read lazily."""
+    """An opened index, whose structures and others are read lazily.
+
+    ``records``: the structures as columns; ``has_others``: whether there are others.
+    """
 
     arrays: tuple[MasterArray, ...]
     details: Mapping[str, Any]
     files: Sequence[str]
     generation: int
+    records: "Callable[[], RecordColumns]"
     structures: "Callable[[], StructureTable]"
     others: Callable[[], list[MasterArray]]
+    has_others: bool
 
 
 def load(path: str, how: Opening) -> LoadedIndex:
@@ -50,15 +56,20 @@ def load(path: str, how: Opening) -> LoadedIndex:
     if generation is None or not isinstance(details, dict):
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
-    def structures() -> "StructureTable":
-        from aggarray.index.records import unpack
-        from aggarray.scan.structure_table import StructureTable
+    def records() -> "RecordColumns":
+        from aggarray.index.record_columns import read_columns
 
         with Reader(path, generation, reader.reach).opened() as later:
-            return StructureTable(unpack(later.document("records"), files, later))
+            return read_columns(later.document("records"), files, later)
+
+    def structures() -> "StructureTable":
+        from aggarray.scan.structure_table import StructureTable
+
+        with reader.index_errors():
+            return StructureTable(records().structures())
 
     def others() -> list[MasterArray]:
         with Reader(path, generation, reader.reach).opened() as later:
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
-    return LoadedIndex(arrays, details, named_files, generation, structures, others)
+    return LoadedIndex(arrays, details, named_files, generation, records, structures, others, bool(document["others"]))

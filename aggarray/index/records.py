@@ -1,22 +1,20 @@
-"""Scanned structures of the files of an index, kept for `append`.
+"""Scanned structures of the files of an index, written for `append`.
 
 Similar files share attributes, variables without their values, and values: these are tables of distinct items, and each file is
 a row of numbers into them.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.index.decoder import unplain
 from aggarray.index.encoder import plain
-from aggarray.index.store import Reader, Writer, plain_dtype
+from aggarray.index.record_columns import FEW_VALUES, NO_VALUES, TEXTS, VALUE_COLUMNS_SCHEMA, RecordColumns
+from aggarray.index.store import Writer
 
-_NO_VALUES = -1
 #: Values of at least this many bytes are recognised by their id.
 _LARGE = 1024
 #: Most variables that are recognised by the id of their attributes.
@@ -38,15 +36,30 @@ class _Table:
 
 
 class _Packer:
-    def __init__(self, writer: Writer) -> None:
-        self.writer = writer
-        self.pairs, self.heads, self.values = _Table(), _Table(), _Table()
+    """Numbers of distinct items; ``base``: the records that they continue."""
+
+    def __init__(self, writer: Writer, base: RecordColumns | None) -> None:
+        self.writer, self._base = writer, base
+        self.pairs, self.heads, self.values, self.formats, self.given = (_Table() for _ in range(5))
         self._heads: dict[tuple[Any, ...], tuple[int, Attributes]] = {}
         self._large: dict[int, tuple[int, np.ndarray]] = {}
+        self._first_value = 0
+        if base is not None:
+            self._first_value = len(base.values)
+            for name, value in base.pairs:
+                self._pair(name, value)
+            for head in base.heads:
+                self.heads.number(repr(head), head)
+            for text in base.formats:
+                self.formats.number(text, text)
+            for names in base.given:
+                self.given.number(tuple(names), names)
+
+    def _pair(self, name: str, value: Any) -> int:
+        return self.pairs.number((name, value) if isinstance(value, str) else repr((name, value)), (name, value))
 
     def attrs(self, attrs: Attributes) -> list[int]:
-        pairs = ((name, plain(value)) for name, value in attrs.items())
-        return [self.pairs.number(item if isinstance(item[1], str) else repr(item), item) for item in pairs]
+        return [self._pair(name, plain(value)) for name, value in attrs.items()]
 
     def variable(self, variable: Variable) -> tuple[int, int]:
         """Return the numbers of a variable without values, and of its values."""
@@ -61,106 +74,105 @@ class _Packer:
                 self._heads.clear()
             # Holding the attributes keeps their id unique.
             known = self._heads[key] = (self.heads.number(repr(head), head), v.attrs)
-        return known[0], _NO_VALUES if v.values is None else self._values_number(v.values)
+        return known[0], NO_VALUES if v.values is None else self._values_number(v.values)
 
     def _values_number(self, values: np.ndarray) -> int:
         known = self._large.get(id(values))
         if known is None:
-            spec = self.writer.value(values)
-            known = self.values.number(repr(spec), spec), values
+            earlier = None if self._base is None else self._base.values.find(values)
+            if earlier is None:
+                spec = self.writer.value(values)
+                known = self._first_value + self.values.number(repr(spec), spec), values
+            else:
+                known = earlier, values
             if values.nbytes >= _LARGE:
                 self._large[id(values)] = known
         return known[0]
 
 
-def pack(structures: Iterable[Structure], codes: np.ndarray, writer: Writer) -> dict[str, Any]:
-    """Encode structures; ``codes``: the number of the file of each."""
-    packer, formats = _Packer(writer), _Table()
+def pack(
+    structures: Iterable[Structure], codes: np.ndarray, writer: Writer, base: RecordColumns | None = None
+) -> dict[str, Any]:
+    """Encode structures, after those of ``base``.
+
+    ``codes``: the number of the file of each.
+    """
+    packer = _Packer(writer, base)
     variables, attrs, rows = array("q"), array("q"), array("q")
-    others: dict[str, Any] = {}
-    sizes: dict[str, dict[str, int]] = {}
-    external: dict[str, list[str]] = {}
-    for number, s in enumerate(structures):
+    others: dict[str, Any] = {} if base is None else dict(base.others)
+    given_rows = array("q")
+    sizes: dict[str, dict[str, int]] = {} if base is None else dict(base.sizes)
+    external: dict[str, list[str]] = {} if base is None else dict(base.external)
+    for number, s in enumerate(structures, 0 if base is None else len(base)):
         for v in s.variables:
             variables.extend(packer.variable(v))
         own = packer.attrs(s.attrs)
         attrs.extend(own)
         stamp = s.stamp or (-1, 0, 0)
-        rows.extend((formats.number(s.format, s.format), *stamp, len(s.variables), len(own)))
+        rows.extend((packer.formats.number(s.format, s.format), *stamp, len(s.variables), len(own)))
         if s.groups or s.skipped:
             groups = [[name, packer.attrs(a)] for name, a in s.groups.items()]
             others[str(number)] = [groups, [list(pair) for pair in s.skipped]]
+        given_rows.append(packer.given.number(s.given, list(s.given)))
         # Dimensions without a variable matter if samples refer to their instance.
         if s.sizes and any("instance_dimension" in v.attrs for v in s.variables):
             sizes[str(number)] = dict(s.sizes)
         if s.external_files:
             external[str(number)] = list(s.external_files)
-    flat = np.array(variables, np.int64).reshape(-1, 2)
-    kinds, *stamps, variable_counts, attr_counts = np.array(rows, np.int64).reshape(-1, 6).T
-    column = writer.column
+    columns = [np.array(c, np.int64).reshape(-1, n) for c, n in ((rows, 6), (variables, 2), (attrs, 1), (given_rows, 1))]
+    if base is not None:
+        earlier = base.rows, base.variables, base.attrs[:, np.newaxis], base.given_rows[:, np.newaxis]
+        columns = [np.concatenate(pair) for pair in zip(earlier, columns, strict=True)]
     return {
         **({"sizes": sizes} if sizes else {}),
         **({"external": external} if external else {}),
-        "file": column(codes),
-        "format": column(kinds),
-        "formats": formats.items,
-        "stamps": [column(c) for c in stamps],
-        "counts": [column(variable_counts), column(attr_counts)],
-        "variables": [column(c) for c in flat.T],
-        "attrs": column(np.array(attrs, np.int64)),
-        "pairs": packer.pairs.items,
-        "heads": packer.heads.items,
-        "values": packer.values.items,
+        "file": writer.column(codes),
         "others": others,
+        **_packed_columns(columns, packer, writer),
+        **_packed_values(packer.values.items, writer, base),
     }
 
 
-def unpack(encoded: Mapping[str, Any], files: Sequence[str], reader: Reader) -> Iterator[Structure]:
-    """Yield the structures that `pack` encoded, with shared items shared."""
-    column = reader.column
-    pairs = [(name, unplain(value)) for name, value in encoded["pairs"]]
-    if not all(isinstance(name, str) for name, _ in pairs):
-        raise ValueError("name of an attribute is not text")
-    values = [reader.value(spec) for spec in encoded["values"]]
-    heads = [_variable(head, pairs) for head in encoded["heads"]]
-    distinct: dict[tuple[int, int], Variable] = {}
-    variables = []
-    for pair in zip(*(column(c).tolist() for c in encoded["variables"]), strict=True):
-        if pair not in distinct:
-            variable = heads[pair[0]]
-            distinct[pair] = variable if pair[1] == _NO_VALUES else replace(variable, values=values[pair[1]])
-            if pair[1] != _NO_VALUES and values[pair[1]].shape != variable.shape:
-                raise ValueError(f"values of another shape than {variable.shape} for variable {variable.name!r}")
-        variables.append(distinct[pair])
-    attrs = [pairs[n] for n in column(encoded["attrs"]).tolist()]
-    stamps = np.stack([column(c) for c in encoded["stamps"]], axis=-1).tolist()
-    counts = (column(c).tolist() for c in encoded["counts"])
-    columns = zip(column(encoded["file"]).tolist(), column(encoded["format"]).tolist(), stamps, *counts, strict=True)
-    first_variable, first_attr = 0, 0
-    for number, (file, format_number, stamp, variable_count, attr_count) in enumerate(columns):
-        groups, skipped = encoded["others"].get(str(number), ((), ()))
-        yield Structure(
-            files[file],
-            encoded["formats"][format_number],
-            dict(attrs[first_attr : first_attr + attr_count]),
-            tuple(variables[first_variable : first_variable + variable_count]),
-            {name: dict(pairs[n] for n in numbers) for name, numbers in groups},
-            tuple((name, reason) for name, reason in skipped),
-            encoded.get("sizes", {}).get(str(number)),
-            stamp=None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]),
-            external_files=tuple(map(str, encoded.get("external", {}).get(str(number), ()))),
-        )
-        first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
+def _packed_columns(columns: list[np.ndarray], packer: _Packer, writer: Writer) -> dict[str, Any]:
+    """Return the columns of structures, variables, attributes and given names."""
+    column, ((kinds, *stamps, variable_counts, attr_counts), variables, (attrs,), (given,)) = (
+        writer.column,
+        (c.T for c in columns),
+    )
+    return {
+        **({"given": [packer.given.items, column(given)]} if any(packer.given.items) else {}),
+        "format": column(kinds),
+        "formats": packer.formats.items,
+        "stamps": [column(c) for c in stamps],
+        "counts": [column(variable_counts), column(attr_counts)],
+        "variables": [column(c) for c in variables],
+        "attrs": column(attrs),
+        "pairs": packer.pairs.items,
+        "heads": packer.heads.items,
+    }
 
 
-def _variable(head: Sequence[Any], pairs: Sequence[tuple[str, Any]]) -> Variable:
-    name, dtype, shape, dimensions, attrs, *scopes = head
-    if not isinstance(name, str) or len(shape) != len(dimensions) or not all(isinstance(d, str) for d in dimensions):
-        raise ValueError(f"variable {name!r} of dimensions {dimensions!r}")
-    if not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
-        raise ValueError(f"variable {name!r} of shape {shape!r}")
-    stored_dtype: np.dtype[Any] = np.dtypes.StringDType() if dtype == "text" else plain_dtype(dtype)
-    if not all(len(items) == len(shape) and all(isinstance(s, str) for s in items) for items in scopes):
-        raise ValueError(f"variable {name!r} of shape {shape!r} in groups {scopes!r}")
-    groups = tuple(scopes[0]) if scopes else None
-    return Variable(name, stored_dtype, tuple(shape), tuple(dimensions), dict(pairs[n] for n in attrs), scopes=groups)
+def _packed_values(specs: list[Any], writer: Writer, base: RecordColumns | None) -> dict[str, Any]:
+    """Return specifications of values, as columns if they are many."""
+    if base is None and len(specs) <= FEW_VALUES:
+        return {"values": specs}
+    table, texts = _Table(), list[Any]()
+    kinds, ats = (np.zeros(0, np.int64),) * 2 if base is None else base.values.written(writer, table.number, texts)
+    own = array("q")
+    for spec in specs:
+        if "texts" in spec:
+            own.extend((TEXTS, len(texts)))
+            texts.append(spec)
+        else:
+            kind = [spec["dtype"], spec["shape"]]
+            own.extend((table.number(repr(kind), kind), spec["at"]))
+    added = np.array(own, np.int64).reshape(-1, 2)
+    kinds, ats = np.concatenate([kinds, added[:, 0]]), np.concatenate([ats, added[:, 1]])
+    if len(kinds) <= FEW_VALUES:
+        pairs = zip(kinds.tolist(), ats.tolist(), strict=True)
+        forms = table.items
+        return {
+            "values": [texts[at] if k == TEXTS else {"dtype": forms[k][0], "shape": forms[k][1], "at": at} for k, at in pairs]
+        }
+    writer.require(VALUE_COLUMNS_SCHEMA)
+    return {"values": texts, "value_kinds": table.items, "value_columns": [writer.column(kinds), writer.column(ats)]}

@@ -1,7 +1,6 @@
 """Saving of an index, which replaces the file atomically."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -22,14 +21,17 @@ from aggarray.index.encoder import Encoder
 from aggarray.index.hdf5_columns import directory_of
 from aggarray.index.netcdf import created
 from aggarray.index.recognition import find_convention
+from aggarray.index.record_columns import ContinuedRecords
 from aggarray.index.records import pack
-from aggarray.index.store import GROUP, Writer, replace_index, stored_generation
-from aggarray.index.uris import home_of
+from aggarray.index.replacement import check_unmodified, replace_index
+from aggarray.index.store import GROUP, Writer, stored_generation
+from aggarray.index.uris import home_of, real_path
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import References
 from aggarray.read.chunk_index import gather_chunk_indexes
 from aggarray.scan.structure_table import stamped
 from aggarray.storage.access import Access
+from aggarray.storage.files import is_file, stat_file
 
 #: The conventions in which other software may read a saved index.
 CONVENTIONS = ("CF-1.13", "CFA-0.4")
@@ -48,7 +50,7 @@ class IndexContents:
     """
 
     arrays: Sequence[MasterArray]
-    structures: Sequence[Structure] = ()
+    structures: "Sequence[Structure] | ContinuedRecords" = ()
     others: Sequence[MasterArray] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()
@@ -60,11 +62,13 @@ def save(
 ) -> tuple[list[tuple[str, str]], int]:
     """Write an index; return the arrays left out, and its generation.
 
-    ``expected``: the generation that is updated, None to overwrite any. What the convention cannot express, as (name, reason),
-    is stored in the group of aggarray only. Raises IndexFileError if another process modified the index, or if it cannot be
-    written.
+    ``path``: a local path, or an address with ``://``; ``expected``: the generation that is updated, None to overwrite any.
+    What the convention cannot express, as (name, reason), is stored in the group of aggarray only. Raises IndexFileError if
+    another process modified the index, or if it cannot be written.
     """
-    path, home = os.path.realpath(path), home_of(path)
+    path, home = real_path(path), home_of(path)
+    if expected is not None:
+        check_unmodified(path, expected)  # before items of the old index are read
     encoder = Encoder(Writer())
     arrays = [encoder.array(a) for a in contents.arrays]
     document, records = _documents(contents, encoder)
@@ -88,9 +92,16 @@ def save(
 
 def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Encode everything except the arrays; return the two JSON documents."""
-    pairs = [(uri, stamp or (-1, 0, 0)) for uri, stamp in stamped(contents.structures)]
-    scanned = encoder.files.of([uri for uri, _ in pairs])
-    encoder.add_stamps(scanned, np.array([stamp for _, stamp in pairs], np.int64).reshape(-1, 3))
+    base, added = None, contents.structures
+    scanned = np.zeros(0, np.int64)
+    if isinstance(added, ContinuedRecords):
+        (files, _), base, added = added.uris(), added.base, added.added
+        scanned = encoder.files.of(files)
+        encoder.add_stamps(scanned, base.stamps)
+    pairs = [(uri, stamp or (-1, 0, 0)) for uri, stamp in stamped(added)]
+    codes = encoder.files.of([uri for uri, _ in pairs])
+    encoder.add_stamps(codes, np.array([stamp for _, stamp in pairs], np.int64).reshape(-1, 3))
+    scanned = np.concatenate([scanned, codes])
     encoded_others = [encoder.array(a) for a in contents.others]
     file_codes = encoder.files.of(contents.files)
     stamps = encoder.stamps()
@@ -114,7 +125,7 @@ def _documents(contents: IndexContents, encoder: Encoder) -> tuple[dict[str, Any
         for index in gather_chunk_indexes(_tables(contents.arrays), packer.add_known):
             packer.add(index)
         document["chunks"] = packer.packed(encoder.writer)
-    return document, pack(contents.structures, scanned, encoder.writer)
+    return document, pack(added, scanned, encoder.writer, base)
 
 
 def _tables(arrays: Sequence[MasterArray]) -> Iterator[tuple[References, Access]]:
@@ -130,6 +141,6 @@ def may_be_replaced(path: str) -> bool:
     if stored_generation(path) is not None:
         return True
     try:
-        return os.path.isfile(path) and (not os.path.getsize(path) or find_convention(scan(path)) is not None)
+        return is_file(path) and (not stat_file(path).size or find_convention(scan(path)) is not None)
     except (AggarrayError, FileNotFoundError):
         return False

@@ -2,15 +2,12 @@
 
 All columns of integers are one variable, all texts another, all values a third. A JSON document records the position of each.
 A file of a hundred arrays thus opens as fast as a file of one, and values are read lazily. `Writer` lays items out and `Reader`
-reads them; neither knows their meaning. Each save increases the generation of an index, which keeps a process from overwriting
-what another process has saved.
+reads them; neither knows their meaning.
 """
 
 import math
-import os
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -28,7 +25,7 @@ from aggarray.storage.files import is_file
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"
 #: Version of the group: incremented if older readers would misread it.
-SCHEMA = 2
+SCHEMA = 3
 
 #: Advice in the error for a damaged index.
 SAVE_AGAIN = "save it again from the data files"
@@ -58,8 +55,12 @@ class Writer:
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
-        #: Whether readers of the previous schema would misread the index: it has ragged arrays.
-        self.newer = False
+        #: The oldest schema whose readers read the index: 2 has ragged arrays, 3 columns of values of many files.
+        self.schema = 1
+
+    def require(self, schema: int) -> None:
+        """Record that readers of older schemas would misread the index."""
+        self.schema = max(self.schema, schema)
 
     def _put(self, name: str, part: np.ndarray) -> int:
         self._parts[name].append(part)
@@ -102,12 +103,17 @@ class Writer:
             self._known[key] = {"dtype": key[0], "shape": list(array.shape), "at": at}
         return self._known[key]
 
+    def values_of(self, rows: np.ndarray) -> np.ndarray:
+        """Store rows of bytes, uint8 (rows, bytes); return the position of each."""
+        first, (count, size) = self._put("values", np.ascontiguousarray(rows).reshape(-1)), rows.shape
+        return np.arange(first, first + count * size, size)
+
     def write(self, dataset: Any, document: Any, records: Any, generation: int) -> None:
         """Write the group into a ``netCDF4.Dataset``, in the oldest usable schema."""
         import json
 
         group = dataset.createGroup(GROUP)
-        group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
+        group.setncatts({"schema": np.int32(self.schema), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
         variables = {name: parts for name, parts in self._parts.items() if self._ends[name]}
         for name, content in (("document", document), ("records", records)):
@@ -316,6 +322,19 @@ class Reader:
         values.flags.writeable = False
         return values
 
+    def gathered(self, places: np.ndarray, size: int) -> np.ndarray:
+        """Return small values of equal size as bytes, uint8 (values, size)."""
+        with self.opened():
+            length = self._length("values") if len(places) else 0
+            # Equal values are stored once, so that they do not overlap.
+            if len(places) and (not 0 <= places.min() <= places.max() <= length - size or len(places) * size > length):
+                raise ValueError(f"values out of range for {length} bytes")
+            steps = np.diff(places)
+            if len(places) and (steps == size).all():
+                return self._slice("values", int(places[0]), len(places) * size).reshape(-1, size)
+            content = self._slice("values", 0, length) if len(places) else np.zeros(0, np.uint8)
+            return np.asarray(content[places[:, None] + np.arange(size)])
+
 
 def _narrowed(column: np.ndarray, dtype: Any) -> np.ndarray:
     """Return int64 as other integers; ValueError if one is out of range."""
@@ -358,40 +377,3 @@ def stored_generation(path: str) -> int | None:
     from aggarray.index.hdf5_columns import generation_of
 
     return generation_of(path, GROUP)
-
-
-@contextmanager
-def replace_index(path: str, expected: int | None) -> Iterator[tuple[str, int]]:
-    """Give the path and generation to write for a block, then replace.
-
-    ``expected``: the generation that is updated, None to overwrite any. Raises IndexFileError if the index has another
-    generation by then, or the folder cannot be written to. An error inside the block leaves the old file.
-    """
-    from aggarray.storage.atomic import replace_atomically, write_errors
-
-    path = os.path.realpath(path)
-    if os.path.lexists(path) and not os.path.isfile(path):
-        raise IndexFileError("exists and is not a file", path=path, hint="give another name for the index")
-    current: int | None = None
-
-    def check() -> None:
-        # promise: index-generation-compared
-        _check_generation(path, current)
-
-    with write_errors(path), replace_atomically(path, check) as temporary:
-        current = stored_generation(path)
-        if expected is not None:
-            _check_generation(path, expected)
-        # Never the generation of another index, also of a copy that is saved elsewhere: pickled and lazy arrays identify the
-        # index by it.
-        yield temporary, max(time.time_ns() // 1000, (current or 0) + 1)
-
-
-def _check_generation(path: str, expected: int | None) -> None:
-    current = stored_generation(path)
-    # Replacing a deleted index loses nothing.
-    # promise: index-concurrent-append
-    if os.path.lexists(path) and current != expected:
-        change = "it is not an index now" if current is None else f"generation {current} now, {expected or 'none'} then"
-        what = f"modified since it was opened ({change})"
-        raise IndexFileError(what, path=path, hint="open it again and append to that")

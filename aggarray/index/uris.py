@@ -18,7 +18,7 @@ from aggarray.memory.texts import Texts
 from aggarray.storage import relocated, relocated_roots
 from aggarray.storage.access import is_below
 from aggarray.storage.files import local_path
-from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, resolve, unsigned
+from aggarray.storage.urls import RELOCATE, canonical, is_remote, origin, parent, reference_to, resolve, unsigned
 
 #: Characters of a path that are not percent-encoded in a URI.
 SAFE = "/!$&'()*+,;=:@~-._"
@@ -33,11 +33,14 @@ _URL = r"[A-Za-z][A-Za-z0-9+.-]+:(//|/)"
 def written(paths: Sequence[str], folder: str, relative: bool) -> list[str]:
     """Return the URI references of files, relative to a folder or absolute.
 
-    URLs of remote files are returned unchanged, but without signatures.
+    URLs of remote files are returned without signatures; in a remote folder, those of the same bucket are relative.
 
     >>> written(["/data/a.nc", "/data/b c.nc", "/x.nc"], "/data", True), written(["/data/a.nc"], "/data", False)
     (['a.nc', 'b%20c.nc', '../x.nc'], ['file:///data/a.nc'])
     """
+    if is_remote(folder):
+        urls = [unsigned(path) if "://" in path else f"file://{_quoted(path)}" for path in paths]
+        return [reference_to(url, folder) for url in urls] if relative else urls
     lead_of = functools.cache(lambda head: _lead(head, folder, relative))
     text = "".join(paths)
     if ":" not in text and re.fullmatch(rf"[A-Za-z0-9{re.escape(SAFE)}]*", text):  # plain names need no further checks
@@ -187,7 +190,7 @@ class Files(Sequence[str]):
     ``numbers``: their numbers in `base`, None for all.
     """
 
-    __slots__ = ("_folder", "_is_plain", "_known", "_part_of", "_path_map", "numbers", "references")
+    __slots__ = ("_earlier", "_folder", "_is_plain", "_known", "_part_of", "_path_map", "numbers", "references")
 
     def __init__(
         self,
@@ -199,6 +202,7 @@ class Files(Sequence[str]):
     ) -> None:
         self.references, self._folder, self._path_map = references, folder, path_map
         self._part_of, self.numbers = part_of, numbers
+        self._earlier: Files | None = None  # the files that these extend
         #: Resolved references by number: a read needs each several times.
         self._known: dict[int, str] = {}
         self._is_plain: bool | None = None
@@ -306,7 +310,32 @@ class Files(Sequence[str]):
             return (*self, *paths)
         if any("%" in path or ":" in path or resolve_uri(path, self._folder) != path for path in paths):
             return (*self, *paths)
-        return Files(Texts.chained(texts, Texts.of(paths)), self._folder, NOWHERE)
+        files = Files(Texts.chained(texts, Texts.of(paths)), self._folder, NOWHERE)
+        files._earlier = self
+        return files
+
+    @property
+    def origin(self) -> "Files":
+        """The files of the index from which these come."""
+        return self.base if self._earlier is None else self._earlier.origin
+
+    def number_in(self, origin: "Files", row: int) -> int | None:
+        """Return the number of one of the files, as `numbers_in` does."""
+        if self._earlier is not None and row < len(self._earlier):
+            return self._earlier.number_in(origin, row)
+        if self.origin is not origin:
+            return None
+        return int(self.numbers_of(row)) if self._earlier is None else origin.rows_of([self[row]]).get(self[row], -1)
+
+    def numbers_in(self, origin: "Files") -> np.ndarray | None:
+        """Return numbers among the files of an index, -1 for others, or None."""
+        if self.origin is not origin:
+            return None
+        if self._earlier is None:
+            return np.asarray(self.numbers_of(np.arange(len(self))))
+        added = [self[row] for row in range(len(self._earlier), len(self))]
+        rows, earlier = origin.rows_of(added), self._earlier.numbers_in(origin)
+        return np.concatenate([earlier, np.array([rows.get(uri, -1) for uri in added], np.int64)])
 
     def are_plain(self) -> bool:
         """Return whether the last component of each reference is kept as it is."""

@@ -77,8 +77,8 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
 
 def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
     """Return the line that extracts each array, "" where there is none."""
-    from aggarray.partition.file_names import common_folder
     from aggarray.display.report.lines import lines_of
+    from aggarray.partition.file_names import common_folder
 
     if source is None and not agg._provenance.saved:
         source = files if len(files) <= _MOST_FILES else [common_folder(list(files))]

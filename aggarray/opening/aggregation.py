@@ -184,14 +184,15 @@ class Aggregation(AttributeHints):
     ) -> "Report":
         """Save an index: an aggregation file that reopens without loss.
 
-        Any reader of the convention opens it. ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are relative
-        to the folder of the index. ``chunk_table``: store where the chunks of each file lie, so that reads from the index
-        open no file through a library; unknown positions are looked up now. ``executor``: looks them up, see `open`. Only the
-        values of coordinates and of arrays in memory are copied. The report names the arrays that the convention cannot
+        Any reader of the convention opens it. ``path``: a local path, or an address such as ``s3://bucket/index.nca``, written
+        with the ``storage_options`` of the aggregation. ``convention``: "CF-1.13" or "CFA-0.4". ``relative``: file names are
+        relative to the folder of the index. ``chunk_table``: store where the chunks of each file lie, so that reads from the
+        index open no file through a library; unknown positions are looked up now. ``executor``: looks them up, see `open`. Only
+        the values of coordinates and of arrays in memory are copied. The report names the arrays that the convention cannot
         express; only aggarray reads these.
 
         Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
-        the index was modified since it was opened, or cannot be written, and FormatError for a file that
+        another process modified the index since it was opened, or if it cannot be written, and FormatError for a file that
         differs from its assumed signature.
         """
         from aggarray.opening.persistence import save
@@ -267,7 +268,8 @@ class Aggregation(AttributeHints):
         """Return the aggregation extended by a source.
 
         The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
-        ones. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
+        ones. ``source``, ``progress``, ``executor``: as in `open`. A changed file keeps the attributes that a catalogue gave to
+        it. Raises MissingFileError if the source names no file.
         """
         from aggarray.opening.appending import extended
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from aggarray.aggregate.rules import Rules
 from aggarray.errors import AggarrayError, MissingFileError
-from aggarray.formats.base import Structure
+from aggarray.formats.base import Attributes, Structure
 from aggarray.index import Opening
 from aggarray.opening.joining import CHECKPOINT
 from aggarray.opening.provenance import Outcome, Provenance
@@ -60,15 +60,23 @@ class Checkpoint:
             self.note = f"the partial index cannot be read, so all files are scanned: {error}"
         self._known = {uri: row for row, uri in enumerate(self._table.uris)}
 
-    def recall(self, path: str) -> Structure | None:
-        """Return the structure of a file that is unchanged since it was scanned."""
+    def recall(self, path: str, given: Attributes | None = None) -> Structure | None:
+        """Return the structure of a file that is unchanged since it was scanned.
+
+        ``given``: its attributes from a catalogue, which must be those of the scan.
+        """
         from aggarray.opening.appending import has_changed
 
         row = self._known.get(unsigned(path))
         if row is None or has_changed(path, self._table.stamp(row)):
             return None
-        self.reused += 1
         structure = self._table[row]
+        if structure.given or given:
+            from aggarray.opening.catalogue import is_given_anew
+
+            if is_given_anew(structure, given or {}):
+                return None
+        self.reused += 1
         return structure if structure.uri == path else replace(structure, uri=path)
 
     def update(self, table: StructureTable) -> None:

@@ -11,7 +11,7 @@ from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
@@ -22,15 +22,19 @@ from aggarray.scan.files import scan_each
 from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
+    from aggarray.formats.base import Attributes
     from aggarray.index.conventions.foreign import Convention
+    from aggarray.opening.catalogue import Given
     from aggarray.opening.checkpoint import Checkpoint
     from aggarray.partition.stored_sizes import ChunkIndexes
     from aggarray.scan.progress import Progress
     from aggarray.scan.structure_table import StructureTable
+    from aggarray.scan.workers import Receive
 
 #: The partial index from which scans of this context resume, and to which they save.
 CHECKPOINT: "ContextVar[Checkpoint | None]" = ContextVar("aggarray_checkpoint", default=None)
 
+_PLAIN_INDEX = "give attributes of its data files, or the index as a plain path"
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
 
 
@@ -50,15 +54,20 @@ class Sources:
 
 
 def scan_sources(
-    paths: Sequence[str], named: Iterable[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]"
+    paths: Sequence[str],
+    named: Iterable[str],
+    rules: Rules,
+    how: Opening,
+    scan: "tuple[int | None, Progress | None]",
+    given: "Given | None" = None,
 ) -> Sources:
     """Scan files; separate data files, indexes and unusable files.
 
     ``scan``: number of processes, progress callable. ``named``: paths that the source names individually; indexes found in
-    a folder are skipped.
+    a folder are skipped. ``given``: attributes of data files, from a catalogue.
     """
-    sources, named = Sources(), set(named)
-    table, scanned = (None, _scan_single(paths, how, scan)) if len(paths) == 1 else _scan_all(paths, rules, how, scan)
+    sources, named, given = Sources(), set(named), given or {}
+    table, scanned = (_scan_single if len(paths) == 1 else _scan_all)(paths, rules, how, scan, given)
     rows, indexed = list[int](), list[Structure]()
     for path, kept in zip(paths, scanned, strict=True):
         if isinstance(kept, int):
@@ -72,10 +81,10 @@ def scan_sources(
             sources.structures = [kept]
         elif path not in named:
             sources.skipped.append(Skipped(path, kind.name, _ELSEWHERE))
-        elif kind is OURS:
-            indexed += _add_index(path, how, sources)
+        elif given.get(path):
+            raise AggregationError("a row gives attributes to an index", path=path, hint=_PLAIN_INDEX)
         else:
-            sources.others += foreign_arrays(kept, kind, how)
+            indexed += _add_index(path, kept, kind, how, sources)
     if table is None:
         sources.structures = sources.structures or indexed
         return sources
@@ -83,21 +92,22 @@ def scan_sources(
     if indexed:
         # A file known from several places counts once: as just scanned, otherwise as in the last index.
         rows = list({table.uris[row]: row for row in [*map(table.add, indexed), *rows]}.values())
-    sources.structures = table.take(rows)
-    return sources
+    return replace(sources, structures=table.take(rows))
 
 
-def _scan_single(paths: Sequence[str], how: Opening, scan: "tuple[int | None, Progress | None]") -> list[Any]:
+def _scan_single(
+    paths: Sequence[str], _rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]", given: "Given"
+) -> tuple[None, list[Any]]:
     """Return the structure or the error of one file."""
 
-    def receive(_number: int, result: Result) -> Any:
-        return _with_external_coordinates(result, how.access) if isinstance(result, Structure) else result
+    def receive(number: int, result: Result) -> Any:
+        return _completed(result, how.access, given.get(paths[number])) if isinstance(result, Structure) else result
 
-    return scan_each(paths, receive, *scan)
+    return None, scan_each(paths, receive, *scan)
 
 
 def _scan_all(
-    paths: Sequence[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]"
+    paths: Sequence[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]", given: "Given"
 ) -> "tuple[StructureTable, list[Any]]":
     """Scan files into a table.
 
@@ -105,11 +115,11 @@ def _scan_all(
     """
     from aggarray.scan.structure_table import StructureTable
 
-    table, checkpoint = StructureTable(), CHECKPOINT.get()
+    table, checkpoint, trusting = StructureTable(), CHECKPOINT.get(), rules.trust != "verify"
 
     def receive(number: int, result: Result) -> Any:
         if isinstance(result, Structure):
-            result = _with_external_coordinates(result, how.access)
+            result = _completed(result, how.access, None if trusting else given.get(paths[number]))
         if isinstance(result, Structure) and find_convention(result) is None:
             row = table.add(result, paths[number] if result.uri == paths[number] else None)
             if checkpoint is not None:
@@ -117,10 +127,9 @@ def _scan_all(
             return row
         return result
 
-    if rules.trust == "verify":
-        known = (
-            {} if checkpoint is None else {n: s for n, path in enumerate(paths) if (s := checkpoint.recall(path)) is not None}
-        )
+    if not trusting:
+        recalled = {} if checkpoint is None else {n: checkpoint.recall(path, given.get(path)) for n, path in enumerate(paths)}
+        known = {n: s for n, s in recalled.items() if s is not None}
         if not known:
             return table, scan_each(paths, receive, *scan)
         kept: list[Any] = [table.add(known[n], path) if n in known else None for n, path in enumerate(paths)]
@@ -129,9 +138,28 @@ def _scan_all(
         for number, result in zip(new, scanned, strict=True):
             kept[number] = result
         return table, kept
+    return _scan_trusting(paths, rules, receive, table, scan, given)
+
+
+def _scan_trusting(
+    paths: Sequence[str],
+    rules: Rules,
+    receive: "Receive",
+    table: "StructureTable",
+    scan: "tuple[int | None, Progress | None]",
+    given: "Given",
+) -> "tuple[StructureTable, list[Any]]":
+    """Scan files into a table, a few of each group; see `_scan_all`."""
     from aggarray.scan.file_groups import scan_trusting
 
-    return table, scan_trusting(paths, rules.identifying, receive, table, *scan)
+    # What rows give is not read from files, nor compared with them.
+    names = {name for attrs in given.values() for name in attrs}
+    scanned = scan_trusting(paths, [name for name in rules.identifying if name not in names], receive, table, *scan)
+    if given:
+        from aggarray.opening.catalogue import table_with_given
+
+        table = table_with_given(table, given)
+    return table, scanned
 
 
 def _without_references(rows: list[int], table: "StructureTable", named: set[str], sources: Sources) -> list[int]:
@@ -149,8 +177,11 @@ def _without_references(rows: list[int], table: "StructureTable", named: set[str
     return [row for row in rows if row not in doubles]
 
 
-def _add_index(path: str, how: Opening, sources: Sources) -> Iterable[Structure]:
-    """Add what an index of aggarray holds; return the structures of its files."""
+def _add_index(path: str, structure: Structure, kind: "Convention", how: Opening, sources: Sources) -> Iterable[Structure]:
+    """Add what an index holds; return the structures of its files."""
+    if kind is not OURS:
+        sources.others += foreign_arrays(structure, kind, how)
+        return ()
     from aggarray.index.loading import load
     from aggarray.partition.stored_sizes import join_chunk_indexes
 
@@ -161,8 +192,15 @@ def _add_index(path: str, how: Opening, sources: Sources) -> Iterable[Structure]
     return loaded.structures()
 
 
-def _with_external_coordinates(result: Structure, access: Access) -> Structure | AggarrayError:
-    """Add coordinates of other files; return the error of an unusable one."""
+def _completed(result: Structure, access: Access, attrs: "Attributes | None") -> Structure | AggarrayError:
+    """Add given attributes, and coordinates of other files.
+
+    Returns the error of an unusable one.
+    """
+    if attrs and find_convention(result) is None:
+        from aggarray.opening.catalogue import with_given
+
+        result = with_given(result, attrs)
     if not result.has_external_coordinates and not result.external_files:
         return result
     from aggarray.read.open_files import with_external_coordinates

@@ -12,11 +12,13 @@ from aggarray.index.encoder import plain
 from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
+from aggarray.index.uris import real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.opening.verification import verified
 from aggarray.opening.where import TextSelection
 from aggarray.scan.files import scanning_on
-from aggarray.storage.files import local_path
+from aggarray.storage.files import given_path
+from aggarray.storage.urls import is_remote
 
 
 def save(
@@ -27,13 +29,19 @@ def save(
         hint = f"give one of {', '.join(CONVENTIONS)}"
         raise AggregationError(f"convention={how['convention']!r} is invalid", hint=hint)
     with provenance.access.reach(), scanning_on(executor):
-        return _save(local_path(path), *verified(outcome, provenance), how)
+        path = given_path(path)
+        if is_remote(path):
+            from aggarray.storage.remote.replacement import check_writable
+
+            check_writable(path)
+        return _save(path, *verified(outcome, provenance), how)
 
 
 def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, Any]) -> Report:
-    target = os.path.realpath(path)
-    structures, others = provenance.structures(), provenance.others()
-    if os.path.isfile(target) and target not in provenance.saved and not may_be_replaced(target):
+    target = real_path(path)
+    records = provenance.records()
+    structures, others = provenance.structures() if records is None else records, provenance.others()
+    if target not in provenance.saved and _is_other_file(target):
         hint = "save the index under another name"
         raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
@@ -63,3 +71,16 @@ def _fields(rules: Rules) -> dict[str, Any]:
     """Return the fields of rules, without one that earlier releases lack."""
     stored = {f.name: plain(getattr(rules, f.name)) for f in fields(Rules)}
     return stored if rules.forecast_cubes else {name: value for name, value in stored.items() if name != "forecast_cubes"}
+
+
+def _is_other_file(target: str) -> bool:
+    """Return whether a path is a file that a save must not replace."""
+    if not is_remote(target):
+        return os.path.isfile(target) and not may_be_replaced(target)
+    from aggarray.storage.credentials import with_access
+    from aggarray.storage.remote.replacement import access_to, version_of
+
+    if version_of(target) is None:
+        return False
+    with with_access(access_to(target)):
+        return not may_be_replaced(target)

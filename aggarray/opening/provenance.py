@@ -13,7 +13,9 @@ from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Structure
+    from aggarray.index.record_columns import ContinuedRecords, RecordColumns
     from aggarray.opening.where import TextSelection
+    from aggarray.scan.structure_table import StructureTable
 
 DEFAULT_RULES = Rules()
 
@@ -25,15 +27,19 @@ def _nothing() -> tuple[()]:
 class IndexContents:
     """Structures or arrays of an index, read on the first call and kept.
 
-    Another process reads them by ``address``, a function and its arguments.
+    Another process reads them by ``address``, a function and its arguments. ``records``: reads structures as columns.
     """
 
-    __slots__ = ("_items", "_read", "address")
+    __slots__ = ("_items", "_read", "_records", "address")
 
     def __init__(
-        self, read: Callable[[], Sequence[Any]], address: tuple[Callable[..., Sequence[Any]], tuple[Any, ...]]
+        self,
+        read: Callable[[], Sequence[Any]],
+        address: tuple[Callable[..., Sequence[Any]], tuple[Any, ...]],
+        records: "Callable[[], RecordColumns] | None" = None,
     ) -> None:
         self._read, self.address = read, address
+        self._records: Any = records
         self._items: Sequence[Any] | None = None
 
     def __call__(self) -> Sequence[Any]:
@@ -41,6 +47,15 @@ class IndexContents:
         if self._items is None:
             self._items = self._read()
         return self._items
+
+    def records(self) -> "ContinuedRecords | None":
+        """Return structures as columns, read on the first call; None without."""
+        from aggarray.index.record_columns import ContinuedRecords
+        from aggarray.scan.structure_table import StructureTable
+
+        if self._records is not None and not isinstance(self._records, ContinuedRecords):
+            self._records = ContinuedRecords(self._records(), StructureTable())
+        return self._records
 
     def __reduce__(self) -> tuple[Any, ...]:
         find, arguments = self.address
@@ -91,10 +106,21 @@ class Provenance:
             {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("structures", "others")},
         )
 
-    def sources(self, arrays: Sequence[MasterArray]) -> "tuple[list[Structure], list[MasterArray]]":
+    def records(self) -> "ContinuedRecords | None":
+        """Return the structures as columns of an index, None if they are not."""
+        structures: Any = self.structures
+        if isinstance(structures, IndexContents):
+            return structures.records()
+        # A class of the index, which few processes need.
+        return structures if type(structures).__name__ == "ContinuedRecords" else None
+
+    def sources(self, arrays: Sequence[MasterArray]) -> "tuple[StructureTable, list[MasterArray]]":
         """Return structures and other arrays; ``arrays`` if there are neither."""
-        structures, others = list(self.structures()), list(self.others())
-        return structures, others if structures or others else list(arrays)
+        from aggarray.scan.structure_table import StructureTable
+
+        structures, others = self.structures(), list(self.others())
+        table = structures if isinstance(structures, StructureTable) else StructureTable(structures)
+        return table, others if len(table) or others else list(arrays)
 
     def separates(self, rule: str) -> bool:
         """Return whether a rule of refusals keeps different datasets apart."""

@@ -22,6 +22,7 @@ from aggarray.storage.credentials import StorageOptions
 from aggarray.storage.files import Source, given_path, listed, named_files
 
 if TYPE_CHECKING:
+    from aggarray.opening.catalogue import Given, Row
     from aggarray.opening.where import TextSelection
     from aggarray.scan.progress import Progress
 
@@ -41,31 +42,50 @@ def open(
 ) -> Aggregation:
     """Open files as arrays, joined along dimensions whose coordinates differ.
 
-    There is one array per variable and dataset. ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or
-    a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
-    ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
+    There is one array per variable and dataset. ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or a
+    saved index, recognised by its content; or a catalogue: rows ``(address, {attribute: value})`` or ``{"path": ...}``, or
+    tables, whose attributes replace those of the files. ``rules``: see `Rules`; an index keeps its own rules unless others are
+    given. ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
     ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
-    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call:
-    it would wait for itself. ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and
-    URL prefixes that may be read, symbolic links resolved. Without roots a local index may name any local file, and any index
-    may name remote files on its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index.
-    ``storage_options``: options of fsspec for remote files, or {protocol: options}; they are pickled with the arrays, but never
-    saved or displayed. Each process looks up values ``{"env": NAME}`` and what the function named by ``provider`` returns.
+    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call.
+    ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be
+    read, symbolic links resolved. Without roots a local index may name any local file, and any index may name remote files on
+    its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options
+    of fsspec for remote files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed. Each
+    process looks up values ``{"env": NAME}`` and what the function named by ``provider`` returns.
 
-    Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
-    the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and
-    IndexFileError for an invalid index.
+    Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError without
+    files, AggregationError for invalid arguments, NotFoundError for absent ``variables``, IndexFileError for invalid indexes.
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, executor, missing)
-    items, moved = listed(source), path_map(relocate)
+    (items, rows), moved = _items(source), path_map(relocate)
     storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
     access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
     with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
         # A single file is opened once: to recognise an index, to identify the format and to scan.
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
-            return _opened(items, named, Opening(access, moved), (rules, variables), (processes, _checked(progress)))
+            return _opened((items, named, rows), Opening(access, moved), (rules, variables), (processes, _checked(progress)))
+
+
+def _items(source: Source) -> "tuple[list[Any], list[Row]]":
+    """Return the paths of a source, and the rows of a catalogue."""
+    items = source if isinstance(source, list | tuple) else [source]
+    if all(isinstance(item, str | bytes | os.PathLike) for item in items):
+        return listed(source), []
+    from aggarray.opening.catalogue import source_items
+
+    return source_items(source)
+
+
+def _given(rows: "Sequence[Row]", paths: Sequence[str]) -> "Given":
+    """Return the attributes that rows of a catalogue give to files."""
+    if not rows:
+        return {}
+    from aggarray.opening.catalogue import given_attributes
+
+    return given_attributes(rows, paths)
 
 
 def _scanning_on(executor: Any) -> AbstractContextManager[None]:
@@ -75,15 +95,17 @@ def _scanning_on(executor: Any) -> AbstractContextManager[None]:
 
 
 def _opened(
-    items: Sequence[Any],
-    named: Sequence[str],
+    source: "tuple[Sequence[Any], Sequence[str], Sequence[Row]]",
     how: Opening,
     request: tuple[Rules, Sequence[str] | None],
     scan: "tuple[int | None, Progress | None]",
 ) -> Aggregation:
-    """Open items; ``request``: rules, variables; ``scan``: see `scan_sources`."""
-    rules, variables = request
-    if len(items) == len(named) == 1 and stored_generation(named[0]) is not None:
+    """Open a source: items, the files among them, rows of a catalogue.
+
+    ``request``: rules, variables; ``scan``: see `scan_sources`.
+    """
+    (items, named, rows), (rules, variables) = source, request
+    if len(items) == len(named) == 1 and not rows and stored_generation(named[0]) is not None:
         return _restored(named[0], how, rules, variables)
     from aggarray.opening.joining import arrays_in, join_arrays, scan_sources
     from aggarray.scan.discovery import find_files
@@ -92,7 +114,7 @@ def _opened(
     if roots is not None:
         # Individually named files may be indexes, which may lie outside the roots.
         check_roots([p for p in paths if p not in named], roots)
-    sources = scan_sources(paths, named, rules, how, scan)
+    sources = scan_sources(paths, named, rules, how, scan, _given(rows, paths))
     if roots is not None:
         from aggarray.scan.structure_table import stamped
 
@@ -158,7 +180,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
         raise IndexFileError(what, path=path, hint="save it again from the data files") from error
     saved = {real_path(path): loaded.generation}
     place = path, loaded.generation, how
-    structures = IndexContents(loaded.structures, (structures_of_index, place))
+    structures = IndexContents(loaded.structures, (structures_of_index, place), None if loaded.has_others else loaded.records)
     others = IndexContents(loaded.others, (others_of_index, place))
     rules_and_selections = rules, variables, selections, how.access
     return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)

@@ -19,7 +19,7 @@ from aggarray.scan.resolution import resolve_references
 
 def verified(outcome: Outcome, before: Provenance) -> tuple[Outcome, Provenance]:
     """Return an aggregation whose assumed files and templates are verified."""
-    if not any(s.assumed is not None for s in before.structures()):
+    if before.records() is not None or not any(s.assumed is not None for s in before.structures()):
         return outcome._replace(arrays=tuple(map(resolve_array, outcome.arrays))), before
     structures = _verified_structures(before.structures(), outcome.arrays)
     after = replace(before, structures=lambda: structures)
@@ -36,6 +36,8 @@ def _verified_structures(structures: Sequence[Structure], arrays: Sequence[Maste
     Raises the error of a scan, and FormatError for a file that differs from its assumed signature or lacks a variable of
     ``arrays``.
     """
+    from aggarray.opening.catalogue import kept_attributes, with_given
+
     used: dict[str, set[str]] = defaultdict(set)  # the variables that arrays and their coordinates read, by file
     for array in (one for a in arrays for one in (a, *a.coords.values())):
         references, rows = array._matrix.references, array._matrix.refs
@@ -47,7 +49,7 @@ def _verified_structures(structures: Sequence[Structure], arrays: Sequence[Maste
     for assumed, real in _scanned_again(structures):
         if isinstance(real, AggarrayError):
             raise real
-        results[assumed.uri] = real
+        results[assumed.uri] = with_given(real, kept_attributes(assumed))
         lost = sorted(used[assumed.uri] - {v.name for v in real.variables})
         # promise: trusted-index-complete
         if lost and assumed.assumed is not None:

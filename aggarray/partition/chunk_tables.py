@@ -130,9 +130,9 @@ class ChunkTables:
 
     def _number(self, uris: Any, code: int) -> int:
         """Return the number of a URI among the files, -1 for other files."""
-        return (
-            int(uris.numbers_of(code)) if getattr(uris, "base", None) is self.files else self._files().get(str(uris[code]), -1)
-        )
+        number_in = getattr(uris, "number_in", None)
+        number = None if number_in is None else number_in(self.files, code)
+        return self._files().get(str(uris[code]), -1) if number is None else int(number)
 
     def _files(self) -> dict[str, int]:
         """Return the numbers of the files by URI."""
@@ -144,6 +144,10 @@ class ChunkTables:
         """Return the numbers of some URIs among the files, -1 for other files."""
         if getattr(uris, "base", None) is self.files:
             return np.asarray(uris.numbers_of(codes))
+        numbers_in = getattr(uris, "numbers_in", None)
+        numbers = None if numbers_in is None else numbers_in(self.files)
+        if numbers is not None:  # of files that extend those of an index
+            return np.where(codes < 0, -1, np.asarray(numbers)[codes])
         used, number = np.unique(codes, return_inverse=True)
         found = [-1 if code < 0 else self._files().get(str(uris[code]), -1) for code in used.tolist()]
         return np.array(found, np.int64)[number]

@@ -109,7 +109,7 @@ class StructureTable(Sequence[Structure]):
             if values:
                 own[position] = values
         sizes = None if s.sizes is None else tuple(s.sizes.items())
-        flags = s.format, s.skipped, sizes, id(s.assumed), s.has_external_coordinates, s.external_files
+        flags = s.format, s.skipped, sizes, id(s.assumed), s.has_external_coordinates, s.external_files, s.given
         parts = tuple(heads), tuple(valued), attrs, tuple(groups)
         number = numbers.get((*parts, *flags), -1)
         if number < 0:
@@ -243,6 +243,16 @@ class StructureTable(Sequence[Structure]):
         """Return some of the structures in the order given, without a copy."""
         if len(rows) == len(self) and list(rows) == list(range(len(self))):
             return self
+        return self._taken(rows)
+
+    def extended(self, structures: Iterable[Structure]) -> "StructureTable":
+        """Return these structures and others, without a copy of these."""
+        table = self._taken(range(len(self)))
+        for structure in structures:
+            table.add(structure)
+        return table
+
+    def _taken(self, rows: Sequence[int]) -> "StructureTable":
         taken = StructureTable()
         for name in ("variants", "heads", "attributes", "_refs", "_bytes", "_arrays", "_numbers", "_made"):
             setattr(taken, name, getattr(self, name))

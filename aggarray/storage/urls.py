@@ -178,6 +178,26 @@ def resolve(reference: str, folder: str) -> str:
     return f"{scheme}://{host}{posixpath.normpath(posixpath.join('/', path, reference))}"
 
 
+def reference_to(uri: str, folder: str) -> str:
+    """Return the relative reference of an address in a folder's bucket.
+
+    Addresses elsewhere, and those that a reference does not resolve to, are returned unchanged.
+
+    >>> reference_to("s3://b/data/a c.nc", "s3://b/index"), reference_to("s3://other/a.nc", "s3://b/index")
+    ('../data/a%20c.nc', 's3://other/a.nc')
+    """
+    from urllib.parse import quote
+
+    bucket = "/".join(folder.split("/")[:3])
+    if not uri.startswith(f"{bucket}/"):
+        return uri
+    path = posixpath.relpath(uri[len(bucket) :], folder[len(bucket) :] or "/")
+    reference = quote(path, safe=_SAFE, errors="surrogateescape")
+    reference = f"./{reference}" if ":" in reference.partition("/")[0] else reference
+    # Keys of objects may contain what is not part of a path, such as an empty name.
+    return reference if resolve(reference, folder) == uri else uri
+
+
 def carrier(uri: str) -> str:
     """Return the archive of a member; for another address, itself.
 

@@ -307,7 +307,7 @@ def test_the_generation_is_compared_when_the_index_is_replaced(
         os.replace(other, index)
 
     monkeypatch.setattr(atomic, "keep_mode", meanwhile)
-    with pytest.raises(aa.IndexFileError, match="modified since it was opened"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened"):
         ours.save(index)
     assert len(files_of(index)) == 2 and files[2] in files_of(index)
 

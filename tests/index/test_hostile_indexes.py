@@ -535,7 +535,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
         if value is not None:
             own.attrs[attribute] = value
     if attribute == "schema" and isinstance(value, int) and value > 1:
-        refused(index, "schema 99; this aggarray reads schemas up to 2.*; install a newer one")
+        refused(index, "schema 99; this aggarray reads schemas up to 3.*; install a newer one")
     endured(index)
 
 

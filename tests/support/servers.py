@@ -1,5 +1,6 @@
 """Local servers for tests: a web server of a folder that counts requests and simulates faults, and moto's S3 server."""
 
+import logging
 import os
 import re
 import threading
@@ -161,6 +162,36 @@ def web_server(root: Path) -> Iterator[Web]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def s3_server() -> Iterator[dict[str, Any]]:
+    """Run moto's S3 server on this machine; give the options of fsspec for it.
+
+    A condition is checked and the object written under a lock, as by S3 itself.
+    """
+    import pytest
+    from moto.s3.responses import S3Response
+    from moto.server import ThreadedMotoServer
+
+    server, lock, put = ThreadedMotoServer("127.0.0.1", 0, verbose=False), threading.Lock(), S3Response.put_object
+
+    def put_atomically(self: Any) -> Any:
+        with lock:
+            return put(self)
+
+    names = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_DEFAULT_REGION": "us-east-1", **free_of_proxies()}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in names.items():
+            patch.setenv(name, value)
+        patch.setattr(S3Response, "put_object", put_atomically)
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        server.start()
+        host, port = server.get_host_and_port()
+        try:
+            yield {"key": "me", "secret": "hidden", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
+        finally:
+            server.stop()
 
 
 def upload(fs: Any, folder: Path, to: str) -> None:

@@ -164,7 +164,7 @@ def _watch(allowed: tuple[str, ...] | None) -> Any:
 _ERRORS = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError, NotImplementedError)
 _THEIRS = (
     *(("aiohttp", "ClientError"), ("botocore.exceptions", "BotoCoreError"), ("botocore.exceptions", "ClientError")),
-    *(("zipfile", "BadZipFile"), ("tarfile", "TarError")),
+    *(("zipfile", "BadZipFile"), ("tarfile", "TarError"), ("azure.core.exceptions", "AzureError")),
 )
 
 
@@ -181,14 +181,19 @@ _LONGEST = 1000
 _SECRET = re.compile(r"(?i)(secret|token|password|key|credential|signature)[^\s,;]*[=:]\s*\S+")
 
 
+def status_of(error: BaseException) -> int | None:
+    """Return the status of the answer that a library raised an error for."""
+    response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)
+    answer = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}  # of S3
+    codes = getattr(error, "status", None), answer.get("HTTPStatusCode"), getattr(error, "status_code", None)
+    return next((code for code in codes if isinstance(code, int) and code), None)
+
+
 def explain_error(uri: str, error: BaseException, what: str = "cannot be read") -> AggarrayError:
     """Return an error as one line, with address and remedy, no credentials."""
     if isinstance(error, AggarrayError):
         return error
-    response = getattr(error if hasattr(error, "response") else error.__cause__, "response", None)
-    code = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None  # of S3
-    status = getattr(error, "status", None) or (code if isinstance(code, int) else None)
-    kind = type(error).__name__
+    status, kind = status_of(error), type(error).__name__
     if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError | KeyError) or status in (404, 410):
         return MissingFileError("no such file or folder", path=uri, hint="check the address")
     if status == 412:

@@ -68,6 +68,11 @@ def forget() -> None:
         cache.clear()
 
 
+def forget_object(uri: str) -> None:
+    """Drop the cached states of an object, for every access."""
+    _states.discard_where(lambda key: key[0] == uri)
+
+
 def status(uri: str) -> ObjectState:
     """Return the state of an object or folder.
 

@@ -1,0 +1,283 @@
+"""Indexes saved to object stores: read back, never overwriting another process, with errors that say what to do."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import aggarray as aa
+from aggarray.cli import commands
+from aggarray.storage.remote import objects, replacement
+from tests.support.netcdf import cube, write
+from tests.support.paths import ROOT
+from tests.support.servers import free_of_proxies, s3_server, upload
+
+fsspec = pytest.importorskip("fsspec")
+
+#: Appends files to an index, one after the other, opening it again after each refusal; prints the number of refusals.
+WRITER = """
+import json, sys
+import aggarray as aa
+url, options, *files = sys.argv[1:]
+refused = 0
+for file in files:
+    while True:
+        try:
+            aa.open(url, storage_options=json.loads(options)).append(file).save(url)
+            break
+        except aa.IndexFileError as error:
+            assert "open" in str(error) or "again" in str(error), error
+            refused += 1
+print(refused)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in free_of_proxies().items():
+        monkeypatch.setenv(name, value)
+    objects.forget()
+    yield
+    objects.forget()
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, Any]]:
+    """Options for a server of S3 on this machine, with a bucket ``data``."""
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto.server")
+    with s3_server() as options:
+        fsspec.filesystem("s3", **options, skip_instance_cache=True).mkdir("data")
+        yield options
+
+
+@pytest.fixture(params=["s3", "memory", "unconditional", "renaming"])
+def store(
+    request: pytest.FixtureRequest, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, dict[str, Any]]:
+    """A folder of each kind of store, new for each test, and the options for it."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    if request.param == "memory":
+        return f"memory://data/{name}", {}
+    if request.param == "unconditional":  # a service of S3 that does not know conditions
+        return f"s3://data/{name}", {**options, "local_expiry_check": True}
+    if request.param == "renaming":
+        from fsspec.implementations.memory import MemoryFileSystem
+
+        def mv(self: Any, one: str, other: str, **how: Any) -> None:
+            self.store[self._strip_protocol(other)] = self.store.pop(self._strip_protocol(one))
+
+        monkeypatch.setattr(MemoryFileSystem, "mv", mv)
+        return f"memory://data/{name}", {}
+    return f"s3://data/{name}", options
+
+
+def _days(path: Path, day: int) -> str:
+    write(path / f"{day}.nc", cube([day, day + 1.0]))
+    return str(path / f"{day}.nc")
+
+
+def _bytes(url: str, options: dict[str, Any]) -> bytes:
+    fs, _, (path,) = fsspec.get_fs_token_paths(url, storage_options={**options, "skip_instance_cache": True})
+    return bytes(fs.cat_file(path))
+
+
+def _refused(error: aa.IndexFileError) -> bool:
+    return "modified by another process since it was opened" in str(error) and error.hint is not None
+
+
+def test_saved_and_opened(store: tuple[str, dict[str, Any]], sample_archive: Path) -> None:
+    url, options = store
+    upload(fsspec.filesystem(url.partition(":")[0], **options), sample_archive, f"{url}/archive")
+    agg = aa.open(f"{url}/archive", storage_options=options)
+    agg.save(f"{url}/index/all.nca")
+    objects.forget()
+    again = aa.open(f"{url}/index/all.nca", storage_options=options)
+    np.testing.assert_array_equal(again["tas"][::40], aa.open(sample_archive)["tas"][::40])
+    content = _bytes(f"{url}/index/all.nca", options)
+    assert b"hidden" not in content and b"endpoint_url" not in content
+    with netCDF4.Dataset("index", memory=content) as file:
+        assert "aggarray" in file.groups
+    assert pickle.loads(pickle.dumps(again["tas"]))[3].shape == (18, 36)
+
+
+def test_names_are_relative_to_the_folder(options: dict[str, Any], tmp_path: Path) -> None:
+    fs = fsspec.filesystem("s3", **options)
+    fs.put(_days(tmp_path, 0), "data/moved/a b.nc")
+    aa.open("s3://data/moved/a b.nc", storage_options=options).save("s3://data/moved/index/all.nca")
+    fs.copy("data/moved/a b.nc", "data/elsewhere/a b.nc")
+    fs.copy("data/moved/index/all.nca", "data/elsewhere/index/all.nca")
+    again = aa.open("s3://data/elsewhere/index/all.nca", storage_options=options)
+    assert again["tas"].partitions[()].data is not None
+    assert again["tas"].partitions[()].data.uri == "s3://data/elsewhere/a b.nc"
+
+
+def test_local_files_are_absolute(options: dict[str, Any], tmp_path: Path) -> None:
+    aa.open(_days(tmp_path, 0), storage_options=options).save("s3://data/local.nca")
+    again = aa.open("s3://data/local.nca", storage_options=options, roots=[tmp_path, "s3://data"])
+    assert again["tas"].shape == (2, 3, 2) and np.isfinite(again["tas"][:]).all()
+
+
+def test_concurrent_changes_are_refused(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    url, options = store
+    aa.open(_days(tmp_path, 0), storage_options=options).save(f"{url}/x.nca")
+    roots = [tmp_path, url]
+    one, other = (aa.open(f"{url}/x.nca", storage_options=options, roots=roots) for _ in range(2))
+    one, other = one.append(_days(tmp_path, 2)), other.append(_days(tmp_path, 4))
+    one.save(f"{url}/x.nca")
+    kept = _bytes(f"{url}/x.nca", options)
+    with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened") as refused:
+        other.save(f"{url}/x.nca")
+    assert _refused(refused.value) and _bytes(f"{url}/x.nca", options) == kept
+    one.append(_days(tmp_path, 6)).save(f"{url}/x.nca")  # the generation that was saved is known
+    assert aa.open(f"{url}/x.nca", storage_options=options, roots=roots)["tas"].shape == (6, 3, 2)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_replaced_between_check_and_write(
+    store: tuple[str, dict[str, Any]], existing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, options = store
+    agg = aa.open(_days(tmp_path, 0), storage_options=options)
+    fs = fsspec.filesystem(url.partition(":")[0], **options)
+    if existing:
+        agg.save(f"{url}/x.nca")
+    replace = replacement.replace_object
+
+    def late(uri: str, *arguments: Any) -> None:
+        fs.pipe_file(uri, b"of another process")
+        replace(uri, *arguments)
+
+    monkeypatch.setattr(replacement, "replace_object", late)
+    with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened"):
+        agg.save(f"{url}/x.nca")
+    assert _bytes(f"{url}/x.nca", options) == b"of another process"
+    assert [name for name in fs.ls(url.partition("://")[2], detail=False) if "tmp" in name] == []
+
+
+def test_readers_of_the_old_object(options: dict[str, Any], tmp_path: Path) -> None:
+    url = "s3://data/read.nca"
+    aa.open(_days(tmp_path, 0), storage_options=options).save(url)
+    how: dict[str, Any] = {"storage_options": options, "roots": [tmp_path, "s3://data"]}
+    old = aa.open(url, **how)
+    values = old["tas"][:]
+    aa.open(url, **how).append(_days(tmp_path, 2)).save(url)
+    np.testing.assert_array_equal(old["tas"][:], values)
+    with pytest.raises(aa.IndexFileError, match="saved again since it was opened"):
+        old.append(_days(tmp_path, 4))
+    assert aa.open(url, **how)["tas"].shape == (4, 3, 2)
+
+
+def test_racing_writers_lose_nothing(options: dict[str, Any], tmp_path: Path) -> None:
+    url, writers, each = "s3://data/race.nca", 3, 2
+    aa.open(_days(tmp_path, 0), storage_options=options, roots=[tmp_path, "s3://data"])
+    bucket = fsspec.filesystem("s3", **options)
+    for day in range(0, 2 * (writers * each + 1), 2):
+        bucket.put(_days(tmp_path, day), f"data/race/{day}.nc")
+    aa.open("s3://data/race/0.nc", storage_options=options).save(url)
+    names = [f"s3://data/race/{day}.nc" for day in range(2, 2 * (writers * each + 1), 2)]
+    order = [sys.executable, "-c", WRITER, url, json.dumps(options)]
+    running = [
+        subprocess.Popen(
+            [*order, *names[n::writers]], cwd=ROOT, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for n in range(writers)
+    ]
+    try:
+        for process in running:
+            _, errors = process.communicate(timeout=100)
+            assert process.returncode == 0, errors.decode()
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    objects.forget()
+    array = aa.open(url, storage_options=options)["tas"]
+    assert {p.data.uri for p in array.partitions if p.data} == {"s3://data/race/0.nc", *names}
+
+
+def test_a_write_whose_answer_was_lost(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is repeated meets the object that it wrote before."""
+    put = replacement._put_s3
+
+    async def twice(*arguments: Any) -> str:
+        await put(*arguments)
+        return await put(*arguments)
+
+    monkeypatch.setattr(replacement, "_put_s3", twice)
+    agg = aa.open(_days(tmp_path, 0), storage_options=options)
+    agg.save("s3://data/twice.nca")
+    agg.save("s3://data/twice.nca")
+
+
+def test_other_objects_are_not_replaced(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    url, options = store
+    agg = aa.open(_days(tmp_path, 0), storage_options=options)
+    fs = fsspec.filesystem(url.partition(":")[0], **options)
+    fs.pipe_file(f"{url}/notes.txt", b"not an index")
+    with pytest.raises(aa.IndexFileError, match="exists and is not an index"):
+        agg.save(f"{url}/notes.txt")
+    assert _bytes(f"{url}/notes.txt", options) == b"not an index"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://127.0.0.1/x.nca", "a web server"),
+        ("zip://x.nca::/tmp/x.zip", "an archive"),
+        ("s3://data/folder/", "a folder"),
+        ("s3://absent-bucket/x.nca", "no such bucket or folder"),
+        ("nosuch://x/y.nca", "Protocol not known"),
+    ],
+)
+def test_addresses_that_cannot_be_written(url: str, reason: str, options: dict[str, Any], tmp_path: Path) -> None:
+    agg = aa.open(_days(tmp_path, 0), storage_options={"s3": options})
+    with pytest.raises(aa.IndexFileError, match="cannot be written") as refused:
+        agg.save(url)
+    assert reason in str(refused.value) and "hidden" not in str(refused.value)
+    assert refused.value.path is not None and refused.value.hint is not None
+
+
+def test_an_error_leaves_the_old_object(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agg = aa.open(_days(tmp_path, 0), storage_options=options)
+    agg.save("s3://data/kept.nca")
+    before = _bytes("s3://data/kept.nca", options)
+
+    def fail(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aggarray.index.store.Writer.write", fail)
+        with pytest.raises(aa.IndexFileError, match="No space left"):
+            agg.save("s3://data/kept.nca")
+    assert _bytes("s3://data/kept.nca", options) == before
+
+
+def test_commands(options: dict[str, Any], tmp_path: Path) -> None:
+    def run(*arguments: str) -> Any:
+        storage = [
+            f"--storage={name}={json.dumps(value) if name == 'client_kwargs' else value}" for name, value in options.items()
+        ]
+        return CliRunner().invoke(commands, [*arguments, *storage])
+
+    url = "s3://data/shell/all.nca"
+    fs = fsspec.filesystem("s3", **options)
+    for day in (0, 2):
+        fs.put(_days(tmp_path, day), f"data/shell/{day}.nc")
+    made = run("aggregate", "s3://data/shell/0.nc", "-o", url)
+    assert made.exit_code == 0, made.output
+    assert run("append", url, "s3://data/shell/2.nc").exit_code == 0
+    objects.forget()
+    assert aa.open(url, storage_options=options)["tas"].shape == (4, 3, 2)
+    refused = run("append", url, "s3://data/shell/2.nc", "--resume")
+    assert refused.exit_code == 2 and "--resume does not apply" in refused.output
+    assert not list(Path().glob("s3:*"))
