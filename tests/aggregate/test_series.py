@@ -45,13 +45,15 @@ def described(array: aa.MasterArray) -> list[Any]:
     parts = [
         (axis, column.tolist()) for columns in (matrix.parts.starts, matrix.parts.steps) for axis, column in columns.items()
     ]
-    columns = references.uri, references.variable, references.template, references.stamps, references.seen
+    columns = references.uri, references.variable, references.stamps, references.seen
+    # The order of templates is free.
+    templates = [references.templates[number] for number in references.template]
     return [
         *(array.name, array.dtype, array.units, array.calendar, repr(array.fill_value), list(array.coords)),
         *(repr(array.attrs), repr(array.file_attrs), matrix.dimensions, matrix.directions, parts),
         *([edges.tolist() for edges in matrix.edges], matrix.refs.tolist(), list(references.uris), list(references.variables)),
         *([(values.dtype, repr(values.tolist())) for values in references.memory],),
-        *(references.templates, [None if column is None else column.tolist() for column in columns]),
+        *(templates, [None if column is None else column.tolist() for column in columns]),
         known and [None if values is None else (values.dtype, repr(values.tolist())) for values in known],
     ]
 
