@@ -21,7 +21,7 @@ from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Structure, Variable
+from aggarray.formats.base import Structure, Variable, fixed_names
 from aggarray.memory.selection import distinct
 from aggarray.scan.attribute_table import Own
 from aggarray.scan.comparison import as_text
@@ -224,7 +224,7 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     if variant.groups or any("/" in v.name or v.scopes is not None for v in heads) or samplings_of(table[row]):
         return None
     m = variant.model
-    model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None
+    model = m.format, m.skipped, m.has_external_coordinates, m.external_files, m.sizes is None, fixed_names(m)
     mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
     valued = {position: heads[position] for position in variant.valued}
     stated = [

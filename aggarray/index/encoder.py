@@ -141,7 +141,7 @@ class Encoder:
             values, mask = array._known
             encoded["known"] = [self.writer.value(values), None if mask is None else self.writer.value(np.packbits(mask))]
         if isinstance(array, RaggedMasterArray):
-            self.writer.newer = True
+            self.writer.require(2)
             geometry = array._instances  # its coordinates share it
             encoded["rows"] = self._once(("rows", id(geometry)), self.geometries, lambda: self._geometry(geometry))
         return encoded

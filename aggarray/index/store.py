@@ -28,7 +28,8 @@ from aggarray.storage.files import is_file
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"
 #: Version of the group: incremented if older readers would misread it.
-SCHEMA = 2
+#: 2: ragged arrays; 3: fixes.
+SCHEMA = 3
 
 #: Advice in the error for a damaged index.
 SAVE_AGAIN = "save it again from the data files"
@@ -58,8 +59,11 @@ class Writer:
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
-        #: Whether readers of the previous schema would misread the index: it has ragged arrays.
-        self.newer = False
+        self._schema = 1
+
+    def require(self, schema: int) -> None:
+        """Note that readers of earlier schemas would misread the index."""
+        self._schema = max(self._schema, schema)
 
     def _put(self, name: str, part: np.ndarray) -> int:
         self._parts[name].append(part)
@@ -107,7 +111,7 @@ class Writer:
         import json
 
         group = dataset.createGroup(GROUP)
-        group.setncatts({"schema": np.int32(SCHEMA if self.newer else 1), "generation": np.int64(generation)})
+        group.setncatts({"schema": np.int32(self._schema), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
         variables = {name: parts for name, parts in self._parts.items() if self._ends[name]}
         for name, content in (("document", document), ("records", records)):

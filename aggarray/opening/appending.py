@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aggarray.errors import MissingFileError
+from aggarray.errors import AggregationError, MissingFileError
 from aggarray.index import Opening
 from aggarray.index.uris import NOWHERE, check_roots, near
 from aggarray.opening.joining import Sources, arrays_in, join_arrays, scan_sources, tables_of
@@ -38,6 +38,9 @@ def extended(
         there = paths_among((a._matrix.references for a in others), named)
         paths = [p for p in named if (has_changed(p, known[name(p)].stamp) if name(p) in known else p not in there)]
         new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan)
+        if any(fixes not in ((), before.fixes) for fixes in new.fixes):
+            hint = "open both with the same fixes=[...]"
+            raise AggregationError("an index to append has fixes, which this aggregation lacks", hint=hint)
         gone = [error for error in new.errors if isinstance(error, MissingFileError)]
         if gone and len(gone) == len(paths):
             raise gone[0]
@@ -51,7 +54,7 @@ def extended(
         after = replace(before, structures=lambda: structures, others=lambda: others, saved=dict(before.saved))
         tables = join_chunk_indexes(tables_of(present.arrays), new.tables)
         sources = Sources(structures, others, [*skipped, *new.skipped], tables=tables)
-        return join_arrays(*arrays_in(sources, after.access, after.rules, repeats), after, repeats), after
+        return join_arrays(*arrays_in(sources, after, repeats), after, repeats), after
 
 
 def has_changed(path: str, stamp: Stamp | None) -> bool:

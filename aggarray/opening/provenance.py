@@ -14,6 +14,7 @@ from aggarray.storage.access import ANYWHERE, Access
 if TYPE_CHECKING:
     from aggarray.formats.base import Structure
     from aggarray.opening.where import TextSelection
+    from aggarray.scan.fixes import Fix
 
 DEFAULT_RULES = Rules()
 
@@ -70,7 +71,8 @@ class Provenance:
 
     ``variables``: names of the joined variables, None = all; ``selections``: applied to the joined arrays; ``structures``:
     returns the scanned structure of each file; ``others``: returns arrays without a scanned data file, such as those of indexes
-    of other software; ``saved``: the generation of each index file that stores this aggregation; ``how``: its save options.
+    of other software; ``saved``: the generation of each index file that stores this aggregation; ``how``: its save options;
+    ``fixes``: applied to the structures, which are as scanned.
     """
 
     rules: Rules = DEFAULT_RULES
@@ -81,6 +83,7 @@ class Provenance:
     others: Callable[[], Sequence[MasterArray]] = _nothing
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
+    fixes: "tuple[Fix, ...]" = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the contents of an index as its address, others as they are."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
-from aggarray.formats.base import Structure, Variable
+from aggarray.formats.base import Structure, Variable, fixed_names
 from aggarray.scan.attribute_table import AttributeTable, Own
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.state import Stamp
@@ -109,7 +109,7 @@ class StructureTable(Sequence[Structure]):
             if values:
                 own[position] = values
         sizes = None if s.sizes is None else tuple(s.sizes.items())
-        flags = s.format, s.skipped, sizes, id(s.assumed), s.has_external_coordinates, s.external_files
+        flags = s.format, s.skipped, sizes, id(s.assumed), s.has_external_coordinates, s.external_files, fixed_names(s)
         parts = tuple(heads), tuple(valued), attrs, tuple(groups)
         number = numbers.get((*parts, *flags), -1)
         if number < 0:
