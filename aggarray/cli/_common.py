@@ -134,6 +134,12 @@ rules_options_of_labels = all_options(
         type=click.Choice(["verify", "assume"]),
         help="Scan every file, or only a few of each group of similar files.",
     ),
+    click.option(
+        "--fixes",
+        multiple=True,
+        metavar="FILE.toml|NAME",
+        help="Repair metadata as a file of fixes says, or known faults such as cmip6 (repeatable).",
+    ),
 )
 rules_options = all_options(
     rules_options_of_labels,
@@ -160,6 +166,7 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
     opening: dict[str, Any] = {"missing": "fill" if arguments["fill_missing"] else "raise"}
     opening |= {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
+    opening |= {"fixes": list(arguments["fixes"])} if arguments.get("fixes") else {}
     where = where_texts(arguments.get("where", ()))
     return open_source(arguments["source"], variables, opening, rules, where)
 
@@ -370,6 +377,11 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
         echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
         return
     click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
+    if agg.fixes:
+        from aggarray.opening.fixing import unmatched
+
+        for fix in unmatched(agg._provenance):
+            click.echo(facts.printable(f"{fix!r} matches no file"), err=True)
     for problem in report.problems:
         click.echo(facts.printable(problem.message), err=True)
     echo_notes(agg, f"run aggarray explain {path} for the reasons")

@@ -10,6 +10,8 @@ from aggarray.cli import _common as common
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
 
+#: The keys of a fix that change something.
+CHANGES = ("delete", "set", "shift_time", "rename", "drop")
 #: Of more arrays than this, a table has a row for each.
 MOST_DETAILED = 6
 
@@ -25,7 +27,7 @@ MOST_DETAILED = 6
 def command(everything: bool, group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """Explain how the arrays of SOURCE were joined, or why not.
 
-    The output includes conversions on reading, skipped files and missing parts. Datasets that differ in attributes such as
+    The output includes conversions on reading, fixes, skipped files and missing parts. Datasets that differ in attributes such as
     source_id are expected to stay separate: without --all, one line counts them.
 
     The exit status is 1 if there are problems: gaps, holes, duplicate files, unreadable files.
@@ -48,6 +50,7 @@ def command(everything: bool, group_by: list[str], as_json: bool, **arguments: A
             blocks = [*_arrays(agg, explanation["arrays"], everything, width), _refusals(agg, everything, width)]
             unreadable = {problem.file for problem in report.problems if problem.kind == "unreadable"}
             skipped = [item for item in agg.skipped if item.variable is not None or item.file not in unreadable]
+            blocks += [_fixes(explanation["fixes"], width)] if explanation["fixes"] else []
             blocks += [f"skipped\n{skipped_table(skipped, width)}"] if skipped else []
             blocks += [f"problems\n{problem_table(report.problems, width)}"] if report.problems else []
             click.echo("\n\n".join(block for block in blocks if block))
@@ -64,6 +67,18 @@ def _arrays(agg: "Aggregation", arrays: list[dict[str, Any]], everything: bool, 
 
     kinds = [", ".join(dict.fromkeys(c["kind"] for c in array["conformed"])) for array in arrays]
     return [array_list(arrays, facet_columns(agg.arrays), width, {"conformed": kinds})]
+
+
+def _fixes(fixes: list[dict[str, Any]], width: int | None) -> str:
+    """Return a table of the fixes, in the order in which they are applied."""
+    from aggarray.display.table import table
+
+    rows = []
+    for fix in fixes:
+        where, variable = fix.get("where", "every file"), fix.get("variable", "the file")
+        changes = [f"{name} {fix[name]}" if fix[name] is not True else name for name in CHANGES if name in fix]
+        rows.append([str(where), variable, ", ".join(changes), f"{fix['files']:,}", fix.get("note", "")])
+    return "fixes\n" + table(rows, ["where", "variable", "change", "files", "why"], width=width)
 
 
 def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:

@@ -172,8 +172,17 @@ def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
         "arrays": arrays,
         "refusals": _rows(agg.refusals, ("arrays", "files", "rule", "reason")),
         "skipped": _rows(agg.skipped, ("file", "variable", "reason")),
+        "fixes": _fixes(agg),
         "problems": problem_facts(report),
     }
+
+
+def _fixes(agg: "Aggregation") -> list[Any]:
+    if not agg.fixes:
+        return []
+    from aggarray.opening.fixing import fix_facts
+
+    return fix_facts(agg._provenance)
 
 
 def problem_facts(report: "Report") -> list[dict[str, Any]]:

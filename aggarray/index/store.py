@@ -27,8 +27,7 @@ from aggarray.storage.files import is_file
 
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"
-#: Version of the group: incremented if older readers would misread it.
-#: 2: ragged arrays; 3: fixes.
+#: Version of the group: incremented if older readers would misread it (2: ragged arrays; 3: fixes).
 SCHEMA = 3
 
 #: Advice in the error for a damaged index.
@@ -62,7 +61,7 @@ class Writer:
         self._schema = 1
 
     def require(self, schema: int) -> None:
-        """Note that readers of earlier schemas would misread the index."""
+        """Note the oldest schema whose readers do not misread the index."""
         self._schema = max(self._schema, schema)
 
     def _put(self, name: str, part: np.ndarray) -> int:

@@ -14,6 +14,7 @@ from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
+    from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
     from aggarray.storage.files import Source
 
@@ -35,6 +36,11 @@ class Aggregation(AttributeHints):
     @property
     def _outcome(self) -> Outcome:
         return Outcome(self.arrays, self.refusals, self.skipped, self.duplicates)
+
+    @property
+    def fixes(self) -> "tuple[Fix, ...]":
+        """The fixes that are applied to the metadata of the files, in order."""
+        return self._provenance.fixes
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -267,7 +273,7 @@ class Aggregation(AttributeHints):
         """Return the aggregation extended by a source.
 
         The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
-        ones. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
+        ones. The fixes of the aggregation apply to new files. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
         """
         from aggarray.opening.appending import extended
 
@@ -278,7 +284,7 @@ class Aggregation(AttributeHints):
         """Report problems of the arrays and their files.
 
         Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions,
-        duplicate files, and missing, changed or unreadable files. Opens every file and compares it with its state at the
+        duplicate files, missing, changed or unreadable files, and fixes that match no file. Opens every file and compares it with its state at the
         scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened with
         ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
         """

@@ -91,17 +91,19 @@ def redefined_variables(structures: Sequence[Structure], fixes: Sequence[Fix]) -
         for v in after.variables if used else ():
             name = stored.get(v.name, v.name)
             own = before[name].attrs
-            if own is not v.attrs and any(repr(own.get(n)) != repr(v.attrs.get(n)) for n in _MEANING if n in own or n in _PACKING):
+            if own is not v.attrs and any(
+                repr(own.get(n)) != repr(v.attrs.get(n)) for n in _MEANING if n in own or n in _PACKING
+            ):
                 redefined.add((structure.uri, name))
     return redefined
 
 
 def unmatched(provenance: Provenance) -> list[Fix]:
     """Return the fixes that concern no file, except optional ones."""
-    required = [fix for fix in provenance.fixes if not fix.optional]
-    if not required:
+    structures = () if all(fix.optional for fix in provenance.fixes) else provenance.structures()
+    if not len(structures):  # those of a selection by position are unknown
         return []
-    counts = match_counts(provenance.structures(), provenance.fixes)
+    counts = match_counts(structures, provenance.fixes)
     return [fix for fix, count in zip(provenance.fixes, counts, strict=True) if not count and not fix.optional]
 
 

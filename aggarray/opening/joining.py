@@ -215,9 +215,7 @@ def foreign_arrays(structure: Structure, kind: "Convention", how: Opening) -> li
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(
-    sources: Sources, provenance: Provenance, repeats: Sequence[Duplicate] = ()
-) -> tuple[list[Entry], list[Skipped]]:
+def arrays_in(sources: Sources, provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> tuple[list[Entry], list[Skipped]]:
     """Return the arrays to join, without ``repeats``, and unusable items."""
     skipped, structures, access = list(sources.skipped), sources.structures, provenance.access
     if provenance.fixes:

@@ -263,7 +263,9 @@ def _is_equal(own: Any, value: Any) -> bool:
         one, other = np.asarray(own).reshape(-1), np.asarray(value).reshape(-1)
     except ValueError:
         return False
-    return one.shape == other.shape and (one.dtype.kind in "iufb") == (other.dtype.kind in "iufb") and bool((one == other).all())
+    return (
+        one.shape == other.shape and (one.dtype.kind in "iufb") == (other.dtype.kind in "iufb") and bool((one == other).all())
+    )
 
 
 def is_absolute(glob: str) -> bool:
