@@ -309,12 +309,9 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
         for output in tables.get("page", [])
     ]
     variables, where = _texts(inputs.get("variables", [])), _where(inputs.get("where", {}))
-    fixes = _fixes(
-        path, [n if n.isidentifier() else absolute(n) for n in _texts(inputs.get("fixes", []))], tables.get("fix", [])
-    )
-    return Job(
-        path, log, source, variables, where, opening, rules, fixes, index, extracts, reductions, pages, tables.get("check")
-    )
+    files = [absolute(name) if name.endswith(".toml") else name for name in _texts(inputs.get("fixes", []))]
+    fixes, check = _fixes(path, files, tables.get("fix", [])), tables.get("check")
+    return Job(path, log, source, variables, where, opening, rules, fixes, index, extracts, reductions, pages, check)
 
 
 def _fixes(path: str, names: list[str], tables: list[dict[str, Any]]) -> "tuple[Fix, ...]":

@@ -27,8 +27,8 @@ MOST_DETAILED = 6
 def command(everything: bool, group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """Explain how the arrays of SOURCE were joined, or why not.
 
-    The output includes conversions on reading, fixes, skipped files and missing parts. Datasets that differ in attributes such as
-    source_id are expected to stay separate: without --all, one line counts them.
+    The output includes conversions on reading, fixes, skipped files and missing parts. Datasets that differ in attributes such
+    as source_id are expected to stay separate: without --all, one line counts them.
 
     The exit status is 1 if there are problems: gaps, holes, duplicate files, unreadable files.
     """

@@ -180,9 +180,10 @@ def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
 def _fixes(agg: "Aggregation") -> list[Any]:
     if not agg.fixes:
         return []
-    from aggarray.opening.fixing import fix_facts
+    from aggarray.scan.repairs import match_counts
 
-    return fix_facts(agg._provenance)
+    counts = match_counts(agg._provenance.structures(), agg.fixes)
+    return [{**fix.plain(), "files": count} for fix, count in zip(agg.fixes, counts, strict=True)]
 
 
 def problem_facts(report: "Report") -> list[dict[str, Any]]:

@@ -92,11 +92,13 @@ class FixedStructure(Structure):
     """Structure of a file with fixes applied, for the arrays of the file.
 
     ``stored``: {name: name in the file} of renamed variables; ``units``: {name: units of the array} of shifted times, whose
-    attribute ``units`` has the shifted date. Both are hashable.
+    attribute ``units`` has the shifted date; both hashable. ``seen``: a hash of what was read of an assumed file, before the
+    fixes; -1 for other files.
     """
 
     stored: Mapping[str, str] = _NO_NAMES
     units: Mapping[str, str] = _NO_NAMES
+    seen: int = -1
 
 
 def fixed_names(structure: Structure) -> tuple[Mapping[str, str], Mapping[str, str]]:

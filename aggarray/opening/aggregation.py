@@ -272,8 +272,8 @@ class Aggregation(AttributeHints):
     def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.
 
-        The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
-        ones. The fixes of the aggregation apply to new files. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
+        The result is equal to opening all files again, with the same fixes. Only new and changed files are opened; `skipped`
+        lists unusable ones. ``progress``, ``executor``: as in `open`. Raises MissingFileError if the source names no file.
         """
         from aggarray.opening.appending import extended
 
@@ -283,10 +283,10 @@ class Aggregation(AttributeHints):
     def check(self, checksum: bool = False) -> "Report":
         """Report problems of the arrays and their files.
 
-        Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions,
-        duplicate files, missing, changed or unreadable files, and fixes that match no file. Opens every file and compares it with its state at the
-        scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened with
-        ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
+        Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions, duplicate
+        files, missing, changed or unreadable files, and fixes that match no file. Opens every file and compares it with its
+        state at the scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened
+        with ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
         """
         from aggarray.opening.checking import check
 

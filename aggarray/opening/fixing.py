@@ -1,6 +1,6 @@
 """Scanned structures with the fixes of an aggregation applied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aggarray.aggregate.report import Problem
@@ -11,7 +11,7 @@ from aggarray.index.encoder import plain
 from aggarray.index.uris import resolve_uri, written
 from aggarray.opening.provenance import Provenance
 from aggarray.read.open_files import with_coordinates
-from aggarray.scan.fixes import FIELDS, Fix, is_absolute
+from aggarray.scan.fixes import FIELDS, Fix, is_absolute, make_fix
 from aggarray.scan.repairs import match_counts, repaired
 from aggarray.scan.structure_table import StructureTable
 from aggarray.storage import relocated
@@ -40,7 +40,7 @@ def repaired_structures(structures: Sequence[Structure], fixes: Sequence[Fix], a
 
 
 def _with_values(before: Structure, after: Structure, access: Access) -> Structure:
-    """Return a repaired structure with the values that its scan would have read."""
+    """Return a repaired structure with the values that scans read."""
     stored, expected = fixed_names(after)[0], scan_values(before.variables)
     wanted = {name for name in scan_values(after.variables) if stored.get(name, name) not in expected}
     if after.assumed is not None:  # others are read, and verified, on access
@@ -49,7 +49,7 @@ def _with_values(before: Structure, after: Structure, access: Access) -> Structu
 
 
 def stored_fixes(fixes: Sequence[Fix], folder: str, relative: bool) -> list[Any]:
-    """Return fixes as JSON; absolute globs are written like the files of an index."""
+    """Return fixes as JSON, absolute globs like the files of an index."""
 
     def condition(one: Any) -> Any:
         return {"path": written([one], folder, relative)[0]} if isinstance(one, str) and is_absolute(one) else plain(one)
@@ -63,7 +63,7 @@ def stored_fixes(fixes: Sequence[Fix], folder: str, relative: bool) -> list[Any]
 
 
 def restored_fixes(stored: Any, folder: str, how: Opening) -> tuple[Fix, ...]:
-    """Return the fixes of `stored_fixes`, with globs below the present folders.
+    """Return the fixes of `stored_fixes`, with globs on present folders.
 
     ``folder``: that of the index. Raises AggregationError, and the errors of Python, for damaged ones.
     """
@@ -74,13 +74,13 @@ def restored_fixes(stored: Any, folder: str, how: Opening) -> tuple[Fix, ...]:
         return unplain(one)
 
     return tuple(
-        Fix(**{name: list(map(condition, value)) if name == "where" else unplain(value) for name, value in fields.items()})
+        make_fix({name: list(map(condition, value)) if name == "where" else unplain(value) for name, value in fields.items()})
         for fields in stored
     )
 
 
 def redefined_variables(structures: Sequence[Structure], fixes: Sequence[Fix]) -> set[tuple[str, str]]:
-    """Return (file, variable) whose stored values mean something else by fixes.
+    """Return (file, variable) whose stored values fixes redefine.
 
     Other software reads their files, and does not know the fixes.
     """
@@ -91,9 +91,8 @@ def redefined_variables(structures: Sequence[Structure], fixes: Sequence[Fix]) -
         for v in after.variables if used else ():
             name = stored.get(v.name, v.name)
             own = before[name].attrs
-            if own is not v.attrs and any(
-                repr(own.get(n)) != repr(v.attrs.get(n)) for n in _MEANING if n in own or n in _PACKING
-            ):
+            stated = [n for n in _MEANING if n in own or n in _PACKING]
+            if own is not v.attrs and any(repr(own.get(n)) != repr(v.attrs.get(n)) for n in stated):
                 redefined.add((structure.uri, name))
     return redefined
 
@@ -110,9 +109,3 @@ def unmatched(provenance: Provenance) -> list[Fix]:
 def fix_problems(provenance: Provenance) -> list[Problem]:
     """Return a problem for each fix that concerns no file."""
     return [Problem("fix", None, f"{fix!r} matches no file: correct it, or leave it out") for fix in unmatched(provenance)]
-
-
-def fix_facts(provenance: Provenance) -> list[Mapping[str, Any]]:
-    """Return the fixes as plain data, with the number of files of each."""
-    counts = match_counts(provenance.structures(), provenance.fixes)
-    return [{**fix.plain(), "files": count} for fix, count in zip(provenance.fixes, counts, strict=True)]

@@ -11,11 +11,12 @@ from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError, AggregationError
+from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, IndexFileError
 from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
 from aggarray.index.recognition import OURS, find_convention
+from aggarray.index.store import SAVE_AGAIN
 from aggarray.index.uris import home_of, real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.scan.files import scan_each
@@ -53,7 +54,7 @@ class Sources:
     fixes: "list[tuple[Fix, ...]]" = field(default_factory=list)
 
     def common_fixes(self) -> "tuple[Fix, ...]":
-        """Return the fixes of the indexes; AggregationError unless they fit all files.
+        """Return the fixes of the indexes; AggregationError if others lack them.
 
         They were declared for the files of one index: other files need not have the same faults.
         """
@@ -185,7 +186,11 @@ def fixes_of(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix,
         return ()
     from aggarray.opening.fixing import restored_fixes
 
-    return restored_fixes(details["fixes"], home_of(path), how)
+    try:
+        return restored_fixes(details["fixes"], home_of(path), how)
+    except (*LIBRARY_ERRORS, RecursionError) as error:
+        what = f"a damaged index ({' '.join(repr(error).split()):.200})"
+        raise IndexFileError(what, path=path, hint=SAVE_AGAIN) from error
 
 
 def _with_external_coordinates(result: Structure, access: Access) -> Structure | AggarrayError:

@@ -47,31 +47,25 @@ def open(
     a saved index, recognised by its content. ``rules``: see `Rules`; an index keeps its own rules unless others are given.
     ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
     ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
-    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call:
-    it would wait for itself. ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and
-    URL prefixes that may be read, symbolic links resolved. Without roots a local index may name any local file, and any index
-    may name remote files on its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index.
-    ``storage_options``: options of fsspec for remote files, or {protocol: options}; they are pickled with the arrays, but never
-    saved or displayed. Each process looks up values ``{"env": NAME}`` and what the function named by ``provider`` returns.
+    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call.
+    ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be
+    read, links resolved. Without roots a local index may name any local file, and any index may name remote files on its own
+    host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: of fsspec for
+    remote files, or {protocol: options}; pickled with the arrays, but never saved or displayed. Each process looks up values
+    ``{"env": NAME}`` and what the function named by ``provider`` returns. ``fixes``: a `Fix`, a TOML file, known faults such
+    as "cmip6", or a list of these, applied to what is scanned; an index keeps its own unless others are given; None = none.
 
-    ``fixes``: repairs of metadata that are applied to what is scanned, never to the files: a `Fix`, the path of a TOML file of
-    fixes, the name of known faults ("cmip5", "cmip6"), or a list of these. They are kept in an index; () keeps those of an
-    index, None leaves them out.
-
-    Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError if
-    the source names no file, AggregationError for invalid arguments, NotFoundError for absent ``variables`` and
-    IndexFileError for an invalid index.
+    Unusable files are listed in `skipped`. Raises the first error if no file can be read, AggregationError for invalid
+    arguments, NotFoundError for absent ``variables``, MissingFileError without files, IndexFileError for invalid indexes.
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, executor, missing)
-    items, moved = listed(source), path_map(relocate)
-    storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
-    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
-    checked = fixes if fixes is None or (isinstance(fixes, tuple) and not fixes) else _collected(fixes)
+    items, moved, checked = listed(source), path_map(relocate), _collected(fixes)
+    reach = checked_roots(roots), near(list(map(given_path, items)), moved)
+    access = Access(missing, *reach, NO_OPTIONS if storage_options is None else StorageOptions(storage_options))
     with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
-        # A single file is opened once: to recognise an index, to identify the format and to scan.
-        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
+        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
             return _opened(items, named, Opening(access, moved), (rules, variables, checked), (processes, _checked(progress)))
 
 
@@ -88,7 +82,10 @@ def _opened(
     request: "tuple[Rules, Sequence[str] | None, tuple[Fix, ...] | None]",
     scan: "tuple[int | None, Progress | None]",
 ) -> Aggregation:
-    """Open items; ``request``: rules, variables, fixes; ``scan``: see `scan_sources`."""
+    """Open items.
+
+    ``request``: rules, variables, fixes; ``scan``: see `scan_sources`.
+    """
     rules, variables, fixes = request
     if len(items) == len(named) == 1 and stored_generation(named[0]) is not None:
         return _restored(named[0], how, *request)
@@ -122,7 +119,7 @@ def _opened(
 def _restored(
     path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: "tuple[Fix, ...] | None"
 ) -> Aggregation:
-    """Open an index of aggarray; join its arrays again by other rules or fixes."""
+    """Open an index of aggarray; join again by other rules or fixes."""
     outcome, provenance = restore(path, how)
     rules = provenance.rules if rules is DEFAULT_RULES else rules
     fixes = provenance.fixes if fixes == () else fixes or ()
@@ -150,6 +147,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
 
     loaded = load(path, how)
     details, files = loaded.details, loaded.files
+    fixes = () if "fixes" not in details else _stored_fixes(details, path, how)
     try:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
         result = Outcome(
@@ -163,7 +161,6 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
         )
         variables = None if details["variables"] is None else tuple(map(str, details["variables"]))
         selections = tuple(_selections(details))
-        fixes = () if "fixes" not in details else _stored_fixes(details, path, how)
         kept_as = {"convention": str(details["how"]["convention"]), "relative": bool(details["how"]["relative"])}
         kept_as["chunk_table"] = bool(details["how"].get("chunk_table", True))  # absent in indexes of earlier releases
     except (*LIBRARY_ERRORS, RecursionError) as error:
@@ -195,7 +192,9 @@ def _stored_fixes(details: Mapping[str, Any], path: str, how: Opening) -> "tuple
     return fixes_of(details, path, how)
 
 
-def _collected(fixes: Any) -> "tuple[Fix, ...]":
+def _collected(fixes: Any) -> "tuple[Fix, ...] | None":
+    if fixes is None or (isinstance(fixes, tuple) and not fixes):
+        return fixes
     from aggarray.scan.fix_files import collect_fixes
 
     return collect_fixes(fixes)

@@ -238,7 +238,7 @@ def with_external_coordinates(structure: "Structure", access: Access) -> "Struct
 
 
 def with_coordinates(structure: "Structure", wanted: Collection[str], access: Access) -> "Structure":
-    """Return a structure with the values of some variables, read from its file.
+    """Return a structure with values of some variables, read from its file.
 
     Raises the errors of `with_external_coordinates`.
     """

@@ -14,7 +14,7 @@ _HINT = "give a list of aggarray.Fix(...), of TOML files, or of names of known f
 
 
 def collect_fixes(given: Any) -> tuple[Fix, ...]:
-    """Return fixes: a `Fix`, a path or name of a TOML file, or a list of these.
+    """Return the fixes of a `Fix`, a TOML file or known faults, or a list.
 
     Raises AggregationError for anything else, and for an invalid file.
     """
@@ -43,7 +43,7 @@ def known_faults() -> list[str]:
 
 
 def read_fixes(name: str) -> list[Fix]:
-    """Return the fixes of a TOML file, given by path, or by name if known here.
+    """Return the fixes of a TOML file, or of known faults by name.
 
     Its tables ``[[fix]]`` have the keys of `Fix`; ``optional``: whether all of them are. Raises AggregationError for an invalid
     file.
@@ -68,7 +68,7 @@ def read_fixes(name: str) -> list[Fix]:
 
 
 def fixes_of(tables: Any, path: str, optional: bool = False) -> list[Fix]:
-    """Return the fixes of tables ``[[fix]]``; errors name the file and the table."""
+    """Return the fixes of tables ``[[fix]]``; errors name file and table."""
     others = [key for key in tables if key != "fix"]
     listed = tables.get("fix", [])
     if others or not isinstance(listed, list) or not all(isinstance(table, dict) for table in listed):
@@ -79,6 +79,5 @@ def fixes_of(tables: Any, path: str, optional: bool = False) -> list[Fix]:
         try:
             fixes.append(make_fix({"optional": optional, **table} if optional else table))
         except AggregationError as error:
-            error.path, error.what = path, f"[[fix]] {number}: {error.what}"
-            raise
+            raise AggregationError(f"[[fix]] {number}: {error.what}", path=path, hint=error.hint) from error
     return fixes

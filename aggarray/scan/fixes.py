@@ -263,9 +263,8 @@ def _is_equal(own: Any, value: Any) -> bool:
         one, other = np.asarray(own).reshape(-1), np.asarray(value).reshape(-1)
     except ValueError:
         return False
-    return (
-        one.shape == other.shape and (one.dtype.kind in "iufb") == (other.dtype.kind in "iufb") and bool((one == other).all())
-    )
+    are_numbers = [values.dtype.kind in "iuf" for values in (one, other)]
+    return one.shape == other.shape and are_numbers[0] == are_numbers[1] and bool((one == other).all())
 
 
 def is_absolute(glob: str) -> bool:

@@ -16,6 +16,7 @@ from aggarray.cf.frozen import FrozenDict, Immutable, frozen
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable, fixed_names
+from aggarray.scan.comparison import own_number
 from aggarray.scan.fixes import Fix
 from aggarray.scan.renaming import named_in, renamed
 from aggarray.scan.roles import VariableNames
@@ -28,11 +29,11 @@ _SHARED = ("units", "calendar")
 
 
 def repaired(structure: Structure, fixes: Sequence[Fix]) -> tuple[Structure, list[int]]:
-    """Return a structure with fixes applied in order, and the numbers of those.
+    """Return a structure with fixes applied in order, and their numbers.
 
     A structure that no fix concerns is returned as it is. Raises the error of a fix that contradicts the file, with its path.
     """
-    used = []
+    used, raw = [], structure
     for number, fix in enumerate(fixes):
         if fix.matches(structure.uri, structure.attrs):
             try:
@@ -43,7 +44,10 @@ def repaired(structure: Structure, fixes: Sequence[Fix]) -> tuple[Structure, lis
             if changed is not structure:
                 structure = changed
                 used.append(number)
-    return structure if not used else _fixed(structure, *fixed_names(structure)), used
+    if not used:
+        return raw, used
+    seen = -1 if raw.assumed is None else own_number(raw, raw.assumed)
+    return replace(_fixed(structure, *fixed_names(structure)), seen=seen), used
 
 
 def match_counts(structures: Sequence[Structure], fixes: Sequence[Fix]) -> list[int]:
@@ -89,7 +93,7 @@ def _named(name: str, paths: Collection[str]) -> list[str]:
 
 
 def _with_attributes(structure: Structure, fix: Fix, renames: FrozenDict[str]) -> Structure:
-    """Return a structure with other attributes of variables, and their bounds."""
+    """Return a structure with other attributes of variables and bounds."""
     changed = dict[str, Attributes]()
     for v in structure.variables:
         if fix.concerns(v.name):
@@ -113,7 +117,7 @@ def _with_attributes(structure: Structure, fix: Fix, renames: FrozenDict[str]) -
 
 
 def _repaired_attributes(attrs: Attributes, fix: Fix, dtype: np.dtype[Any], renames: FrozenDict[str]) -> Attributes:
-    """Return attributes with the changes of a fix, the same object without any."""
+    """Return attributes with the changes of a fix, the same object if none."""
     return _of_shared(Immutable(frozen(attrs)), Immutable(fix), dtype, renames, Immutable(attrs))
 
 
@@ -121,7 +125,7 @@ def _repaired_attributes(attrs: Attributes, fix: Fix, dtype: np.dtype[Any], rena
 def _of_shared(
     shared: Immutable[FrozenDict[Any]], by: Immutable[Fix], dtype: np.dtype[Any], renames: FrozenDict[str], own: Immutable[Any]
 ) -> Attributes:
-    """Return repaired attributes, once for those that many variables share."""
+    """Return repaired attributes, computed once for shared ones."""
     before, fix = shared.item, by.item
     after = {name: value for name, value in before.items() if name not in fix.delete}
     for old, new in renames.items():
@@ -225,6 +229,6 @@ def _with_names(structure: Structure, chosen: Mapping[str, str]) -> Structure:
     return _fixed(structure, FrozenDict({new: old for new, old in stored.items() if new != old}), units)
 
 
-def _fixed(structure: Structure, stored: Mapping[str, str], units: Mapping[str, str]) -> Structure:
+def _fixed(structure: Structure, stored: Mapping[str, str], units: Mapping[str, str]) -> FixedStructure:
     own = {f.name: getattr(structure, f.name) for f in fields(Structure)}
     return FixedStructure(**own, stored=stored, units=units)

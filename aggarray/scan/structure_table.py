@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
-from aggarray.formats.base import Structure, Variable, fixed_names
+from aggarray.formats.base import FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.attribute_table import AttributeTable, Own
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.state import Stamp
@@ -161,7 +161,8 @@ class StructureTable(Sequence[Structure]):
                 variables[position] = replace(variables[position], attrs=self.attrs(row, position))
         groups = {name: self.attrs(row, position) for position, (name, _) in enumerate(variant.groups, len(variables))}
         s, uri, attrs = variant.model, self.uris[row], self.attrs(row)
-        return replace(s, uri=uri, attrs=attrs, variables=tuple(variables), groups=groups, stamp=self.stamp(row))
+        seen = {"seen": self.seen[row]} if isinstance(s, FixedStructure) else {}
+        return replace(s, uri=uri, attrs=attrs, variables=tuple(variables), groups=groups, stamp=self.stamp(row), **seen)
 
     def _with_values(self, head: int, ref: int) -> Variable:
         made = self._made.get((head, ref))
