@@ -68,9 +68,10 @@ def _dimension_paths(variable: Variable) -> list[str]:
 def _check_distinct(structure: Structure, paths: Mapping[str, str]) -> None:
     seen: dict[str, str] = {}
     for old, new in paths.items():
-        if seen.setdefault(new, old) != old:
-            what = f"a fix gives variable {old!r} the name {new!r}, which {seen[new]!r} has"
-            raise AggregationError(what, path=structure.uri, variable=old, hint="drop or rename the other, or narrow where=")
+        if (other := seen.setdefault(new, old)) != old:
+            first, second = (old, other) if old != new else (other, old)
+            what = f"a fix gives variable {first!r} the name {new!r}, which {second!r} has"
+            raise AggregationError(what, path=structure.uri, variable=first, hint="drop or rename the other, or narrow where=")
 
 
 def _sizes(structure: Structure, sizes: Mapping[str, int], new_name: NewName) -> dict[str, int]:
@@ -105,7 +106,7 @@ def _attributes(
         return match[0] if path is None else match[0][: len(match[0]) - len(basename(path))] + basename(paths[path])
 
     def dimension(match: re.Match[str]) -> str:
-        if match[0].startswith("("):
+        if match[0].startswith("(") or match[0] == "area":  # of any horizontal dimensions
             return match[0]
         paths = [match[0]] if not group else [f"{group}/{match[0]}", match[0]]
         return next((new for path in paths if (new := new_name(path)) is not None), match[0])
