@@ -373,15 +373,15 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
 
     with protected_sources(path, arguments["source"], agg):
         report = agg.save(path, **options)
-    if arguments["as_json"]:
-        echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
-        return
-    click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
     if agg.fixes:
         from aggarray.opening.fixing import unmatched
 
         for fix in unmatched(agg._provenance):
             click.echo(facts.printable(f"{fix!r} matches no file"), err=True)
+    if arguments["as_json"]:
+        echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
+        return
+    click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
     for problem in report.problems:
         click.echo(facts.printable(problem.message), err=True)
     echo_notes(agg, f"run aggarray explain {path} for the reasons")

@@ -71,7 +71,7 @@ _REQUIRED = {
 }
 #: Keys of paths.
 _PATHS = ("source", "path", "log", "roots")
-_PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
+_PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate", "fix")
 _TYPE_NAMES = {
     str: "a text",
     bool: "true or false",

@@ -75,10 +75,27 @@ def _fixes(fixes: list[dict[str, Any]], width: int | None) -> str:
 
     rows = []
     for fix in fixes:
-        where, variable = fix.get("where", "every file"), fix.get("variable", "the file")
-        changes = [f"{name} {fix[name]}" if fix[name] is not True else name for name in CHANGES if name in fix]
-        rows.append([str(where), variable, ", ".join(changes), f"{fix['files']:,}", fix.get("note", "")])
-    return "fixes\n" + table(rows, ["where", "variable", "change", "files", "why"], width=width)
+        if fix["files"] or not fix.get("optional"):
+            where = fix.get("where", "every file")
+            conditions = [_condition(one) for one in (where if isinstance(where, list) else [where])]
+            changes = [f"{name} {_change(fix[name])}".rstrip() for name in CHANGES if name in fix]
+            variable = fix.get("variable", "the file")
+            rows.append([" ".join(conditions), variable, "; ".join(changes), f"{fix['files']:,}", fix.get("note", "")])
+    others = len(fixes) - len(rows)
+    lines = [table(rows, ["where", "variable", "change", "files", "why"], width=width)] if rows else []
+    lines += [f"{others} optional fixes match no file"] if others else []
+    return "\n".join(["fixes", *lines])
+
+
+def _condition(where: Any) -> str:
+    return where if isinstance(where, str) else ", ".join(f"{name}={_change(value)}" for name, value in where.items())
+
+
+def _change(value: Any) -> str:
+    """Return a value of a fix as short text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
 
 
 def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:

@@ -268,6 +268,7 @@ def _exact(value: Any) -> Fraction:
     return Fraction(int(value)) if isinstance(value, int | np.integer) else Fraction(float(value))
 
 
+@lru_cache(maxsize=4096)
 def shifted_epoch(units: str, calendar: str | None, number: float, step: str) -> str:
     """Return units of a reference time whose date is later by a duration.
 
