@@ -94,6 +94,11 @@ class Provenance:
             {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("structures", "others")},
         )
 
+    def __setstate__(self, state: list[Any]) -> None:
+        """Restore the pickled form of earlier releases, which had no fixes."""
+        for f, value in zip(fields(self), (*state, ()), strict=False):
+            object.__setattr__(self, f.name, value)
+
     def sources(self, arrays: Sequence[MasterArray]) -> "tuple[list[Structure], list[MasterArray]]":
         """Return structures and other arrays; ``arrays`` if there are neither."""
         structures, others = list(self.structures()), list(self.others())

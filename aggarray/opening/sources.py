@@ -117,7 +117,7 @@ def _opened(
 
 
 def _restored(
-    path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: "tuple[Fix, ...] | None"
+    path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: "tuple[Fix, ...] | None" = ()
 ) -> Aggregation:
     """Open an index of aggarray; join again by other rules or fixes."""
     outcome, provenance = restore(path, how)

@@ -163,3 +163,25 @@ def test_exports_have_fixed_metadata(tmp_path: Path) -> None:
     np.testing.assert_array_equal(aa.open(tmp_path / "all.json")["t2m"][...], 2 * plain)
     with xr.open_dataset(str(folder / "*.nc"), engine="aggarray", fixes=[KELVIN]) as dataset:
         assert dataset["tas"].attrs["units"] == "degC"
+
+
+def test_other_ranks_know_the_fixes(tmp_path: Path) -> None:
+    """An aggregation of another process has no structures; what it appends is fixed alike."""
+    from aggarray.mpi.pickling import dumps
+    from aggarray.mpi.unpickling import loads
+
+    folder = archive(tmp_path / "a")
+    received = loads(dumps(aa.open([folder / "tas_0.nc", folder / "tas_1.nc"], fixes=[KELVIN])))
+    assert received.fixes == (KELVIN,) and received.check().ok
+    appended = received.append(folder / "tas_2.nc")
+    assert appended["tas"].units == "degC" and times(appended) == [0, 1, 2, 3, 4, 5]
+
+
+def test_damaged_fixes_of_an_index(tmp_path: Path) -> None:
+    from aggarray.errors import IndexFileError
+    from aggarray.index import Opening
+    from aggarray.opening.joining import fixes_of
+
+    for stored in (3, [3], [{"unknown": 1}], [{"variable": 5}], [{}], [{"where": 3}], [{"set": {"mapping": 1}}]):
+        with pytest.raises(IndexFileError, match="damaged index"):
+            fixes_of({"fixes": stored}, str(tmp_path / "all.nca"), Opening())
