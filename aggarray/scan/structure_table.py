@@ -161,7 +161,7 @@ class StructureTable(Sequence[Structure]):
                 variables[position] = replace(variables[position], attrs=self.attrs(row, position))
         groups = {name: self.attrs(row, position) for position, (name, _) in enumerate(variant.groups, len(variables))}
         s, uri, attrs = variant.model, self.uris[row], self.attrs(row)
-        seen = {"seen": self.seen[row]} if isinstance(s, FixedStructure) else {}
+        seen: dict[str, Any] = {"seen": self.seen[row]} if isinstance(s, FixedStructure) else {}
         return replace(s, uri=uri, attrs=attrs, variables=tuple(variables), groups=groups, stamp=self.stamp(row), **seen)
 
     def _with_values(self, head: int, ref: int) -> Variable:
