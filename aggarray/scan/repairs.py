@@ -217,8 +217,9 @@ def _counts_time(variable: Variable) -> bool:
 def _is_time(fix: Fix, variable: Variable, names: VariableNames) -> bool:
     """Return whether a fix without a variable means this time coordinate."""
     is_coordinate = not variable.dimensions or names.is_coordinate(variable)
-    is_time = text_attribute(variable.attrs.get("standard_name", "time")) == "time"
-    return fix.variable is None and is_coordinate and is_time and variable.name not in names.parents
+    stated = text_attribute(variable.attrs.get("standard_name"))
+    is_time = stated == "time" or (stated is None and is_coordinate)
+    return fix.variable is None and is_time and variable.name not in names.parents
 
 
 def _with_names(structure: Structure, chosen: Mapping[str, str]) -> Structure:

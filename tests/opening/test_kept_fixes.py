@@ -185,3 +185,15 @@ def test_damaged_fixes_of_an_index(tmp_path: Path) -> None:
     for stored in (3, [3], [{"unknown": 1}], [{"variable": 5}], [{}], [{"where": 3}], [{"set": {"mapping": 1}}]):
         with pytest.raises(IndexFileError, match="damaged index"):
             fixes_of({"fixes": stored}, str(tmp_path / "all.nca"), Opening())
+
+
+def test_shifts_of_times_that_are_no_coordinate_variable(tmp_path: Path) -> None:
+    """NEMO's times lie along a dimension of another name; reference times of forecasts stay."""
+    since = {"units": "hours since 2000-01-01"}
+    made: dict[str, Any] = {
+        "tos": (("time_counter",), np.zeros(2), {"coordinates": "time_centered run", "units": "degC"}),
+        "time_centered": (("time_counter",), [1.0, 2.0], {**since, "standard_name": "time"}),
+        "run": ((), 5.0, {**since, "standard_name": "forecast_reference_time"}),
+    }
+    coords = aa.open(write(tmp_path / "a.nc", made), fixes=[aa.Fix(shift_time=(1, "day"))])["tos"].coords
+    assert coords["time_centered"][...].tolist() == [25, 26] and coords["run"][...] == 5
