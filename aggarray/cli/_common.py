@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggarray.cli._fixes import echo_unmatched, fixes_option
 from aggarray.errors import AggarrayError, AggregationError, without_credentials
 
 if TYPE_CHECKING:
@@ -134,12 +135,7 @@ rules_options_of_labels = all_options(
         type=click.Choice(["verify", "assume"]),
         help="Scan every file, or only a few of each group of similar files.",
     ),
-    click.option(
-        "--fixes",
-        multiple=True,
-        metavar="FILE.toml|NAME",
-        help="Repair metadata as a file of fixes says, or known faults such as cmip6 (repeatable).",
-    ),
+    fixes_option,
 )
 rules_options = all_options(
     rules_options_of_labels,
@@ -373,11 +369,7 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
 
     with protected_sources(path, arguments["source"], agg):
         report = agg.save(path, **options)
-    if agg.fixes:
-        from aggarray.opening.fixing import unmatched
-
-        for fix in unmatched(agg._provenance):
-            click.echo(facts.printable(f"{fix!r} matches no file"), err=True)
+    echo_unmatched(agg)
     if arguments["as_json"]:
         echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
         return
