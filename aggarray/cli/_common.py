@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggarray.cli._fixes import echo_unmatched, fixes_option
 from aggarray.errors import AggarrayError, AggregationError, without_credentials
 
 if TYPE_CHECKING:
@@ -135,7 +134,9 @@ rules_options_of_labels = all_options(
         type=click.Choice(["verify", "assume"]),
         help="Scan every file, or only a few of each group of similar files.",
     ),
-    fixes_option,
+    click.option(
+        "--fixes", multiple=True, metavar="FILE.toml|NAME", help="Repair metadata by a file, or known faults (cmip6)."
+    ),
 )
 rules_options = all_options(
     rules_options_of_labels,
@@ -365,6 +366,7 @@ def echo_json(data: Any) -> None:
 
 def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:
     """Save an index; print its contents and what other software cannot read."""
+    from aggarray.cli._fixes import echo_unmatched
     from aggarray.display import facts
 
     with protected_sources(path, arguments["source"], agg):

@@ -1,4 +1,4 @@
-"""The option ``--fixes``, and the fixes that match no file."""
+"""Notes of the fixes that match no file."""
 
 from typing import TYPE_CHECKING
 
@@ -8,13 +8,6 @@ from aggarray.errors import printable
 
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
-
-fixes_option = click.option(
-    "--fixes",
-    multiple=True,
-    metavar="FILE.toml|NAME",
-    help="Repair metadata as a file of fixes says, or known faults such as cmip6 (repeatable).",
-)
 
 
 def echo_unmatched(agg: "Aggregation") -> None:
