@@ -366,12 +366,10 @@ def echo_json(data: Any) -> None:
 
 def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:
     """Save an index; print its contents and what other software cannot read."""
-    from aggarray.cli._fixes import echo_unmatched
     from aggarray.display import facts
 
     with protected_sources(path, arguments["source"], agg):
         report = agg.save(path, **options)
-    echo_unmatched(agg)
     if arguments["as_json"]:
         echo_json({"index": path, "arrays": facts.aggregation_facts(agg), "problems": facts.problem_facts(report)})
         return

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 def echo_unmatched(agg: "Aggregation") -> None:
     """Print the fixes that match no file to standard error."""
-    if agg.fixes:
-        from aggarray.opening.fixing import unmatched
+    from aggarray.opening.fixing import unmatched
 
-        for fix in unmatched(agg._provenance):
-            click.echo(printable(f"{fix!r} matches no file"), err=True)
+    for fix in unmatched(agg._provenance):
+        click.echo(printable(f"{fix!r} matches no file"), err=True)
