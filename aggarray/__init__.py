@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
     from aggarray.opening.sources import open
     from aggarray.options import set_options
+    from aggarray.scan.fixes import Fix
 
 __version__ = "0.1.0"
 
@@ -50,10 +51,11 @@ _HOMES = {
     "aggarray.opening.aggregation": ("Aggregation",),
     "aggarray.opening.sources": ("open",),
     "aggarray.options": ("set_options",),
+    "aggarray.scan.fixes": ("Fix",),
 }
 
 __all__ = ["AccessError", "AggarrayError", "Aggregation", "AggregationError", "Duplicate", "ExchangeError"]
-__all__ += ["ForbiddenPathError", "FormatError", "IndexFileError", "MasterArray", "MemoryAccessError"]
+__all__ += ["Fix", "ForbiddenPathError", "FormatError", "IndexFileError", "MasterArray", "MemoryAccessError"]
 __all__ += ["MissingFileError", "NotFoundError", "Partition", "PartitionMatrix", "Problem", "ProtocolError"]
 __all__ += ["Refusal", "Report", "Rules", "SelectionError", "Skipped", "Source", "SubArray", "UnitsError"]
 __all__ += ["concat", "open", "set_options"]

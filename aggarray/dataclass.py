@@ -367,5 +367,12 @@ def _state(self: Any) -> list[Any]:
 
 
 def _restore(self: Any, state: list[Any]) -> None:
-    for field, value in zip(dataclasses.fields(self), state, strict=True):
+    """Restore the fields; those that an earlier release lacks have their defaults."""
+    fields = dataclasses.fields(self)
+    for field, value in zip(fields, state, strict=False):
+        object.__setattr__(self, field.name, value)
+    for field in fields[len(state) :]:
+        value = field.default if field.default_factory is MISSING else field.default_factory()
+        if value is MISSING:
+            raise TypeError(f"the pickled {type(self).__name__} lacks {field.name!r}")
         object.__setattr__(self, field.name, value)

@@ -33,6 +33,7 @@ OPENING = (
     "executor",
     "progress",
     "storage_options",
+    "fixes",
 )
 OPTIONS = (*OPENING, "preset", "regular_chunks", *RULES)
 
@@ -61,7 +62,7 @@ class AggarrayBackendEntrypoint(ArraysEntrypoint):
 
         ``options``: how to decode, as for `xarray.open_dataset`; ``select``, a mapping of attributes that the arrays must
         have; the arguments of `aggarray.open`: rules, variables, missing, roots, relocate, processes, executor, progress,
-        storage_options; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``;
+        storage_options, fixes; the fields of `aggarray.Rules`, such as ``overlap="first"``, which replace those of ``rules``;
         ``preset``, "cmip", "era5" or "forecast", in place of ``rules``; and ``regular_chunks``: True, or a number of bytes, for
         chunks of equal size in place of those that follow files, as cubed needs them.
         ``group``: the path of one of several datasets. Raises AggregationError that lists the datasets if there are several.

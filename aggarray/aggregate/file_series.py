@@ -21,7 +21,7 @@ from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError
-from aggarray.formats.base import Structure, Variable
+from aggarray.formats.base import Structure, Variable, fixed_names
 from aggarray.memory.selection import distinct
 from aggarray.scan.attribute_table import Own
 from aggarray.scan.comparison import as_text
@@ -226,7 +226,7 @@ def _form(table: StructureTable, row: int, identifying: Collection[str]) -> _For
     m = variant.model
     if m.external_files:
         return None  # the sources of virtual datasets differ from file to file
-    model = m.format, m.skipped, m.has_external_coordinates, m.sizes is None
+    model = m.format, m.skipped, m.has_external_coordinates, m.sizes is None, fixed_names(m)
     mappings = [(-1, table.template(row)), *((position, v.attrs) for position, v in enumerate(heads))]
     valued = {position: heads[position] for position in variant.valued}
     stated = [

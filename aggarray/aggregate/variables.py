@@ -21,7 +21,7 @@ from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import AggarrayError, UnitsError
-from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.formats.base import Attributes, Structure, Variable, fixed_names
 from aggarray.formats.flattened import flat_name
 from aggarray.formats.templates import are_pairs_decreasing, is_decreasing, template_of
 from aggarray.partition.conform import fill_for
@@ -79,7 +79,7 @@ def _roles(file: "_FileVariables") -> Roles:
     """Return the roles of the variables of a file, cached for equal files."""
     structure = file.structure
     key: object = structure.assumed
-    if key is None:
+    if key is None or type(structure) is not Structure:
         if any(type(v.attrs) is not FrozenDict for v in structure.variables):
             return roles_of(file.names)
         variables = tuple((v.name, v.shape, v.dimensions, Immutable(v.attrs)) for v in structure.variables)
@@ -136,6 +136,7 @@ class _FileVariables:
         self.structure, self.names, self._access = structure, VariableNames(structure), access
         self.variables, self._parents = self.names.variables, self.names.parents
         self._attrs = frozen(structure.attrs)  # shared by all arrays of the file
+        self._stored, self._units = fixed_names(structure)
         # The scanned state of the file, by which reads detect changes.
         self._stamps = None if structure.stamp is None else np.array([structure.stamp], np.int64)
         assumed = structure.assumed
@@ -158,8 +159,8 @@ class _FileVariables:
         values = None if variable.values is None else variable.values.reshape(-1)
         size, (_, width) = prod(variable.shape), variable.shape
         made = self._array(replace(variable, shape=(size,), dimensions=variable.dimensions[1:], values=values), [True])
-        template = made._matrix.references.templates[0]
-        return replace(made, _matrix=single(template, self.structure.uri, flat_name(name, width), self._stamps, self._seen))
+        template, name = made._matrix.references.templates[0], flat_name(self._stored.get(name, name), width)
+        return replace(made, _matrix=single(template, self.structure.uri, name, self._stamps, self._seen))
 
     def _array(self, variable: Variable, directions: Sequence[bool] | None = None) -> MasterArray:
         name, structure, values = variable.name, self.structure, variable.values
@@ -174,10 +175,13 @@ class _FileVariables:
                 values = values.view()
                 values.flags.writeable = False
             known = values, mask
-        matrix = single(template, structure.uri, name, self._stamps, self._seen)
+        matrix = single(template, structure.uri, self._stored.get(name, name), self._stamps, self._seen)
         parameters = template.encoding.dtype, template.units, template.calendar, fill
         made = MasterArray(name, *parameters, matrix, attrs, self._file_attrs(variable), {}, known, self._access)
-        return made if parent is None or parent.units is None else _in_units_of(made, parent, self._parents[name])
+        coordinate = self._parents.get(name, name)
+        made = made if parent is None or parent.units is None else _in_units_of(made, parent, coordinate)
+        shown = self._units.get(coordinate) if self._units else None
+        return made if shown is None or made.units is None else _in_units(made, replace(made._step, units=shown))
 
     def _description(self, variable: Variable, directions: Sequence[bool]) -> _Description:
         v, structure, parent = variable, self.structure, self.variables.get(self._parents.get(variable.name, ""))
@@ -206,8 +210,9 @@ class _FileVariables:
             name = variable.name if self.names.is_coordinate(variable) else self.names.coordinate(variable, d)
             forward.append(not is_decreasing(self.variables[name].values if name else None))
         pairs, assumed = variable.values, self.structure.assumed
-        if assumed is not None and variable.name in assumed.facts and len(forward) == 2 and pairs is None:
-            forward[1] = not assumed.facts[variable.name].falls
+        stored = self._stored.get(variable.name, variable.name)
+        if assumed is not None and stored in assumed.facts and len(forward) == 2 and pairs is None:
+            forward[1] = not assumed.facts[stored].falls
         if variable.name in self._parents and pairs is not None and pairs.shape[1:] == (2,):
             forward[1] = not are_pairs_decreasing(pairs)
         return forward
@@ -219,14 +224,19 @@ def _in_units_of(bounds: MasterArray, coordinate: Step, name: str) -> MasterArra
     if (own.units, own.calendar) == (coordinate.units, coordinate.calendar):
         return bounds
     step = replace(own, units=coordinate.units, calendar=coordinate.calendar)
-    from aggarray.cf.units.compatibility import conversion_between
-
     try:
-        conversion = conversion_between(own, replace(step, temperature=coordinate.temperature))
+        # promise: bounds-units
+        return _in_units(bounds, step, coordinate.temperature)
     except UnitsError as error:
         hint = "give both the same units, or omit those of the bounds"
         raise UnitsError(f"bounds of {name!r}: {error}", hint=hint) from error
-    if not conversion.identity and own.dtype.kind in "iu":
+
+
+def _in_units(array: MasterArray, step: Step, temperature: str | None = None) -> MasterArray:
+    """Return an array in other units; integers stay integers if they can."""
+    from aggarray.cf.units.compatibility import conversion_between
+
+    conversion = conversion_between(array._step, replace(step, temperature=temperature))
+    if not conversion.identity and array.dtype.kind in "iu":
         step = replace(step, dtype=np.dtype(np.int64 if conversion.integer_exact else np.float64))
-    # promise: bounds-units
-    return with_step(bounds, step)
+    return with_step(array, step)

@@ -134,6 +134,9 @@ rules_options_of_labels = all_options(
         type=click.Choice(["verify", "assume"]),
         help="Scan every file, or only a few of each group of similar files.",
     ),
+    click.option(
+        "--fixes", multiple=True, metavar="FILE.toml|NAME", help="Repair metadata by a file, or known faults (cmip6)."
+    ),
 )
 rules_options = all_options(
     rules_options_of_labels,
@@ -160,6 +163,7 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     storage = {name: _value(text) for name, text in pairs(arguments["storage"], "--storage", "NAME=VALUE").items()}
     opening: dict[str, Any] = {"missing": "fill" if arguments["fill_missing"] else "raise"}
     opening |= {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
+    opening |= {"fixes": list(arguments["fixes"])} if arguments.get("fixes") else {}
     where = where_texts(arguments.get("where", ()))
     return open_source(arguments["source"], variables, opening, rules, where)
 

@@ -8,7 +8,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from aggarray.cli._forecast import parse_view
 from aggarray.cli._reductions import OPERATIONS, OPTIONS, quantiles_of, reduction_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
+
+if TYPE_CHECKING:
+    from aggarray.scan.fixes import Fix
 
 _TEXTS, _LABELS = "a text, or a list of texts", "a table of labels, such as { time = '2000:2010' }"
 _LIMITS = "a number, a duration such as '12h', or a table of these by dimension"
@@ -35,10 +38,13 @@ _OUTPUT: dict[str, Any] = {
 }
 #: The keys of each table, with a type, the valid texts, or a text that is checked below. Tables in lists are outputs.
 KEYS: dict[str, dict[str, Any]] = {
-    "": {"log": str, "input": dict, "rules": dict, "index": dict, "extract": list, "reduce": list, "page": list, "check": dict},
+    "": {
+        **{"log": str, "input": dict, "rules": dict, "fix": list, "index": dict, "extract": list, "reduce": list},
+        **{"page": list, "check": dict},
+    },
     "input": {
         **{"source": _TEXTS, "variables": _TEXTS, "where": _WHERE, "roots": _TEXTS, "relocate": dict},
-        **{"missing": _MISSING, "storage": dict},
+        **{"missing": _MISSING, "storage": dict, "fixes": _TEXTS},
     },
     "rules": {
         **{"preset": ("cmip", "era5", "forecast"), "along": _TEXTS, "order": dict, "separate_by": _TEXTS, "tolerance": float},
@@ -65,7 +71,7 @@ _REQUIRED = {
 }
 #: Keys of paths.
 _PATHS = ("source", "path", "log", "roots")
-_PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate")
+_PROBLEMS = ("missing", "changed", "unreadable", "hole", "gap", "duplicate", "fix")
 _TYPE_NAMES = {
     str: "a text",
     bool: "true or false",
@@ -87,6 +93,7 @@ class Job:
     where: dict[str, list[str]]
     opening: dict[str, Any]
     rules: dict[str, Any]
+    fixes: "tuple[Fix, ...]"
     index: dict[str, Any]
     extracts: list[dict[str, Any]]
     reductions: list[dict[str, Any]]
@@ -119,6 +126,8 @@ def read_job(path: str) -> Job:
         for number, output in enumerate(table if KEYS[""][name] is list else (), 1):
             if not isinstance(output, dict):
                 raise click.UsageError(f"{path}: {name} is {output!r}; give {_TYPE_NAMES[list]}")
+            if name == "fix":
+                continue  # checked when it is made
             _check_table(path, name, f"{name} {number}", output)
     job = _job(os.path.abspath(path), tables)
     _check_outputs(path, job)
@@ -300,7 +309,21 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
         for output in tables.get("page", [])
     ]
     variables, where = _texts(inputs.get("variables", [])), _where(inputs.get("where", {}))
-    return Job(path, log, source, variables, where, opening, rules, index, extracts, reductions, pages, tables.get("check"))
+    files = [absolute(name) if name.endswith(".toml") else name for name in _texts(inputs.get("fixes", []))]
+    fixes, check = _fixes(path, files, tables.get("fix", [])), tables.get("check")
+    return Job(path, log, source, variables, where, opening, rules, fixes, index, extracts, reductions, pages, check)
+
+
+def _fixes(path: str, names: list[str], tables: list[dict[str, Any]]) -> "tuple[Fix, ...]":
+    """Return the fixes of named files, then those of a job."""
+    if not names and not tables:
+        return ()
+    from aggarray.scan.fix_files import collect_fixes, fixes_of
+
+    try:
+        return (*collect_fixes(names), *fixes_of({"fix": tables}, path))
+    except AggarrayError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _extract(path: str, output: dict[str, Any]) -> dict[str, Any]:

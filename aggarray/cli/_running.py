@@ -97,14 +97,14 @@ class Run:
         """Return the aggregation of the inputs, from an updated index."""
         job = self.job
         if not job.index:
-            return select_where(open_source(job.source, job.variables, job.opening, job.rules), job.where, "where")
+            return self._opened(job.opening)
         path = job.index["path"]
         if self.dry:
             return self._preview_index(path)
         before = self._stored(path)
         after = before.append(job.source, progress=progress_bar()) if before is not None else None
         if after is None or after._provenance.rules != make_rules(job.rules):
-            after = select_where(open_source(job.source, job.variables, _opening(job), job.rules), job.where, "where")
+            after = self._opened(_opening(job))
         options: dict[str, Any] = {"convention": "CF-1.13", "relative": True, "chunk_table": True}
         options |= {name: value for name, value in job.index.items() if name in options}
         if before is not None and _is_same(before, after) and before._provenance.how == options:
@@ -119,17 +119,22 @@ class Run:
         # The following steps are then the same as in a run with an up-to-date index.
         return open_source([path], (), _opening(job))
 
+    def _opened(self, opening: Mapping[str, Any]) -> Aggregation:
+        job = self.job
+        agg = open_source(job.source, job.variables, {**opening, "fixes": job.fixes}, job.rules)
+        return select_where(agg, job.where, "where")
+
     def _stored(self, path: str) -> Aggregation | None:
         """Return the index, None if it does not exist or has other variables.
 
-        The index must also hold the selection of the input.
+        The index must also hold the selection and the fixes of the input.
         """
         if not os.path.lexists(path):
             return None
         agg = open_source([path], (), _opening(self.job))
         stored = [s.patterns for s in agg._provenance.selections if isinstance(s, TextSelection)]
         expected = [self.job.where] if self.job.where else []
-        is_same = agg._provenance.variables == (tuple(self.job.variables) or None)
+        is_same = agg._provenance.variables == (tuple(self.job.variables) or None) and agg.fixes == self.job.fixes
         return agg if is_same and list(map(_joined, stored)) == list(map(_joined, expected)) else None
 
     def _preview_index(self, path: str) -> Aggregation | None:

@@ -10,6 +10,8 @@ from aggarray.cli import _common as common
 if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
 
+#: The keys of a fix that change something.
+CHANGES = ("delete", "set", "shift_time", "rename", "drop")
 #: Of more arrays than this, a table has a row for each.
 MOST_DETAILED = 6
 
@@ -32,8 +34,8 @@ MOST_DETAILED = 6
 def command(everything: bool, sel: tuple[str, ...], group_by: list[str], as_json: bool, **arguments: Any) -> None:
     """Explain how the arrays of SOURCE were joined, or why not.
 
-    The output includes conversions on reading, skipped files and missing parts. Datasets that differ in attributes such as
-    source_id are expected to stay separate: without --all, one line counts them.
+    The output includes conversions on reading, fixes, skipped files and missing parts. Datasets that differ in attributes such
+    as source_id are expected to stay separate: without --all, one line counts them.
 
     The exit status is 1 if there are problems: gaps, holes, duplicate files, unreadable files.
     """
@@ -60,6 +62,7 @@ def command(everything: bool, sel: tuple[str, ...], group_by: list[str], as_json
             blocks = [*_arrays(agg, explanation["arrays"], everything, width), _refusals(agg, everything, width)]
             unreadable = {problem.file for problem in report.problems if problem.kind == "unreadable"}
             skipped = [item for item in agg.skipped if item.variable is not None or item.file not in unreadable]
+            blocks += [_fixes(explanation["fixes"], width)] if explanation["fixes"] else []
             blocks += [f"skipped\n{skipped_table(skipped, width)}"] if skipped else []
             blocks += [f"problems\n{problem_table(report.problems, width)}"] if report.problems else []
             click.echo("\n\n".join(block for block in blocks if block))
@@ -98,6 +101,35 @@ def _arrays(agg: "Aggregation", arrays: list[dict[str, Any]], everything: bool, 
 
     kinds = [", ".join(dict.fromkeys(c["kind"] for c in array["conformed"])) for array in arrays]
     return [array_list(arrays, facet_columns(agg.arrays), width, {"conformed": kinds})]
+
+
+def _fixes(fixes: list[dict[str, Any]], width: int | None) -> str:
+    """Return a table of the fixes, in the order in which they are applied."""
+    from aggarray.display.table import table
+
+    rows = []
+    for fix in fixes:
+        if fix["files"] or not fix.get("optional"):
+            where = fix.get("where", "every file")
+            conditions = [_condition(one) for one in (where if isinstance(where, list) else [where])]
+            changes = [f"{name} {_change(fix[name])}".rstrip() for name in CHANGES if name in fix]
+            variable = fix.get("variable", "the file")
+            rows.append([" ".join(conditions), variable, "; ".join(changes), f"{fix['files']:,}", fix.get("note", "")])
+    others = len(fixes) - len(rows)
+    lines = [table(rows, ["where", "variable", "change", "files", "why"], width=width)] if rows else []
+    lines += [f"{others} optional fixes match no file"] if others else []
+    return "\n".join(["fixes", *lines])
+
+
+def _condition(where: Any) -> str:
+    return where if isinstance(where, str) else ", ".join(f"{name}={_change(value)}" for name, value in where.items())
+
+
+def _change(value: Any) -> str:
+    """Return a value of a fix as short text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
 
 
 def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:

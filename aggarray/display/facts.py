@@ -138,8 +138,18 @@ def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
         "arrays": arrays,
         "refusals": _rows(agg.refusals, ("arrays", "files", "rule", "reason")),
         "skipped": _rows(agg.skipped, ("file", "variable", "reason")),
+        "fixes": _fixes(agg),
         "problems": problem_facts(report),
     }
+
+
+def _fixes(agg: "Aggregation") -> list[Any]:
+    if not agg.fixes:
+        return []
+    from aggarray.scan.repairs import match_counts
+
+    counts = match_counts(agg._provenance.structures(), agg.fixes)
+    return [{**fix.plain(), "files": count} for fix, count in zip(agg.fixes, counts, strict=True)]
 
 
 def problem_facts(report: "Report") -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from aggarray.cf.attributes import basename, words
+from aggarray.cf.frozen import FrozenDict
 from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
 from aggarray.dataclass import dataclass
 from aggarray.errors import LIBRARY_ERRORS as LIBRARY_ERRORS
@@ -34,6 +35,8 @@ ROWS = frozenset(("sample_dimension", "instance_dimension"))
 
 #: Suffixes of the name of a variable-length variable: of its row sizes, and of the dimension of its samples.
 SIZES, SAMPLES = "_row_size", "_sample"
+
+_NO_NAMES: FrozenDict[str] = FrozenDict()
 
 Attributes = Mapping[str, Any]
 Box = tuple[slice, ...]
@@ -83,6 +86,25 @@ class Structure:
     has_external_coordinates: bool = False
     external_files: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FixedStructure(Structure):
+    """Structure of a file with fixes applied, for the arrays of the file.
+
+    ``stored``: {name: name in the file} of renamed variables; ``units``: {name: units of the array} of shifted times, whose
+    attribute ``units`` has the shifted date; both hashable. ``seen``: a hash of what was read of an assumed file, before the
+    fixes; -1 for other files.
+    """
+
+    stored: Mapping[str, str] = _NO_NAMES
+    units: Mapping[str, str] = _NO_NAMES
+    seen: int = -1
+
+
+def fixed_names(structure: Structure) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return what fixes changed that reads must know; see `FixedStructure`."""
+    return (structure.stored, structure.units) if isinstance(structure, FixedStructure) else (_NO_NAMES, _NO_NAMES)
 
 
 class Handle(Protocol):

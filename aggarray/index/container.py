@@ -5,7 +5,7 @@ to variables. Each convention is a subclass that writes the locations of the fra
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from itertools import chain, count
@@ -21,7 +21,7 @@ from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS
 from aggarray.index.notice import with_notice
 from aggarray.memory.texts import Texts
-from aggarray.partition.matrix import Matrix, References
+from aggarray.partition.matrix import Matrix, References, used_rows
 
 #: Returns the URI references of all files, and the number of each URI of a table of sub-arrays.
 ReferencesOf = Callable[[References], tuple[Texts, np.ndarray]]
@@ -69,9 +69,13 @@ class VariableNames:
 
 
 class Container:
-    """Dataset being written; ``references`` returns the URIs of a table."""
+    """Dataset being written; ``references`` returns the URIs of a table.
+
+    ``redefined``: (file, variable) of stored values that mean something else here than in their file.
+    """
 
     conventions = ""
+    redefined: Collection[tuple[str, str]] = ()
 
     def __init__(self, dataset: Any, references: ReferencesOf) -> None:
         self.dataset, self.references = dataset, references
@@ -98,7 +102,7 @@ class Container:
         self.dataset.setncatts(self.global_attributes(arrays))
         written, by_name = [], dict[str, list[str]]()
         for number, array in enumerate(map(flatten_ragged, arrays)):
-            reason = self._unfit(array) or (None if in_memory(array._matrix) else self.reason(array))
+            reason = self._unfit(array) or (None if in_memory(array._matrix) else self._reason(array))
             if reason is not None:
                 self.left_out.append((array.name or "unnamed", reason))
                 continue
@@ -117,6 +121,17 @@ class Container:
                 attrs["coordinates"] = coordinates
             variable.setncatts(attrs)
         return self.left_out
+
+    def _reason(self, array: MasterArray) -> str | None:
+        """Return why other software cannot read an array from its files."""
+        references = array._matrix.references
+        if self.redefined and not {name for _, name in self.redefined}.isdisjoint(references.variables):
+            rows = used_rows(array._matrix.refs, len(references))
+            rows = rows[references.uri[rows] >= 0]
+            columns = references.uri[rows].tolist(), references.variable[rows].tolist()
+            if any((references.uris[n], references.variables[k]) in self.redefined for n, k in zip(*columns, strict=True)):
+                return "a fix changes its units or packing, which the files state otherwise"
+        return self.reason(array)
 
     def _unfit(self, array: MasterArray) -> str | None:
         if array.dtype.kind != "T" and array.dtype.str[1:] not in _DTYPES:
@@ -175,7 +190,7 @@ class Container:
 
     def _by_value(self, coordinate: MasterArray) -> bool:
         """Return whether a coordinate is stored by value: small or scanned."""
-        return coordinate._known is not None or coordinate.nbytes <= _LARGE or self.reason(coordinate) is not None
+        return coordinate._known is not None or coordinate.nbytes <= _LARGE or self._reason(coordinate) is not None
 
     def variable(self, name: str, dtype: Any, dimensions: Sequence[str], fill: Any = None) -> Any:
         """Create a netCDF4 variable whose values are written unchanged."""

@@ -1,7 +1,7 @@
 """Saving of an index, which replaces the file atomically."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -46,7 +46,7 @@ class IndexContents:
 
     ``structures``: the scanned structure of each file; ``others``: joined arrays that no scan returned; ``details``: JSON of
     the caller, in which numbers refer to ``files``; ``chunk_table``: whether the index stores the chunk indexes of the files,
-    which are read if they are not known yet.
+    which are read if they are not known yet; ``redefined``: see `Container`.
     """
 
     arrays: Sequence[MasterArray]
@@ -55,6 +55,7 @@ class IndexContents:
     details: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()
     chunk_table: bool = True
+    redefined: Collection[tuple[str, str]] = ()
 
 
 def save(
@@ -73,6 +74,8 @@ def save(
     arrays = [encoder.array(a) for a in contents.arrays]
     document, records = _documents(contents, encoder)
     files = encoder.files.references(home, relative)
+    if "fixes" in contents.details:
+        encoder.writer.require(3)
     document |= {"arrays": arrays, "files": encoder.writer.texts(files)}
 
     def references(table: References) -> tuple[Texts, np.ndarray]:
@@ -84,6 +87,7 @@ def save(
                 container: Container = CFA04(dataset, references, home if relative else None)
             else:
                 container = CF113(dataset, references)
+            container.redefined = contents.redefined
             left_out = container.write_all(contents.arrays)
             encoder.writer.write(dataset, document, records, generation)
         append_directory(temporary, directory_of(temporary, GROUP))

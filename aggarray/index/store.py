@@ -24,7 +24,7 @@ from aggarray.storage.files import is_file
 
 #: The group of an index file that holds the aggregation.
 GROUP = "aggarray"
-#: Version of the group: incremented if older readers would misread it.
+#: Version of the group: incremented if older readers would misread it (2: ragged arrays; 3: fixes, columns of values).
 SCHEMA = 3
 
 #: Advice in the error for a damaged index.
@@ -55,7 +55,7 @@ class Writer:
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
-        #: The oldest schema whose readers read the index: 2 has ragged arrays, 3 columns of values of many files.
+        #: The oldest schema whose readers read the index: see `SCHEMA`.
         self.schema = 1
 
     def require(self, schema: int) -> None:

@@ -59,7 +59,7 @@ def dumps(aggregation: Aggregation) -> bytes:
     """
     # A pickled array of an index refers to the index, which the receiver would have to open.
     provenance = aggregation._provenance
-    options = provenance.rules, provenance.variables, provenance.selections, provenance.access
+    options = provenance.rules, provenance.variables, provenance.selections, provenance.access, provenance.fixes
     arrays = tuple(map(_without_origin, aggregation.arrays))
     # The function and arguments that restore an unchanged array of an index.
     known = ((a, a._origin) for a in aggregation.arrays)

@@ -1,6 +1,7 @@
 """Received aggregations; sending them is in `aggarray.mpi.pickling`."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 from aggarray.opening.aggregation import Aggregation
@@ -10,9 +11,9 @@ from aggarray.storage import relocated_all
 
 def loads(content: bytes) -> Aggregation:
     """Return the aggregation of its pickled form, without its index."""
-    arrays, origins, (refusals, skipped, duplicates), options = pickle.loads(content)
+    arrays, origins, (refusals, skipped, duplicates), (*options, fixes) = pickle.loads(content)
     restored = (a if o is None else a._with_origin(o[0], *o[1]) for a, o in zip(arrays, origins, strict=True))
-    return Aggregation(tuple(restored), refusals, skipped, duplicates, Provenance(*options))
+    return Aggregation(tuple(restored), refusals, skipped, duplicates, replace(Provenance(*options), fixes=fixes))
 
 
 def relocated_columns(kind: Any, files: Any, *columns: Any) -> Any:

@@ -14,6 +14,7 @@ from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
     from aggarray.aggregate.report import Report
+    from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
     from aggarray.storage.files import Source
 
@@ -35,6 +36,11 @@ class Aggregation(AttributeHints):
     @property
     def _outcome(self) -> Outcome:
         return Outcome(self.arrays, self.refusals, self.skipped, self.duplicates)
+
+    @property
+    def fixes(self) -> "tuple[Fix, ...]":
+        """The fixes that are applied to the metadata of the files, in order."""
+        return self._provenance.fixes
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -267,9 +273,9 @@ class Aggregation(AttributeHints):
     def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
         """Return the aggregation extended by a source.
 
-        The result is equal to opening all files again. Only new and changed files are opened; `skipped` lists unusable
-        ones. ``source``, ``progress``, ``executor``: as in `open`. A changed file keeps the attributes that a catalogue gave to
-        it. Raises MissingFileError if the source names no file.
+        The result is equal to opening all files again, with the same fixes. Only new and changed files are opened; `skipped`
+        lists unusable ones. ``source``, ``progress``, ``executor``: as in `open`. A changed file keeps the attributes that a
+        catalogue gave to it. Raises MissingFileError if the source names no file.
         """
         from aggarray.opening.appending import extended
 
@@ -279,10 +285,10 @@ class Aggregation(AttributeHints):
     def check(self, checksum: bool = False) -> "Report":
         """Report problems of the arrays and their files.
 
-        Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions,
-        duplicate files, and missing, changed or unreadable files. Opens every file and compares it with its state at the
-        scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened with
-        ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
+        Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions, duplicate
+        files, missing, changed or unreadable files, and fixes that match no file. Opens every file and compares it with its
+        state at the scan: size, modification time and, with ``checksum``, the bytes of its head and tail. Compares files opened
+        with ``trust="assume"`` with their assumed signature, including additional and absent variables. Reads no values.
         """
         from aggarray.opening.checking import check
 

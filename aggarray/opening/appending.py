@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggarray.errors import MissingFileError
+from aggarray.errors import AggregationError, MissingFileError
 from aggarray.index import Opening
 from aggarray.index.uris import NOWHERE, check_roots, near
 from aggarray.opening.catalogue import Given, given_attributes, is_given_anew, kept_attributes, source_items
@@ -36,6 +36,9 @@ def extended(
 
         def scanned(paths: Sequence[str], given: Given) -> Sources:
             new = scan_sources(paths, named_files(items), before.rules, Opening(before.access), scan, given)
+            if any(fixes not in ((), before.fixes) for fixes in new.fixes):
+                hint = "open both with the same fixes=[...]"
+                raise AggregationError("an index to append has fixes, which this aggregation lacks", hint=hint)
             gone = [error for error in new.errors if isinstance(error, MissingFileError)]
             if gone and len(gone) == len(paths):
                 raise gone[0]
@@ -92,7 +95,7 @@ def _joined_again(
     after = replace(before, structures=lambda: table, others=lambda: others, saved=dict(before.saved))
     tables = join_chunk_indexes(tables_of(present.arrays), new.tables)
     sources = Sources(table, others, [*skipped, *new.skipped], tables=tables)
-    return join_arrays(*arrays_in(sources, after.access, after.rules, repeats), after, repeats), after
+    return join_arrays(*arrays_in(sources, after, repeats), after, repeats), after
 
 
 def has_changed(path: str, stamp: Stamp | None) -> bool:

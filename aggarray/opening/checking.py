@@ -29,4 +29,8 @@ def check(outcome: Outcome, provenance: Provenance, checksum: bool) -> Report:
         problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in provenance.structures()}, checksum)
         problems += assumption_problems(provenance.structures())
         problems += skipped_problems(outcome.skipped)
+        if provenance.fixes:
+            from aggarray.opening.fixing import fix_problems
+
+            problems += fix_problems(provenance)
     return Report(not problems, Listing(problems))

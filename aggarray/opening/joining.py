@@ -1,7 +1,7 @@
 """Joining of scanned files, for opening, appending and other rules."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,13 @@ from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError, AggregationError
+from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, IndexFileError
 from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
 from aggarray.index.recognition import OURS, find_convention
-from aggarray.index.uris import real_path
+from aggarray.index.store import SAVE_AGAIN
+from aggarray.index.uris import home_of, real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.scan.files import scan_each
 from aggarray.storage.access import Access
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aggarray.opening.catalogue import Given
     from aggarray.opening.checkpoint import Checkpoint
     from aggarray.partition.stored_sizes import ChunkIndexes
+    from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
     from aggarray.scan.structure_table import StructureTable
     from aggarray.scan.workers import Receive
@@ -42,7 +44,8 @@ _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a li
 class Sources:
     """Contents of a source: structures, arrays, skipped files, generations.
 
-    ``tables``: chunk indexes of the files, from the indexes that store them; ``errors``: of the files that cannot be read.
+    ``tables``: chunk indexes of the files, from the indexes that store them; ``errors``: of the files that cannot be read;
+    ``fixes``: of each index among several sources.
     """
 
     structures: Sequence[Structure] = ()
@@ -50,7 +53,21 @@ class Sources:
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
     tables: "ChunkIndexes | None" = None
+    has_data: bool = False
     errors: list[AggarrayError] = field(default_factory=list)
+    fixes: "list[tuple[Fix, ...]]" = field(default_factory=list)
+
+    def common_fixes(self) -> "tuple[Fix, ...]":
+        """Return the fixes of the indexes; AggregationError if others lack them.
+
+        They were declared for the files of one index: other files need not have the same faults.
+        """
+        if not any(self.fixes):
+            return ()
+        if any(fixes != self.fixes[0] for fixes in self.fixes) or self.has_data:
+            hint = "give those for all files as fixes=[...], or fixes=None"
+            raise AggregationError("an index among the sources has fixes, which other sources lack", hint=hint)
+        return self.fixes[0]
 
 
 def scan_sources(
@@ -88,6 +105,7 @@ def scan_sources(
     if table is None:
         sources.structures = sources.structures or indexed
         return sources
+    sources.has_data = bool(rows)
     rows = _without_references(rows, table, named, sources)
     if indexed:
         # A file known from several places counts once: as just scanned, otherwise as in the last index.
@@ -187,9 +205,23 @@ def _add_index(path: str, structure: Structure, kind: "Convention", how: Opening
 
     loaded = load(path, how)
     sources.saved[real_path(path)] = loaded.generation
+    sources.fixes.append(fixes_of(loaded.details, path, how))
     sources.tables = join_chunk_indexes(sources.tables, tables_of(loaded.arrays))
     sources.others += loaded.others()
     return loaded.structures()
+
+
+def fixes_of(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix, ...]":
+    """Return the fixes of an index; those of earlier releases have none."""
+    if "fixes" not in details:
+        return ()
+    from aggarray.opening.fixing import restored_fixes
+
+    try:
+        return restored_fixes(details["fixes"], home_of(path), how)
+    except (*LIBRARY_ERRORS, RecursionError) as error:
+        what = f"a damaged index ({' '.join(repr(error).split()):.200})"
+        raise IndexFileError(what, path=path, hint=SAVE_AGAIN) from error
 
 
 def _completed(result: Structure, access: Access, attrs: "Attributes | None") -> Structure | AggarrayError:
@@ -226,14 +258,16 @@ def foreign_arrays(structure: Structure, kind: "Convention", how: Opening) -> li
     return [replace(placed(a), coords={name: placed(c) for name, c in a.coords.items()}) for a in arrays]
 
 
-def arrays_in(
-    sources: Sources, access: Access, rules: Rules, repeats: Sequence[Duplicate] = ()
-) -> tuple[list[Entry], list[Skipped]]:
+def arrays_in(sources: Sources, provenance: Provenance, repeats: Sequence[Duplicate] = ()) -> tuple[list[Entry], list[Skipped]]:
     """Return the arrays to join, without ``repeats``, and unusable items."""
-    skipped = list(sources.skipped)
+    skipped, structures, access = list(sources.skipped), sources.structures, provenance.access
+    if provenance.fixes:
+        from aggarray.opening.fixing import repaired_structures
+
+        structures = repaired_structures(structures, provenance.fixes, access)
     entries = [Entry(array, number) for number, array in enumerate(sources.others)]
-    if len(sources.structures) == 1 and sources.tables is None and not repeats:
-        (structure,) = sources.structures
+    if len(structures) == 1 and sources.tables is None and not repeats:
+        (structure,) = structures
         arrays, odd = arrays_of(structure, access)
         if structure.external_files:
             from aggarray.opening.virtual import with_sources
@@ -241,11 +275,11 @@ def arrays_in(
             arrays = with_sources(arrays, structure, access)
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         entries += [Entry(array, number) for number, array in enumerate(arrays, len(entries))]
-    elif sources.structures:
+    elif structures:
         from aggarray.opening.entries import FileArrays
 
         out = {(d.array, d.file) for d in repeats}
-        entries += FileArrays(sources.structures, access, out, sources.tables, len(entries)).entries(rules, skipped)
+        entries += FileArrays(structures, access, out, sources.tables, len(entries)).entries(provenance.rules, skipped)
     return entries, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 

@@ -12,7 +12,7 @@ from aggarray.index.encoder import plain
 from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles
 from aggarray.index.saving import CONVENTIONS, IndexContents, may_be_replaced
 from aggarray.index.saving import save as save_index
-from aggarray.index.uris import real_path
+from aggarray.index.uris import home_of, real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.opening.verification import verified
 from aggarray.opening.where import TextSelection
@@ -45,6 +45,7 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
         hint = "save the index under another name"
         raise IndexFileError("exists and is not an index", path=target, hint=hint)
     files: dict[str, int] = {}
+    redefined: set[tuple[str, str]] = set()
 
     def code(uri: str) -> int:
         return files.setdefault(uri, len(files))
@@ -59,7 +60,12 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
         "skipped": [[code(s.file), s.variable, s.reason] for s in result.skipped],
         "duplicates": [[d.array, code(d.file), code(d.kept)] for d in result.duplicates],
     }
-    contents = IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"])
+    if provenance.fixes:
+        from aggarray.opening.fixing import redefined_variables, stored_fixes
+
+        details["fixes"] = stored_fixes(provenance.fixes, home_of(path), how["relative"])
+        redefined = redefined_variables(provenance.structures(), provenance.fixes)
+    contents = IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"], redefined)
     expected = provenance.saved.get(target)
     left_out, generation = save_index(path, contents, how["convention"], how["relative"], expected)
     provenance.saved[target] = generation

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aggarray.formats.base import Structure
     from aggarray.index.record_columns import ContinuedRecords, RecordColumns
     from aggarray.opening.where import TextSelection
+    from aggarray.scan.fixes import Fix
     from aggarray.scan.structure_table import StructureTable
 
 DEFAULT_RULES = Rules()
@@ -85,7 +86,8 @@ class Provenance:
 
     ``variables``: names of the joined variables, None = all; ``selections``: applied to the joined arrays; ``structures``:
     returns the scanned structure of each file; ``others``: returns arrays without a scanned data file, such as those of indexes
-    of other software; ``saved``: the generation of each index file that stores this aggregation; ``how``: its save options.
+    of other software; ``saved``: the generation of each index file that stores this aggregation; ``how``: its save options;
+    ``fixes``: applied to the structures, which are as scanned.
     """
 
     rules: Rules = DEFAULT_RULES
@@ -96,6 +98,7 @@ class Provenance:
     others: Callable[[], Sequence[MasterArray]] = _nothing
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
+    fixes: "tuple[Fix, ...]" = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the contents of an index as its address, others as they are."""

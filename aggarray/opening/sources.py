@@ -24,6 +24,7 @@ from aggarray.storage.files import Source, given_path, listed, named_files
 if TYPE_CHECKING:
     from aggarray.opening.catalogue import Given, Row
     from aggarray.opening.where import TextSelection
+    from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
 
 
@@ -39,6 +40,7 @@ def open(
     roots: Sequence[str | os.PathLike[str]] | None = None,
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    fixes: Any = (),
 ) -> Aggregation:
     """Open files as arrays, joined along dimensions whose coordinates differ.
 
@@ -49,24 +51,25 @@ def open(
     ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
     object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call.
     ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be
-    read, symbolic links resolved. Without roots a local index may name any local file, and any index may name remote files on
-    its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: options
-    of fsspec for remote files, or {protocol: options}; they are pickled with the arrays, but never saved or displayed. Each
-    process looks up values ``{"env": NAME}`` and what the function named by ``provider`` returns.
+    read, links resolved. Without roots a local index may name any local file, and any index may name remote files on its own
+    host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: of fsspec for
+    remote files, or {protocol: options}; pickled with the arrays, but never saved or displayed. Each process looks up values
+    ``{"env": NAME}`` and what the function named by ``provider`` returns. ``fixes``: a `Fix`, a TOML file, known faults such
+    as "cmip6", or a list of these, applied to what is scanned; an index keeps its own unless others are given; None = none.
 
-    Unusable files are listed in `skipped`; if no file can be read, the first error is raised. Raises MissingFileError without
-    files, AggregationError for invalid arguments, NotFoundError for absent ``variables``, IndexFileError for invalid indexes.
+    Unusable files are listed in `skipped`. Raises the first error if no file can be read, AggregationError for invalid
+    arguments, NotFoundError for absent ``variables``, MissingFileError without files, IndexFileError for invalid indexes.
     """
     variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, executor, missing)
-    (items, rows), moved = _items(source), path_map(relocate)
-    storage = NO_OPTIONS if storage_options is None else StorageOptions(storage_options)
-    access = Access(missing, checked_roots(roots), near(list(map(given_path, items)), moved), storage)
+    (items, rows), moved, checked = _items(source), path_map(relocate), _collected(fixes)
+    reach = checked_roots(roots), near(list(map(given_path, items)), moved)
+    access = Access(missing, *reach, NO_OPTIONS if storage_options is None else StorageOptions(storage_options))
+    request, scan = (rules, variables, checked), (processes, _checked(progress))
     with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
-        # A single file is opened once: to recognise an index, to identify the format and to scan.
-        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():
-            return _opened((items, named, rows), Opening(access, moved), (rules, variables), (processes, _checked(progress)))
+        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
+            return _opened((items, named, rows), Opening(access, moved), request, scan)
 
 
 def _items(source: Source) -> "tuple[list[Any], list[Row]]":
@@ -97,16 +100,16 @@ def _scanning_on(executor: Any) -> AbstractContextManager[None]:
 def _opened(
     source: "tuple[Sequence[Any], Sequence[str], Sequence[Row]]",
     how: Opening,
-    request: tuple[Rules, Sequence[str] | None],
+    request: "tuple[Rules, Sequence[str] | None, tuple[Fix, ...] | None]",
     scan: "tuple[int | None, Progress | None]",
 ) -> Aggregation:
     """Open a source: items, the files among them, rows of a catalogue.
 
-    ``request``: rules, variables; ``scan``: see `scan_sources`.
+    ``request``: rules, variables, fixes; ``scan``: see `scan_sources`.
     """
-    (items, named, rows), (rules, variables) = source, request
+    (items, named, rows), (rules, variables, fixes) = source, request
     if len(items) == len(named) == 1 and not rows and stored_generation(named[0]) is not None:
-        return _restored(named[0], how, rules, variables)
+        return _restored(named[0], how, *request)
     from aggarray.opening.joining import arrays_in, join_arrays, scan_sources
     from aggarray.scan.discovery import find_files
 
@@ -119,30 +122,35 @@ def _opened(
         from aggarray.scan.structure_table import stamped
 
         check_roots([uri for uri, _ in stamped(sources.structures)], roots)
-    entries, skipped = arrays_in(sources, how.access, rules)
     if len(sources.errors) == len(paths):
         raise sources.errors[0]
-    arrays = [entry.array for entry in entries]
-    _check_variables(paths, arrays, variables)
     names = None if variables is None else tuple(variables)
     structures, others = lambda: sources.structures, lambda: sources.others
-    provenance = Provenance(rules, names, (), how.access, structures, others, sources.saved)
+    fixes = sources.common_fixes() if fixes == () else fixes or ()
+    provenance = Provenance(rules, names, (), how.access, structures, others, sources.saved, fixes=fixes)
+    entries, skipped = arrays_in(sources, provenance)
+    arrays = [entry.array for entry in entries]
+    _check_variables(paths, arrays, variables)
     if sources.others and not sources.structures and len(paths) == 1 and rules is DEFAULT_RULES:
         # Aggregations of other software are not joined again.
         return Aggregation(tuple(a for a in arrays if names is None or a.name in names), (), Listing(skipped), (), provenance)
     return Aggregation(*join_arrays(entries, skipped, provenance), provenance)
 
 
-def _restored(path: str, how: Opening, rules: Rules, variables: Sequence[str] | None) -> Aggregation:
-    """Open an index of aggarray; join its arrays again if rules are given."""
+def _restored(
+    path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: "tuple[Fix, ...] | None" = ()
+) -> Aggregation:
+    """Open an index of aggarray; join again by other rules or fixes."""
     outcome, provenance = restore(path, how)
-    if rules is not DEFAULT_RULES and rules != provenance.rules:
+    rules = provenance.rules if rules is DEFAULT_RULES else rules
+    fixes = provenance.fixes if fixes == () else fixes or ()
+    if (rules, fixes) != (provenance.rules, provenance.fixes):
         from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of
 
         lost = [s for s in outcome.skipped if s.variable is None]
         sources = Sources(*provenance.sources(outcome.arrays), lost, tables=tables_of(outcome.arrays))
-        provenance = replace(provenance, rules=rules)
-        outcome = join_arrays(*arrays_in(sources, how.access, rules), provenance)
+        provenance = replace(provenance, rules=rules, fixes=fixes)
+        outcome = join_arrays(*arrays_in(sources, provenance), provenance)
     made = Aggregation(*outcome, provenance)
     if variables is None:
         return made
@@ -160,6 +168,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
 
     loaded = load(path, how)
     details, files = loaded.details, loaded.files
+    fixes = () if "fixes" not in details else _stored_fixes(details, path, how)
     try:
         rules = Rules(**{name: unplain(value) for name, value in details["rules"].items()})
         result = Outcome(
@@ -183,7 +192,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     structures = IndexContents(loaded.structures, (structures_of_index, place), None if loaded.has_others else loaded.records)
     others = IndexContents(loaded.others, (others_of_index, place))
     rules_and_selections = rules, variables, selections, how.access
-    return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as)
+    return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as, fixes=fixes)
 
 
 def _selections(details: Mapping[str, Any]) -> "Iterator[Selection | TextSelection]":
@@ -196,6 +205,20 @@ def _selections(details: Mapping[str, Any]) -> "Iterator[Selection | TextSelecti
         from aggarray.opening.where import TextSelection
 
         yield TextSelection({str(name): list(map(str, texts)) for name, texts in patterns.items()})
+
+
+def _stored_fixes(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix, ...]":
+    from aggarray.opening.joining import fixes_of
+
+    return fixes_of(details, path, how)
+
+
+def _collected(fixes: Any) -> "tuple[Fix, ...] | None":
+    if fixes is None or (isinstance(fixes, tuple) and not fixes):
+        return fixes
+    from aggarray.scan.fix_files import collect_fixes
+
+    return collect_fixes(fixes)
 
 
 def _checked(progress: "bool | Progress | None") -> "Progress | None":

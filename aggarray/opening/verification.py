@@ -25,7 +25,7 @@ def verified(outcome: Outcome, before: Provenance) -> tuple[Outcome, Provenance]
     after = replace(before, structures=lambda: structures)
     skipped = [s for s in outcome.skipped if s.variable is None]
     sources = Sources(structures, list(before.others()), skipped, tables=tables_of(outcome.arrays))
-    joined = join_arrays(*arrays_in(sources, after.access, after.rules, outcome.duplicates), after, outcome.duplicates)
+    joined = join_arrays(*arrays_in(sources, after, outcome.duplicates), after, outcome.duplicates)
     _check_kept(outcome.arrays, joined.arrays)
     return joined, after
 

@@ -226,7 +226,7 @@ def with_external_coordinates(structure: "Structure", access: Access) -> "Struct
 
     IndexFileError for a file that must not be read, MissingFileError and FormatError.
     """
-    from aggarray.formats.base import full_box, scan_values, with_values
+    from aggarray.formats.base import scan_values
 
     wanted = {
         v.name
@@ -234,13 +234,25 @@ def with_external_coordinates(structure: "Structure", access: Access) -> "Struct
         if v.values is None and (structure.has_external_coordinates or v.name in structure.external_files)
     }
     wanted &= scan_values(structure.variables) if wanted else set()
+    return with_coordinates(structure, wanted, access)
+
+
+def with_coordinates(structure: "Structure", wanted: Collection[str], access: Access) -> "Structure":
+    """Return a structure with values of some variables, read from its file.
+
+    Raises the errors of `with_external_coordinates`.
+    """
     if not wanted:
         return structure
+    from aggarray.formats.base import fixed_names, full_box, with_values
+
+    stored = fixed_names(structure)[0]
     with _files.use(structure.uri, structure.stamp) as handle:
 
         def values_of(variable: "Variable") -> np.ndarray:
-            for path in handle.external_files(variable.name):
+            name = stored.get(variable.name, variable.name)
+            for path in handle.external_files(name):
                 access.check_named(path, structure.uri)
-            return handle.read(variable.name, full_box(variable.shape))
+            return handle.read(name, full_box(variable.shape))
 
         return replace(structure, variables=with_values(structure.variables, values_of, wanted))

@@ -13,7 +13,7 @@ import numpy as np
 from aggarray.cf.attributes import normal_name
 from aggarray.cf.encoding import items_of
 from aggarray.dataclass import NamedTuple
-from aggarray.formats.base import Attributes, Structure, Variable
+from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
 from aggarray.formats.templates import are_pairs_decreasing
 from aggarray.partition.signatures import FileSignature, VariableSignature
@@ -194,7 +194,9 @@ def own_of(structure: Structure, assumed: FileSignature) -> dict[str, str]:
 
 
 def own_number(structure: Structure, assumed: FileSignature) -> int:
-    """Return a 63-bit hash of what is read from a file itself."""
+    """Return a 63-bit hash of what is read from a file itself, without fixes."""
+    if isinstance(structure, FixedStructure):
+        return structure.seen
     digest = blake2b(repr(sorted(own_of(structure, assumed).items())).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "little") >> 1
 

@@ -289,9 +289,12 @@ class _Resolver:
 
 
 def _confirmed(real: Template, assumed: Template) -> Template:
-    """Return an assumed template as verified; FormatError if sizes differ."""
-    if (real.shape, real.encoding, real.format) != (assumed.shape, assumed.encoding, assumed.format):
-        there, expected = ((t.shape, str(t.encoding.dtype), t.format) for t in (real, assumed))
+    """Return an assumed template as verified; FormatError if sizes differ.
+
+    The comparison of signatures covers the attributes, which fixes may replace.
+    """
+    there, expected = ((t.shape, str(t.encoding.stored), t.format) for t in (real, assumed))
+    if there != expected:
         mismatch = Mismatch(f"not as assumed: shape, dtype and format are {there}, not {expected}")
         raise FormatError(mismatch.what, hint=mismatch.hint)
     return replace(assumed, declared=False, assumed=None)

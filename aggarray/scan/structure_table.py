@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
-from aggarray.formats.base import Structure, Variable
+from aggarray.formats.base import FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.attribute_table import AttributeTable, Own
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.state import Stamp
@@ -109,7 +109,8 @@ class StructureTable(Sequence[Structure]):
             if values:
                 own[position] = values
         sizes = None if s.sizes is None else tuple(s.sizes.items())
-        flags = s.format, s.skipped, sizes, id(s.assumed), s.has_external_coordinates, s.external_files, s.given
+        external = s.has_external_coordinates, s.external_files
+        flags = s.format, s.skipped, sizes, id(s.assumed), *external, s.given, fixed_names(s)
         parts = tuple(heads), tuple(valued), attrs, tuple(groups)
         number = numbers.get((*parts, *flags), -1)
         if number < 0:
@@ -161,7 +162,8 @@ class StructureTable(Sequence[Structure]):
                 variables[position] = replace(variables[position], attrs=self.attrs(row, position))
         groups = {name: self.attrs(row, position) for position, (name, _) in enumerate(variant.groups, len(variables))}
         s, uri, attrs = variant.model, self.uris[row], self.attrs(row)
-        return replace(s, uri=uri, attrs=attrs, variables=tuple(variables), groups=groups, stamp=self.stamp(row))
+        seen: dict[str, Any] = {"seen": self.seen[row]} if isinstance(s, FixedStructure) else {}
+        return replace(s, uri=uri, attrs=attrs, variables=tuple(variables), groups=groups, stamp=self.stamp(row), **seen)
 
     def _with_values(self, head: int, ref: int) -> Variable:
         made = self._made.get((head, ref))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.index.directory import end_of_hdf5
+from aggarray.index.store import SCHEMA
 from aggarray.storage.access import Access
 from tests.support.index_files import changed, document, group, put, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
@@ -535,7 +536,7 @@ def test_versions(index: Path, attribute: str, value: Any) -> None:
         if value is not None:
             own.attrs[attribute] = value
     if attribute == "schema" and isinstance(value, int) and value > 1:
-        refused(index, "schema 99; this aggarray reads schemas up to 3.*; install a newer one")
+        refused(index, f"schema 99; this aggarray reads schemas up to {SCHEMA}.*; install a newer one")
     endured(index)
 
 

@@ -7,6 +7,7 @@ microseconds on one axis per calendar. The standard and the proleptic Gregorian 
 import datetime
 import math
 import re
+import warnings
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
@@ -265,6 +266,31 @@ def _moments(values: np.ndarray, step: Fraction, shift: int) -> np.ndarray:
 
 def _exact(value: Any) -> Fraction:
     return Fraction(int(value)) if isinstance(value, int | np.integer) else Fraction(float(value))
+
+
+@lru_cache(maxsize=4096)
+def shifted_epoch(units: str, calendar: str | None, number: float, step: str) -> str:
+    """Return units of a reference time whose date is later by a duration.
+
+    ``step``: weeks, days or a shorter unit. Values then mean times that are later by the duration, to the microsecond. Raises
+    UnitsError for other units, and for a date that the calendar lacks.
+
+    >>> shifted_epoch("days since 2000-02-28", "noleap", 36, "hours")
+    'days since 2000-03-01 12:00:00'
+    """
+    duration = _step(step, step)
+    if duration > _STEPS["week"]:
+        hint = "months and years differ in length: give days"
+        raise UnitsError(f"{step!r} is not a unit of a fixed duration of at most a week", hint=hint)
+    base, (unit, since) = epoch(units, calendar), SINCE.split(units.strip(), maxsplit=1)
+    by = round(Fraction(str(number)) * duration)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cftime's, about dates before the year 1
+        (moved,) = datetimes(np.array([by]), f"microseconds since {since}", calendar, "cftime")
+    text = f"{unit} since {moved.isoformat(sep=' ')}"
+    if epoch(text, calendar).microseconds != base.microseconds + by:
+        raise UnitsError(f"units {units!r} cannot be shifted by {number} {step}", hint="set the units instead")
+    return text
 
 
 def date(time: Any) -> str:
