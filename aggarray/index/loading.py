@@ -53,6 +53,7 @@ def load(path: str, how: Opening) -> LoadedIndex:
         arrays = tuple(map(decoder.array, document["arrays"]))
         details, generation = document["details"], reader.generation
         named_files = [files[i] for i in reader.column(document["named"]).tolist()]
+        has_others = bool(document["others"])
     if generation is None or not isinstance(details, dict):
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
@@ -72,4 +73,4 @@ def load(path: str, how: Opening) -> LoadedIndex:
         with Reader(path, generation, reader.reach).opened() as later:
             return list(map(Decoder(later, document, files, how.access).array, document["others"]))
 
-    return LoadedIndex(arrays, details, named_files, generation, records, structures, others, bool(document["others"]))
+    return LoadedIndex(arrays, details, named_files, generation, records, structures, others, has_others)
