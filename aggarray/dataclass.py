@@ -367,7 +367,7 @@ def _state(self: Any) -> list[Any]:
 
 
 def _restore(self: Any, state: list[Any]) -> None:
-    """Restore the fields; those that an earlier release lacks have their defaults."""
+    """Restore the fields, with defaults for those of later releases."""
     fields = dataclasses.fields(self)
     for field, value in zip(fields, state, strict=False):
         object.__setattr__(self, field.name, value)

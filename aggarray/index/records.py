@@ -98,9 +98,8 @@ def pack(
     ``codes``: the number of the file of each.
     """
     packer = _Packer(writer, base)
-    variables, attrs, rows = array("q"), array("q"), array("q")
+    variables, attrs, rows, given_rows = array("q"), array("q"), array("q"), array("q")
     others: dict[str, Any] = {} if base is None else dict(base.others)
-    given_rows = array("q")
     sizes: dict[str, dict[str, int]] = {} if base is None else dict(base.sizes)
     external: dict[str, list[str]] = {} if base is None else dict(base.external)
     for number, s in enumerate(structures, 0 if base is None else len(base)):

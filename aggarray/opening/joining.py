@@ -103,8 +103,7 @@ def scan_sources(
         else:
             indexed += _add_index(path, kept, kind, how, sources)
     if table is None:
-        sources.structures = sources.structures or indexed
-        return sources
+        return replace(sources, structures=sources.structures or indexed)
     sources.has_data = bool(rows)
     rows = _without_references(rows, table, named, sources)
     if indexed:

@@ -42,34 +42,32 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     fixes: Any = (),
 ) -> Aggregation:
-    """Open files as arrays, joined along dimensions whose coordinates differ.
+    """Open files: an array per variable and dataset, joined along dimensions.
 
-    There is one array per variable and dataset. ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or a
-    saved index, recognised by its content; or a catalogue: rows ``(address, {attribute: value})`` or ``{"path": ...}``, or
-    tables, whose attributes replace those of the files. ``rules``: see `Rules`; an index keeps its own rules unless others are
-    given. ``variables``: names to keep. ``progress``: True for a bar on standard error, or a callable (done, total, what).
-    ``processes``: number of processes that scan, chosen automatically if None. ``executor``: scans the files instead: any
-    object with ``submit``, such as a ProcessPoolExecutor or a client of dask.distributed, but not the one that runs this call.
-    ``missing``: "raise" or "fill" when a read meets a missing file. ``roots``: the only folders and URL prefixes that may be
-    read, links resolved. Without roots a local index may name any local file, and any index may name remote files on its own
-    host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``: of fsspec for
-    remote files, or {protocol: options}; pickled with the arrays, but never saved or displayed. Each process looks up values
-    ``{"env": NAME}`` and what the function named by ``provider`` returns. ``fixes``: a `Fix`, a TOML file, known faults such
-    as "cmip6", or a list of these, applied to what is scanned; an index keeps its own unless others are given; None = none.
+    ``source``: a path, a glob (``**`` allowed), a folder, a list of these, or a saved index, recognised by its content; or a
+    catalogue: rows ``(address, {attribute: value})`` or ``{"path": ...}``, or tables, with attributes of the files. ``rules``:
+    see `Rules`; an index keeps its own unless others are given. ``variables``: names to keep. ``progress``: True for a bar on
+    standard error, or a callable (done, total, what). ``processes``: number of processes that scan, chosen automatically if
+    None. ``executor``: scans the files instead: any object with ``submit``, such as a ProcessPoolExecutor or a client of dask,
+    except the one that runs this call. ``missing``: "raise" or "fill" where a file is missing. ``roots``: the only folders and
+    URL prefixes that may be read, links resolved. Without roots a local index may name any local file, and any index remote
+    files of its own host or bucket. ``relocate``: {old prefix: new prefix} for the file names in an index. ``storage_options``:
+    of fsspec for remote files, or {protocol: options}; pickled with arrays, never saved or displayed. Each process looks up
+    ``{"env": NAME}`` and what the function named by ``provider`` returns. ``fixes``: a `Fix`, a TOML file, known faults such as
+    "cmip6", or a list of these, applied to what is scanned; an index keeps its own unless others are given.
 
     Unusable files are listed in `skipped`. Raises the first error if no file can be read, AggregationError for invalid
     arguments, NotFoundError for absent ``variables``, MissingFileError without files, IndexFileError for invalid indexes.
     """
-    variables = variables if variables is None or isinstance(variables, str) else list(variables)
     _check_arguments(rules, variables, processes, executor, missing)
     (items, rows), moved, checked = _items(source), path_map(relocate), _collected(fixes)
     reach = checked_roots(roots), near(list(map(given_path, items)), moved)
     access = Access(missing, *reach, NO_OPTIONS if storage_options is None else StorageOptions(storage_options))
-    request, scan = (rules, variables, checked), (processes, _checked(progress))
+    request = rules, variables if variables is None else list(variables), checked
     with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
-            return _opened((items, named, rows), Opening(access, moved), request, scan)
+            return _opened((items, named, rows), Opening(access, moved), request, (processes, _checked(progress)))
 
 
 def _items(source: Source) -> "tuple[list[Any], list[Row]]":

@@ -8,7 +8,6 @@ import aggarray as aa
 from aggarray.index.store import SCHEMA
 from tests.support.paths import FIXTURES
 
-
 FILES = sorted(path.name for path in FIXTURES.glob("schema_*.nca"))
 
 
