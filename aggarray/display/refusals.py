@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from aggarray.aggregate.differences import distinguishing_facets, facets_of
@@ -97,11 +98,11 @@ def duplicate_table(duplicates: Sequence[Duplicate], width: int | None) -> str:
 
 
 def finding_list(problems: "Sequence[Problem]") -> str:
-    """Return the findings of a layout, each with its remedy below."""
+    """Return the findings of a layout, with a remedy below those it removes."""
     lines = []
-    for p in problems:
-        lines.append(f"{p.kind}: {p.message}")
-        lines += [f"    {p.remedy}"] if p.remedy else []
+    for remedy, own in groupby(problems, key=lambda p: p.remedy):
+        lines += [f"{p.kind}: {p.message}" for p in own]
+        lines += [f"    {remedy}"] if remedy else []
     return "\n".join(printable(without_credentials(line)) for line in lines)
 
 
