@@ -175,6 +175,10 @@ class ContinuedRecords:
     def __len__(self) -> int:
         return len(self.base) + len(self.added)
 
+    def records(self) -> "ContinuedRecords":
+        """Return this object, as `IndexContents` returns that of an index."""
+        return self
+
     def uris(self) -> tuple[Any, Sequence[str]]:
         """Return the files, of the index and added ones."""
         return self.base.files.take(self.base.file), self.added.uris

@@ -111,11 +111,8 @@ class Provenance:
 
     def records(self) -> "ContinuedRecords | None":
         """Return the structures as columns of an index, None if they are not."""
-        structures: Any = self.structures
-        if isinstance(structures, IndexContents):
-            return structures.records()
-        # A class of the index, which few processes need.
-        return structures if type(structures).__name__ == "ContinuedRecords" else None
+        find = getattr(self.structures, "records", None)
+        return None if find is None else find()
 
     def sources(self, arrays: Sequence[MasterArray]) -> "tuple[StructureTable, list[MasterArray]]":
         """Return structures and other arrays; ``arrays`` if there are neither."""
