@@ -17,7 +17,7 @@ from aggarray.cf.attributes import LEAD, REFERENCE
 from aggarray.cf.units.calendars import date
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
-from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable
+from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable, without_credentials
 from aggarray.formats import checksum, open_file
 from aggarray.partition.file_names import paths_among
 from aggarray.partition.matrix import Matrix
@@ -49,7 +49,7 @@ class Problem:
 
     def __repr__(self) -> str:
         more = f", files={self.files!r}, remedy={self.remedy!r}" if self.files or self.remedy else ""
-        return f"Problem(kind={self.kind!r}, file={self.file!r}, message={self.message!r}{more})"
+        return without_credentials(f"Problem(kind={self.kind!r}, file={self.file!r}, message={self.message!r}{more})")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

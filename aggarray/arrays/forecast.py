@@ -58,8 +58,9 @@ def _position_of_lead(array: "MasterArray", period: Any) -> int:
     from aggarray.cf.labels.duration import as_timedeltas, has_length
 
     lead, number = array.coords[LEAD], period
+    hint = f"give a number of {lead.units}, a text such as '6 hours', or a timedelta64"
     if isinstance(period, bool | slice):
-        raise SelectionError(f"period={period!r} is not a lead", variable=array.name, hint=_PERIODS.format(lead.units))
+        raise SelectionError(f"period={period!r} is not a lead", variable=array.name, hint=hint)
     try:
         duration = as_timedeltas(_spelled(period))
         if duration.dtype.kind == "m" and has_length(duration.dtype):
@@ -67,7 +68,6 @@ def _position_of_lead(array: "MasterArray", period: Any) -> int:
             number = float(duration / np.timedelta64(1, "us")) / step
         number = float(number)
     except (TypeError, ValueError, SelectionError) as error:
-        hint = _PERIODS.format(lead.units)
         raise SelectionError(f"period={period!r} is not a lead", variable=array.name, hint=hint) from error
     values = np.asarray(lead._values_and_mask()[0])
     position = _nearest(values, number, LEAD)
@@ -83,9 +83,6 @@ def _nearest(values: np.ndarray, label: Any, dimension: str) -> int:
     from aggarray.cf.labels import locate
 
     return int(locate(values, label, method="nearest", dimension=dimension))  # type: ignore[arg-type]
-
-
-_PERIODS = "give a number of {}, a text such as '6 hours', or a timedelta64"
 
 
 def _spelled(period: Any) -> Any:

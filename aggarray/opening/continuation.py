@@ -30,7 +30,10 @@ def _need_files() -> list[Entry]:
 def is_continuable(present: Outcome, provenance: Provenance) -> bool:
     """Return whether the arrays of an index stand for the arrays of its files."""
     rules = provenance.rules
-    if provenance.selections or provenance.fixes or present.duplicates or rules.order or rules.versions is not None:
+    # A partial index has files, but no arrays.
+    if not present.arrays or present.duplicates or provenance.selections or provenance.fixes:
+        return False
+    if rules.order or rules.versions is not None:
         return False
     if rules.new_dimension is not None or rules.units or rules.directions or rules.forecast_cubes:
         return False

@@ -89,6 +89,9 @@ def content_netcdf(path: Path) -> dict[str, Any]:
             result[name] = about, variable[...].tobytes()
     with h5py.File(path) as file:
         for name, dataset in file.items():
+            if isinstance(dataset, h5py.Group):
+                result[name] = {n: own[...].tolist() for n, own in dataset.items()}
+                continue
             plist = dataset.id.get_create_plist()
             filters = [plist.get_filter(n) for n in range(plist.get_nfilters())]
             result[f"{name} stored"] = dataset.chunks, filters, dataset[...].tobytes(), sorted(dataset.attrs)

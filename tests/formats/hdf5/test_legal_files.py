@@ -400,16 +400,21 @@ def test_sources_beside_a_virtual_dataset_are_within_its_roots(tmp_path: Path, m
         folder.mkdir()
     with h5py.File(inside / "source.h5", "w") as file:
         file["s"] = np.arange(3.0)
-    layout = h5py.VirtualLayout((3,), "f8")
-    layout[:] = h5py.VirtualSource("source.h5", "s", (3,))
+    layout = h5py.VirtualLayout((6,), "f8")
+    layout[::2] = h5py.VirtualSource("source.h5", "s", (3,))  # interleaved: HDF5 reads it
+    whole = h5py.VirtualLayout((3,), "f8")
+    whole[:] = h5py.VirtualSource("source.h5", "s", (3,))
     with h5py.File(inside / "a.h5", "w") as file:
         file.create_virtual_dataset("v", layout)
+        file.create_virtual_dataset("w", whole)
     monkeypatch.chdir(outside)
     agg = aa.open(inside / "a.h5", roots=[inside])
-    assert agg["v"][...].tolist() == [0, 1, 2]
+    assert agg["v"][::2].tolist() == agg["w"][...].tolist() == [0, 1, 2]
     (outside / "source.h5").symlink_to(outside / "gone.h5")
     with pytest.raises(aa.IndexFileError, match=r"gone\.h5|lies outside.*source\.h5"):
         aa.open(inside / "a.h5", roots=[inside])["v"][...]
+    # A source that is read directly is the one beside the file.
+    assert aa.open(inside / "a.h5", roots=[inside])["w"][...].tolist() == [0, 1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="helpers fork")

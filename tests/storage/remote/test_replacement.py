@@ -52,11 +52,11 @@ def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, Any]]:
-    """Options for a server of S3 on this machine, with a bucket ``data``."""
+    """Options for a server of S3 on this machine, with a bucket ``indexes``."""
     pytest.importorskip("s3fs")
     pytest.importorskip("moto.server")
     with s3_server() as options:
-        fsspec.filesystem("s3", **options, skip_instance_cache=True).mkdir("data")
+        fsspec.filesystem("s3", **options, skip_instance_cache=True).mkdir("indexes")
         yield options
 
 
@@ -69,7 +69,7 @@ def store(
     if request.param == "memory":
         return f"memory://data/{name}", {}
     if request.param == "unconditional":  # a service of S3 that does not know conditions
-        return f"s3://data/{name}", {**options, "local_expiry_check": True}
+        return f"s3://indexes/{name}", {**options, "local_expiry_check": True}
     if request.param == "renaming":
         from fsspec.implementations.memory import MemoryFileSystem
 
@@ -78,7 +78,7 @@ def store(
 
         monkeypatch.setattr(MemoryFileSystem, "mv", mv)
         return f"memory://data/{name}", {}
-    return f"s3://data/{name}", options
+    return f"s3://indexes/{name}", options
 
 
 def _days(path: Path, day: int) -> str:
@@ -112,18 +112,18 @@ def test_saved_and_opened(store: tuple[str, dict[str, Any]], sample_archive: Pat
 
 def test_names_are_relative_to_the_folder(options: dict[str, Any], tmp_path: Path) -> None:
     fs = fsspec.filesystem("s3", **options)
-    fs.put(_days(tmp_path, 0), "data/moved/a b.nc")
-    aa.open("s3://data/moved/a b.nc", storage_options=options).save("s3://data/moved/index/all.nca")
-    fs.copy("data/moved/a b.nc", "data/elsewhere/a b.nc")
-    fs.copy("data/moved/index/all.nca", "data/elsewhere/index/all.nca")
-    again = aa.open("s3://data/elsewhere/index/all.nca", storage_options=options)
+    fs.put(_days(tmp_path, 0), "indexes/moved/a b.nc")
+    aa.open("s3://indexes/moved/a b.nc", storage_options=options).save("s3://indexes/moved/index/all.nca")
+    fs.copy("indexes/moved/a b.nc", "indexes/elsewhere/a b.nc")
+    fs.copy("indexes/moved/index/all.nca", "indexes/elsewhere/index/all.nca")
+    again = aa.open("s3://indexes/elsewhere/index/all.nca", storage_options=options)
     assert again["tas"].partitions[()].data is not None
-    assert again["tas"].partitions[()].data.uri == "s3://data/elsewhere/a b.nc"
+    assert again["tas"].partitions[()].data.uri == "s3://indexes/elsewhere/a b.nc"
 
 
 def test_local_files_are_absolute(options: dict[str, Any], tmp_path: Path) -> None:
-    aa.open(_days(tmp_path, 0), storage_options=options).save("s3://data/local.nca")
-    again = aa.open("s3://data/local.nca", storage_options=options, roots=[tmp_path, "s3://data"])
+    aa.open(_days(tmp_path, 0), storage_options=options).save("s3://indexes/local.nca")
+    again = aa.open("s3://indexes/local.nca", storage_options=options, roots=[tmp_path, "s3://indexes"])
     assert again["tas"].shape == (2, 3, 2) and np.isfinite(again["tas"][:]).all()
 
 
@@ -165,9 +165,9 @@ def test_replaced_between_check_and_write(
 
 
 def test_readers_of_the_old_object(options: dict[str, Any], tmp_path: Path) -> None:
-    url = "s3://data/read.nca"
+    url = "s3://indexes/read.nca"
     aa.open(_days(tmp_path, 0), storage_options=options).save(url)
-    how: dict[str, Any] = {"storage_options": options, "roots": [tmp_path, "s3://data"]}
+    how: dict[str, Any] = {"storage_options": options, "roots": [tmp_path, "s3://indexes"]}
     old = aa.open(url, **how)
     values = old["tas"][:]
     aa.open(url, **how).append(_days(tmp_path, 2)).save(url)
@@ -178,13 +178,13 @@ def test_readers_of_the_old_object(options: dict[str, Any], tmp_path: Path) -> N
 
 
 def test_racing_writers_lose_nothing(options: dict[str, Any], tmp_path: Path) -> None:
-    url, writers, each = "s3://data/race.nca", 3, 2
-    aa.open(_days(tmp_path, 0), storage_options=options, roots=[tmp_path, "s3://data"])
+    url, writers, each = "s3://indexes/race.nca", 3, 2
+    aa.open(_days(tmp_path, 0), storage_options=options, roots=[tmp_path, "s3://indexes"])
     bucket = fsspec.filesystem("s3", **options)
     for day in range(0, 2 * (writers * each + 1), 2):
-        bucket.put(_days(tmp_path, day), f"data/race/{day}.nc")
-    aa.open("s3://data/race/0.nc", storage_options=options).save(url)
-    names = [f"s3://data/race/{day}.nc" for day in range(2, 2 * (writers * each + 1), 2)]
+        bucket.put(_days(tmp_path, day), f"indexes/race/{day}.nc")
+    aa.open("s3://indexes/race/0.nc", storage_options=options).save(url)
+    names = [f"s3://indexes/race/{day}.nc" for day in range(2, 2 * (writers * each + 1), 2)]
     order = [sys.executable, "-c", WRITER, url, json.dumps(options)]
     running = [
         subprocess.Popen(
@@ -202,7 +202,7 @@ def test_racing_writers_lose_nothing(options: dict[str, Any], tmp_path: Path) ->
             process.wait()
     objects.forget()
     array = aa.open(url, storage_options=options)["tas"]
-    assert {p.data.uri for p in array.partitions if p.data} == {"s3://data/race/0.nc", *names}
+    assert {p.data.uri for p in array.partitions if p.data} == {"s3://indexes/race/0.nc", *names}
 
 
 def test_a_write_whose_answer_was_lost(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +215,8 @@ def test_a_write_whose_answer_was_lost(options: dict[str, Any], tmp_path: Path, 
 
     monkeypatch.setattr(replacement, "_put_s3", twice)
     agg = aa.open(_days(tmp_path, 0), storage_options=options)
-    agg.save("s3://data/twice.nca")
-    agg.save("s3://data/twice.nca")
+    agg.save("s3://indexes/twice.nca")
+    agg.save("s3://indexes/twice.nca")
 
 
 def test_other_objects_are_not_replaced(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_other_objects_are_not_replaced(store: tuple[str, dict[str, Any]], tmp_p
     [
         ("https://127.0.0.1/x.nca", "a web server"),
         ("zip://x.nca::/tmp/x.zip", "an archive"),
-        ("s3://data/folder/", "a folder"),
+        ("s3://indexes/folder/", "a folder"),
         ("s3://absent-bucket/x.nca", "no such bucket or folder"),
         ("nosuch://x/y.nca", "Protocol not known"),
     ],
@@ -249,8 +249,8 @@ def test_addresses_that_cannot_be_written(url: str, reason: str, options: dict[s
 
 def test_an_error_leaves_the_old_object(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agg = aa.open(_days(tmp_path, 0), storage_options=options)
-    agg.save("s3://data/kept.nca")
-    before = _bytes("s3://data/kept.nca", options)
+    agg.save("s3://indexes/kept.nca")
+    before = _bytes("s3://indexes/kept.nca", options)
 
     def fail(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -258,8 +258,8 @@ def test_an_error_leaves_the_old_object(options: dict[str, Any], tmp_path: Path,
     with monkeypatch.context() as patch:
         patch.setattr("aggarray.index.store.Writer.write", fail)
         with pytest.raises(aa.IndexFileError, match="No space left"):
-            agg.save("s3://data/kept.nca")
-    assert _bytes("s3://data/kept.nca", options) == before
+            agg.save("s3://indexes/kept.nca")
+    assert _bytes("s3://indexes/kept.nca", options) == before
 
 
 def test_commands(options: dict[str, Any], tmp_path: Path) -> None:
@@ -269,15 +269,15 @@ def test_commands(options: dict[str, Any], tmp_path: Path) -> None:
         ]
         return CliRunner().invoke(commands, [*arguments, *storage])
 
-    url = "s3://data/shell/all.nca"
+    url = "s3://indexes/shell/all.nca"
     fs = fsspec.filesystem("s3", **options)
     for day in (0, 2):
-        fs.put(_days(tmp_path, day), f"data/shell/{day}.nc")
-    made = run("aggregate", "s3://data/shell/0.nc", "-o", url)
+        fs.put(_days(tmp_path, day), f"indexes/shell/{day}.nc")
+    made = run("aggregate", "s3://indexes/shell/0.nc", "-o", url)
     assert made.exit_code == 0, made.output
-    assert run("append", url, "s3://data/shell/2.nc").exit_code == 0
+    assert run("append", url, "s3://indexes/shell/2.nc").exit_code == 0
     objects.forget()
     assert aa.open(url, storage_options=options)["tas"].shape == (4, 3, 2)
-    refused = run("append", url, "s3://data/shell/2.nc", "--resume")
+    refused = run("append", url, "s3://indexes/shell/2.nc", "--resume")
     assert refused.exit_code == 2 and "--resume does not apply" in refused.output
     assert not list(Path().glob("s3:*"))

@@ -278,7 +278,7 @@ def test_an_index_on_a_server(web: Web, tmp_path: Path) -> None:
     np.testing.assert_array_equal(sent[...], far["tas"][...])
     write(web.root / "c.nc", cube([4]))
     assert far.append(f"{web.url}/c.nc")["tas"].shape == (5, 3, 2)
-    with pytest.raises(aa.FormatError, match="upload"):
+    with pytest.raises(aa.IndexFileError, match="upload"):
         far.save(f"{web.url}/other.nca")
     far.save(tmp_path / "here.nca")
     assert aa.open(tmp_path / "here.nca", roots=[web.url])["tas"][0, 0, 0] == 10.0
