@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from dataclasses import replace as replace
     from typing import NamedTuple as NamedTuple
 
 
@@ -33,6 +34,8 @@ class _Signature:
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
+#: Attribute of a dataclass with its fields.
+_FIELDS = "__dataclass_fields__"
 #: Values of a class before its constructor is compiled, which takes as long as to make these without.
 _FEW = 32
 
@@ -169,11 +172,31 @@ if not TYPE_CHECKING:
                 methods |= {"__getstate__": _state, "__setstate__": _restore}
             own = {name: method for name, method in methods.items() if name not in plain.__dict__}
             own["__match_args__"] = tuple(field.name for field in fields if field.init)
-            own |= {name: _Standard(name, by_name) for name in ("__dataclass_fields__", "__dataclass_params__")}
+            own |= {name: _Standard(name, by_name) for name in (_FIELDS, "__dataclass_params__")}
             cls = _with_slots(plain, [*by_name], own) if slots else _extended(plain, fields, own)
             return cls
 
         return decorate
+
+    def replace(value: Any, /, **changes: Any) -> Any:
+        """Return a value with other fields, as `dataclasses.replace`, without making the fields of the standard library.
+
+        >>> @dataclass(frozen=True)
+        ... class Span:
+        ...     start: int
+        ...     stop: int = 9
+        >>> replace(Span(1), stop=3)
+        Span(start=1, stop=3)
+        """
+        standard = next((base.__dict__[_FIELDS] for base in type(value).__mro__ if _FIELDS in base.__dict__), None)
+        if not isinstance(standard, _Standard):
+            return dataclasses.replace(value, **changes)
+        for name, field in standard.fields.items():
+            if field.init:
+                changes.setdefault(name, getattr(value, name))
+            elif name in changes:
+                raise ValueError(f"field {name} is declared with init=False, it cannot be specified with replace()")
+        return type(value)(**changes)
 
 
 class _Field(NamedTuple):
@@ -192,7 +215,7 @@ def _fields(plain: Any) -> dict[str, _Field]:
     """Return the fields of a class by name, inherited ones first."""
     fields: dict[str, _Field] = {}
     for base in plain.__mro__[-1:0:-1]:
-        if isinstance(inherited := base.__dict__.get("__dataclass_fields__"), _Standard):
+        if isinstance(inherited := base.__dict__.get(_FIELDS), _Standard):
             fields |= inherited.fields
     # Importing `inspect` takes longer than all the rest.
     for name, annotation in plain.__dict__.get("__annotations__", {}).items():  # noqa: RUF063
@@ -359,7 +382,7 @@ def _refuse_deletion(self: Any, name: str) -> None:
 
 def _refuses(self: Any, name: str) -> bool:
     # A subclass that is not a dataclass may have its own attributes.
-    return "__dataclass_fields__" in type(self).__dict__ or name in self.__dataclass_fields__
+    return _FIELDS in type(self).__dict__ or name in self.__dataclass_fields__
 
 
 def _state(self: Any) -> list[Any]:

@@ -6,10 +6,10 @@
 import os
 import sys
 import threading
-from dataclasses import fields, replace
+from dataclasses import fields
 from types import TracebackType
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 
 

@@ -1,7 +1,6 @@
 """`concat`: join arrays in the order given, with or without coordinates."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.cf.units.compatibility import incompatibility
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.memory.selection import Range
 from aggarray.partition.tiling import relabel

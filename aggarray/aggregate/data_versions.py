@@ -5,7 +5,6 @@ remains as a coordinate along time.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import replace
 from aggarray.memory.selection import Range
 
 #: The version of arrays without one, where others have one: final.

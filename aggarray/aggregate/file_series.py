@@ -7,7 +7,6 @@ meaning for joins. They are found by comparing what a `StructureTable` stores of
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -19,7 +18,7 @@ from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.own_units import OwnUnits, counted_with, counts_time, units_of
 from aggarray.cf.attributes import words
 from aggarray.cf.frozen import FrozenDict
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import Structure, Variable, fixed_names
 from aggarray.memory.selection import distinct

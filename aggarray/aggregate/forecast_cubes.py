@@ -6,7 +6,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.cf.attributes import LEAD, REFERENCE, TIME, words
 from aggarray.cf.units.calendars import epoch
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats.templates import is_decreasing
 from aggarray.memory.selection import Range, Selector

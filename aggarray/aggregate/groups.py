@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from aggarray.aggregate.candidate import Candidate, CandidateCache, describe
 from aggarray.aggregate.differences import refusal, refusals_between
@@ -12,6 +11,7 @@ from aggarray.aggregate.ragged import by_ragged_signature, describe_ragged, join
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, UnitsError, printable
 
 #: An array with its sort key: its first file and its position in the input.

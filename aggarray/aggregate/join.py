@@ -6,7 +6,7 @@ and missing value. Coordinates that span a joined dimension are joined the same 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import normal_calendar
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Parts, Step
 from aggarray.partition.reference_builder import ReferenceBuilder

@@ -5,8 +5,6 @@ first array: shifted, or rolled by a lazy selection of two runs (two virtual par
 file with the same meridian at both ends cannot be unwrapped.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate
@@ -14,6 +12,7 @@ from aggarray.aggregate.equality import is_longitude, reference_units
 from aggarray.aggregate.orientation import in_memory
 from aggarray.aggregate.view import Division, View
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 
 #: Longitudes within this difference are equal, in degrees.
 NEAR = 1e-9

@@ -6,7 +6,6 @@ join. Rules that name something that no array has raise AggregationError, becaus
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -20,6 +19,7 @@ from aggarray.arrays.subarray import SubArray
 from aggarray.cf.units.compatibility import canonical_units, equivalent
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.cf.units.udunits import signature
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.tiling import expand
 

@@ -1,7 +1,6 @@
 """Arrays and coordinates in the names, order and directions of a master."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from aggarray.aggregate.candidate import Candidate
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
+from aggarray.dataclass import replace
 from aggarray.partition.tiling import expand, relabel, rename, reverse, transpose
 
 

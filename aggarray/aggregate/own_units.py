@@ -1,7 +1,6 @@
 """Reference times that count from a date of each file."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,6 +12,7 @@ from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.compatibility import conversion
 from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
+from aggarray.dataclass import replace
 from aggarray.formats.base import Variable
 from aggarray.partition.conform import convert
 from aggarray.partition.matrix import Step, Template

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:

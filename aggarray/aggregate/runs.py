@@ -5,7 +5,7 @@ interleaved horizontal coordinates are different grids. Leads of forecasts may d
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise, product
 from typing import Any
 
@@ -17,6 +17,7 @@ from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import LEAD, REFERENCE
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Parts

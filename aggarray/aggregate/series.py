@@ -6,7 +6,6 @@ arrays of the files, which `stages.Entry.members` returns where other arrays mig
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from aggarray.aggregate.rules import Rules, parse_dimension
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.formats.base import Structure, Variable
 from aggarray.partition.matrix import MAX_CELLS, Matrix, References, Template
 from aggarray.partition.tiling import expand

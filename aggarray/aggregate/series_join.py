@@ -6,7 +6,6 @@ the files are joined.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +18,7 @@ from aggarray.aggregate.rules import Rules
 from aggarray.aggregate.split_rules import RULES
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 from aggarray.partition.grid import refine
 from aggarray.partition.tiling import by_position
 

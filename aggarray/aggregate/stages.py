@@ -7,12 +7,11 @@ master arrays gives master arrays, so that opening files and joining aggregation
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 
 __all__ = ["Entry", "Joined", "aggregate"]
 

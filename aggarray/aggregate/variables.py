@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -19,7 +18,7 @@ from aggarray.cf.attributes import text_attribute, words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggarrayError, UnitsError
 from aggarray.formats.base import Attributes, Structure, Variable, fixed_names
 from aggarray.formats.flattened import flat_name

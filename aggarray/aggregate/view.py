@@ -5,7 +5,6 @@ may return a `Division`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
 from aggarray.cf.units.compatibility import equivalent
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError
 
 Reason = Callable[[Candidate, Candidate], str]

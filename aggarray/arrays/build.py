@@ -6,7 +6,6 @@ whose edges do not align.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import MIXED, combined
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, UnitsError
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix, Parts, References, Step, Template

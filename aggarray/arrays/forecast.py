@@ -5,13 +5,13 @@ They are those of the Forecast Model Run Collections of THREDDS. Partitions are 
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.attributes import LEAD, REFERENCE, TIME
 from aggarray.cf.units.calendars import epoch
+from aggarray.dataclass import replace
 from aggarray.errors import NotFoundError, SelectionError
 from aggarray.formats.templates import is_decreasing
 from aggarray.partition.conform import fill_for

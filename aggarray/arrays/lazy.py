@@ -5,13 +5,12 @@ An array of an index is pickled as its `Origin`: its position there, and the laz
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import NotFoundError, SelectionError, UnitsError, names_hint
 from aggarray.memory.selection import Range, Selector, as_range, normalise, result_shape
 from aggarray.partition.conform import convert, fill_for

@@ -6,12 +6,12 @@ Or it holds the buffer of another exporter of the Distributed Array Protocol.
 """
 
 import threading
-from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any, Self
 
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, ProtocolError
 from aggarray.maps import Distribution
 from aggarray.maps.dim_data import FaultList, map_of, read_export

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from aggarray.arrays.values import Convertible, KnownValues, NamedArray, Reducib
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step

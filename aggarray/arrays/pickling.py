@@ -7,7 +7,6 @@ pieces that its block needs.
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -15,7 +14,7 @@ from zlib import compress, decompress
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.storage.urls import is_remote
 
 Key = tuple[slice, ...]

@@ -1,11 +1,11 @@
 """Section of a ragged array in one process: samples and counts per row."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
+from aggarray.dataclass import replace
 from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps import Distribution
 from aggarray.maps.block import Block

@@ -5,7 +5,6 @@ else the instance of every sample, or of every run of samples.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from aggarray.arrays.ragged import RaggedMasterArray, selector_of
 from aggarray.arrays.row_geometry import Geometry, read_integers
 from aggarray.arrays.subarray import SubArray
 from aggarray.cf.attributes import basename
+from aggarray.dataclass import replace
 
 
 def flatten_ragged(array: MasterArray) -> MasterArray:

@@ -6,12 +6,12 @@ and indices of files as arrays, and the positions where each file begins, which 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import FormatError
 from aggarray.memory.rows import (
     Rows,

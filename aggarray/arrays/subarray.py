@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from aggarray.arrays.values import NamedArray
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, NotFoundError, printable
 from aggarray.formats import scan
 from aggarray.formats.templates import template_of

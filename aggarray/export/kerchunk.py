@@ -8,7 +8,6 @@ import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.attributes import basename
 from aggarray.codecs import Filter
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, IndexFileError, install_command
 from aggarray.export.chunk_grid import GridError, check_filters, find_chunk_grid, located_chunks, packing_attributes
 from aggarray.formats.base import Attributes

@@ -9,9 +9,9 @@ import importlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle

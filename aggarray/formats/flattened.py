@@ -6,10 +6,10 @@ values let files with rows of different lengths be concatenated; the samples of 
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.formats.base import Box, Handle
 from aggarray.partition.chunk_index import ChunkIndex
 

@@ -7,12 +7,11 @@ indexes, and decodes no values.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Structure, Variable
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.state import FileState, Stamp

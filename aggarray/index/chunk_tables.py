@@ -5,13 +5,13 @@ on the first request. A chunk index is valid only while its file has the recorde
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs import Filter
+from aggarray.dataclass import replace
 from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.index.decoder import unplain
 from aggarray.index.store import Reader, plain_dtype, stored_generation

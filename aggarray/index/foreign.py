@@ -1,9 +1,8 @@
 """Indexes of other programs, read through their convention."""
 
-from dataclasses import replace
-
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.formats import open_file
 from aggarray.formats.base import Structure, full_box
 from aggarray.index import Opening

@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.decoder import unplain
 from aggarray.index.store import EAGER, Reader, Writer, plain_dtype

@@ -6,7 +6,7 @@ file. They require that all pieces are stored alike. Otherwise values are confor
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.partition.file_names import file_codes
 from aggarray.storage.urls import is_remote
 

@@ -6,11 +6,11 @@ data, and the block of memory that holds them.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.memory.arrays import Array
 from aggarray.memory.block import Access, Block, BlockOwner
 from aggarray.memory.creation import view

@@ -7,12 +7,11 @@ that they are not in native byte order, ``unaligned[...]`` that they are not ali
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import MemoryAccessError
 
 #: The advice of errors about dtypes without a type.

@@ -1,7 +1,7 @@
 """Name, dimensions, attributes and coordinates of a distributed array."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_local import Samples
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.maps.fields import as_integer, short_repr

@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from math import prod
 from types import TracebackType
@@ -21,6 +20,7 @@ from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
+from aggarray.dataclass import replace
 from aggarray.errors import ExchangeError, FormatError
 from aggarray.formats import scan
 from aggarray.index.netcdf import updated

@@ -6,10 +6,11 @@ opening the index, and without parsing the metadata of data files.
 
 import io
 import pickle
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.mpi.unpickling import relocated_columns
 from aggarray.opening.aggregation import Aggregation

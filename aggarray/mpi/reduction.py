@@ -5,14 +5,13 @@ combine their results. All of them get the result.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import ExchangeError
 from aggarray.maps import Block, Distribution, Map, Unstructured
 from aggarray.maps.fields import short_repr

@@ -1,9 +1,9 @@
 """Received aggregations; sending them is in `aggarray.mpi.pickling`."""
 
 import pickle
-from dataclasses import replace
 from typing import Any
 
+from aggarray.dataclass import replace
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import Provenance
 from aggarray.storage import relocated_all

@@ -1,9 +1,9 @@
 """Extension of an aggregation by the new and changed files of a source."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, MissingFileError
 from aggarray.index import Opening
 from aggarray.index.uris import NOWHERE, check_roots, near

@@ -8,11 +8,10 @@ its own, with their names in ``given``.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from aggarray.aggregate.join import same_attribute
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Attributes, Structure
 from aggarray.scan.discovery import find_files

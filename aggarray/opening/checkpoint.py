@@ -8,9 +8,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from aggarray.aggregate.rules import Rules
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, MissingFileError
 from aggarray.formats.base import Attributes, Structure
 from aggarray.index import Opening

@@ -1,7 +1,6 @@
 """Arrays of scanned files that are joined: of series, and single ones."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ from aggarray.aggregate.rules import Rules, Skipped
 from aggarray.aggregate.stages import Entry
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 from aggarray.formats.base import Structure
 from aggarray.scan.structure_table import StructureTable
 from aggarray.storage.access import Access

@@ -1,13 +1,13 @@
 """Provenance of an aggregation: what is needed to build it again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.storage import relocated
 from aggarray.storage.access import ANYWHERE, Access
 

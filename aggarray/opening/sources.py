@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
 from aggarray.index import Opening
 from aggarray.index.store import stored_generation

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from aggarray.aggregate.report import Problem
 from aggarray.arrays.master import MasterArray
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, FormatError
 from aggarray.formats.base import Structure
 from aggarray.opening.joining import Sources, arrays_in, join_arrays, tables_of

@@ -6,7 +6,6 @@ which HDF5 reads: they have its fill value.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import encoding
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError
 from aggarray.formats import open_file, stamp_of
 from aggarray.formats.base import Structure

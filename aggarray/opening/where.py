@@ -1,13 +1,12 @@
 """Selections of arrays by attributes as text: values and patterns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import NotFoundError
 from aggarray.opening.provenance import Listing, Outcome
 from aggarray.opening.selection import attributes_hint, values_hint

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from aggarray.arrays.pickling import fingerprint
 from aggarray.cf.attributes import words
 from aggarray.cf.units.calendars import decodable
 from aggarray.cf.units.recognition import is_reference_time
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, UnitsError
 
 #: Variable name of an array without a name.

@@ -3,11 +3,11 @@
 Forecasts are a matrix over reference time and lead. Their values along the valid time are a path through it.
 """
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import DimensionPlan, plan_dimension

@@ -6,7 +6,7 @@ has a handful of templates. These are plain data, independent of files and forma
 """
 
 from collections.abc import Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 from aggarray.storage import relocated_all
 

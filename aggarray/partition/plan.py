@@ -7,13 +7,13 @@ per touched partition, in sub-array indices. All functions here are pure; `aggar
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import product
 from math import prod
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.memory.selection import Range, Selector, as_range
 from aggarray.partition.matrix import Matrix, Template
 

@@ -5,12 +5,11 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, SelectionError
 from aggarray.partition.grid import GridCover, refine
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References

@@ -33,13 +33,13 @@ from aggarray.read.chunk_blocks import read_chunk_blocks
 from aggarray.read.chunk_index import LocatedIndex, chunk_tables, find_chunk_index
 from aggarray.read.executor import BoundedExecutor, ReadTask, run_all
 from aggarray.read.open_files import OpenFiles, close_files, open_paths
-from aggarray.read.small_chunks import SmallChunkBatch, small_chunk_batch
 from aggarray.read.stored_piece import Outputs, StoredPiece, Target, put_missing, raise_with_location, stored_piece
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
 
 if TYPE_CHECKING:
     from aggarray.read.contiguous import ContiguousRun
+    from aggarray.read.small_chunks import SmallChunkBatch
 
 #: Files per thread from which several are submitted together, how many, and how many are read first to measure the work.
 _MANY, _BUNDLE, _FIRST = 8, 8, 4
@@ -179,6 +179,8 @@ class _MatrixReader(NamedTuple):
 
     def read_batches(self, groups: Sequence[Sequence[Piece]]) -> int:
         """Read files in order, small pieces in batches; return the bytes needed."""
+        from aggarray.read.small_chunks import small_chunk_batch
+
         total = 0
         batch: SmallChunkBatch | None = None
         for group in groups:

@@ -6,13 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.partition.matrix import References

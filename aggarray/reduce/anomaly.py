@@ -1,7 +1,6 @@
 """Climatologies, and anomalies from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
+from aggarray.dataclass import replace
 from aggarray.errors import NotFoundError, SelectionError, listed, names_hint
 from aggarray.reduce import reduce_array
 from aggarray.reduce.cell_methods import DROPPED, FLAGS

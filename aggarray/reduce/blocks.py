@@ -6,13 +6,12 @@ depends on the geometry alone, so that results have the same bits for any number
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
 
 #: Elements of a block: as float64 twice what a processor's second cache holds.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.frequency import Frequency
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import UnitsError
 from aggarray.reduce.cell_areas import horizontal_dimensions, measure_names
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units

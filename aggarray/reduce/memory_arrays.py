@@ -1,13 +1,13 @@
 """Arrays with values in memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
 from aggarray.cf.units.recognition import normal_calendar
+from aggarray.dataclass import replace
 from aggarray.memory.creation import shared
 from aggarray.partition.conform import fill_for
 from aggarray.partition.matrix import Template, single

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.chunk_sizes import axis_cuts
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 from aggarray.options import get_options
 from aggarray.partition.chunk_sizes import chunk_ends

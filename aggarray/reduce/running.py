@@ -1,7 +1,6 @@
 """Running means: means of windows of successive positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import SelectionError
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
 from aggarray.reduce.coordinates import window_coordinates

@@ -4,7 +4,6 @@ import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from math import prod
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.chunk_sizes import axis_cuts
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape

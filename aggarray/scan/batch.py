@@ -7,9 +7,9 @@ options and no import path of the caller.
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError
 from aggarray.formats import Result, Task, scan_one
 from aggarray.scan.pickling import Receiver, Sender

@@ -5,14 +5,13 @@ values of coordinates, and the roles of variables. `difference` describes how a 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.attributes import normal_name
 from aggarray.cf.encoding import items_of
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES
 from aggarray.formats.templates import are_pairs_decreasing

@@ -8,11 +8,11 @@ differ are read from every file. A file that this does not describe is scanned c
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from aggarray.cf.frozen import frozen
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest

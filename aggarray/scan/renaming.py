@@ -5,11 +5,11 @@ Attributes that refer to a variable or a dimension follow its name.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.frozen import FrozenDict
+from aggarray.dataclass import replace
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.scan.roles import VariableNames

@@ -5,7 +5,7 @@ units get another date.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from aggarray.cf.attributes import basename, text_attribute
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen
 from aggarray.cf.units.recognition import is_reference_time
+from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.comparison import own_number

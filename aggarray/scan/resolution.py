@@ -9,11 +9,10 @@ An `assumed` template predicts the complete file: the file is compared with it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
 from aggarray.formats import Result, scan
 from aggarray.formats.base import Structure

@@ -6,14 +6,13 @@ its state, and the values and attributes that are its own. Structures are made a
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any, overload
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.formats.base import FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.attribute_table import AttributeTable, Own
 from aggarray.storage.blake2 import blake2b

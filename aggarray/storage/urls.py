@@ -20,7 +20,7 @@ WEB = ("http", "https")
 #: Environment variable with prefixes of addresses to replace.
 RELOCATE = "AGGARRAY_RELOCATE"
 #: Other parameters of signatures, of S3 and Google.
-_SIGNING = re.compile(r"(?i)x-(amz|goog)-")
+_SIGNING = ("x-amz-", "x-goog-")
 #: Characters of a name that need no quoting in a web address.
 _SAFE = "/!$&'()*+,;=:@~-._"
 
@@ -102,7 +102,7 @@ def unsigned(address: str) -> str:
     if not mark or "://" not in head or scheme_of(split(address)[1] or address) not in WEB:
         return address
     parts = query.split("&")
-    kept = [part for part in parts if not (is_credential(name := part.partition("=")[0]) or _SIGNING.match(name))]
+    kept = [part for part in parts if not (is_credential(name := part.partition("=")[0]) or name.lower().startswith(_SIGNING))]
     return address if len(kept) == len(parts) else f"{head}?{'&'.join(kept)}" if kept else head
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from tests.support.paths import ROOT
 
 OPTIONS = [dict(zip(("frozen", "slots", "eq", "repr"), given, strict=True)) for given in product((False, True), repeat=4)]
@@ -257,5 +257,24 @@ def test_named_tuples_compile_for_many_values(monkeypatch: pytest.MonkeyPatch) -
 
 def test_all_modules_use_this_module() -> None:
     modules = [path for path in (ROOT / "aggarray").rglob("*.py") if path != ROOT / "aggarray" / "dataclass.py"]
-    standard = re.compile(r"^from (dataclasses import .*\bdataclass\b|typing import .*\bNamedTuple\b)", re.M)
+    standard = re.compile(r"^from (dataclasses import .*\b(dataclass|replace)\b|typing import .*\bNamedTuple\b)", re.M)
     assert not [path for path in modules if standard.search(path.read_text("utf-8"))]
+
+
+def test_replace_is_that_of_the_standard_library() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Range:
+        start: int
+        stop: int = 9
+        size: int = dataclasses.field(default=0, init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "size", self.stop - self.start)
+
+    assert replace(Range(1), stop=3) == dataclasses.replace(Range(1), stop=3)
+    assert (replace(Range(1), start=4).stop, replace(Range(1), stop=3).size) == (9, 2)
+    for changes in ({"size": 1}, {"step": 1}):
+        with pytest.raises((TypeError, ValueError)) as expected:
+            dataclasses.replace(Range(1), **changes)
+        with pytest.raises(expected.type):
+            replace(Range(1), **changes)

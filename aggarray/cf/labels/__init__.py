@@ -8,7 +8,6 @@ such as "2000-01" is a period. Labels are interpreted on the coordinate (`interp
 import datetime
 import difflib
 import operator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from aggarray.cf.labels.comparison import distance, equal_elements, is_coarser, rescale, tick, to_common_dtype
 from aggarray.cf.labels.duration import as_timedeltas, has_length
 from aggarray.cf.labels.interpretation import Axis, label_values, make_axis, period, show, unwrap
+from aggarray.dataclass import replace
 from aggarray.errors import NotFoundError, SelectionError
 
 __all__ = ["locate"]

@@ -29,10 +29,10 @@ _ABSOLUTE = {
 }
 #: Frequent units without temperature, for which nothing is looked up.
 _NO_TEMPERATURES = frozenset(("1", "%", "m", "s", "Pa", "m s-1", "kg m-2 s-1", "degrees_north", "degrees_east", "degree"))
-_DIFFERENT = (
-    r"(?:^|_)(?:anomaly|difference|depression|bias|increment|uncertainty|error|excess|deficit)(?:_|$)"
-    r"|^change_(?:over_time_)?in_|^tendency_of_"
+_DIFFERENT_WORDS = frozenset(
+    ("anomaly", "difference", "depression", "bias", "increment", "uncertainty", "error", "excess", "deficit")
 )
+_DIFFERENT_STARTS = ("change_in_", "change_over_time_in_", "tendency_of_")
 _MODIFIERS = frozenset(("standard_error",))
 _STATED = r"(?:^|\s)temperature:\s*(\S+)"
 
@@ -115,7 +115,8 @@ def _implied(name: str | None, methods: str | None) -> str | None:
     if not _DIFFERENCES.isdisjoint(_methods(methods)):
         return f"cell_methods {methods!r}"
     first, *modifiers = (name or "").split() or [""]
-    if (first and re.search(_DIFFERENT, first)) or not _MODIFIERS.isdisjoint(modifiers):
+    different = first.startswith(_DIFFERENT_STARTS) or not _DIFFERENT_WORDS.isdisjoint(first.split("_"))
+    if different or not _MODIFIERS.isdisjoint(modifiers):
         return f"standard_name {name!r}"
     return None
 

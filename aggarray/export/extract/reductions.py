@@ -1,13 +1,12 @@
 """Reductions that an extract holds in place of the arrays themselves."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from threading import Lock
 from typing import Any
 
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 from aggarray.scan.progress import Progress
 

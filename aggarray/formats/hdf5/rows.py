@@ -6,7 +6,6 @@ sizes. The dataset itself holds the sizes. The samples lie elsewhere in the file
 
 from collections.abc import Collection
 from contextlib import closing
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.attributes import basename
+from aggarray.dataclass import replace
 from aggarray.formats.base import SAMPLES, SIZES, Box, Variable, h5py_file
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid
 from aggarray.formats.hdf5.metadata.lookup import H5File

@@ -8,12 +8,11 @@ codec has no decoder in `aggarray.codecs`. A scan opens no other files: it reads
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import FormatError
 from aggarray.formats.base import Structure, naming_errors, scan_values, with_values
 from aggarray.formats.kerchunk.json_references import JSONReferences

@@ -7,12 +7,12 @@ read. The chunks of a shard share a file, at the offsets of its index. Unknown c
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs import Filter
+from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.zarr.chunk_keys import (
     MOST,

@@ -9,7 +9,6 @@ import os
 import struct
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from aggarray.cf.attributes import basename
 from aggarray.cf.encoding import decode_text, plain_text
 from aggarray.codecs import known
+from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, FormatError, NotFoundError
 from aggarray.formats.base import (
     Box,

@@ -6,14 +6,13 @@ The index of each shard gives the offset and size of its chunks, which may be sh
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs import Filter, known
 from aggarray.codecs.crc32c import crc32c
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration

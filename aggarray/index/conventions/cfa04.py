@@ -7,7 +7,6 @@ part of a sub-array. The geometry follows from the locations. Some writers use h
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.units.recognition import normal_calendar
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.conventions.foreign import (

@@ -7,13 +7,13 @@ reason is returned. Missing partitions are omitted and read as holes.
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import default_fill
+from aggarray.dataclass import replace
 from aggarray.index.container import Container, ReferencesOf
 from aggarray.index.uris import is_url
 from aggarray.partition.matrix import Matrix, Template

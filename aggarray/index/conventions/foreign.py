@@ -10,7 +10,6 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -20,7 +19,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename, text_attribute, words
 from aggarray.cf.encoding import Encoding, encoding
 from aggarray.cf.units.recognition import normal_calendar
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions
 from aggarray.index.uris import NOWHERE, Files, PathMap

@@ -5,11 +5,11 @@ fill value, or edge chunks that may be stored without their filters.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from aggarray.dataclass import replace
 from aggarray.formats.base import SCAN_ELEMENTS, stored_values
 from aggarray.formats.hdf5.metadata.attributes import shown_attributes
 from aggarray.formats.hdf5.metadata.chunks import StoredChunks, check_index, stored_chunks

@@ -4,15 +4,18 @@ import math
 import struct
 from collections.abc import Iterator
 from operator import mod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggarray.dataclass import NamedTuple
 from aggarray.formats.hdf5.metadata.btrees import CHUNKS, leaf_blocks, records
-from aggarray.formats.hdf5.metadata.chunk_arrays import extensible_array, fixed_array
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, Data, UnsupportedError, require, require_supported, require_valid
 from aggarray.formats.hdf5.metadata.messages import EXTENSIBLE_ARRAY, FIXED_ARRAY, IMPLICIT, SINGLE, TREE_1, TREE_2, DataLayout
 from aggarray.formats.hdf5.metadata.types import Dataspace
+
+if TYPE_CHECKING:
+    from aggarray.formats.hdf5.metadata.chunk_arrays import Packed
 
 _PLAIN_RECORDS, _FILTERED_RECORDS = 10, 11
 #: Up to this number chunks are parsed one by one, which is faster: for columns, and for a list of chunks.
@@ -85,10 +88,8 @@ def check_index(data: Data, layout: DataLayout, space: Dataspace, filtered: bool
         return
     if count > _MANY and layout.index == TREE_1:
         next(leaf_blocks(data, layout.address, CHUNKS, 8 * (len(layout.chunk) + 1)))
-    elif count > _MANY and layout.index == FIXED_ARRAY:
-        next(fixed_array(data, layout.address, math.prod(_grid(layout, space)), width, filtered), None)
-    elif count > _MANY and layout.index == EXTENSIBLE_ARRAY:
-        next(extensible_array(data, layout.address, width, filtered), None)
+    elif count > _MANY and layout.index in (FIXED_ARRAY, EXTENSIBLE_ARRAY):
+        next(_array_blocks(data, layout, math.prod(_grid(layout, space)), width, filtered), None)
     else:
         stored_chunks(data, layout, space, filtered)
 
@@ -194,6 +195,17 @@ def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: b
     return StoredChunks(cells * np.array(chunk, np.int64), *columns)
 
 
+def _array_blocks(data: Data, layout: DataLayout, count: int, width: int, filtered: bool) -> "Iterator[Packed]":
+    """Return the blocks of a chunk index that is an array of HDF5."""
+    from aggarray.formats.hdf5.metadata.chunk_arrays import extensible_array, fixed_array
+
+    if layout.index == FIXED_ARRAY:
+        return fixed_array(data, layout.address, count, width, filtered)
+    if layout.index == EXTENSIBLE_ARRAY:
+        return extensible_array(data, layout.address, width, filtered)
+    raise UnsupportedError("unsupported chunk index")
+
+
 def _in_order(
     data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: bool
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
@@ -204,12 +216,7 @@ def _in_order(
         require(not filtered and layout.address + count * raw <= data.size, "chunks outside the file")
         numbers = np.arange(count)
         return numbers, (layout.address + numbers * raw, np.full(count, raw, np.int64), np.zeros(count, np.uint32))
-    if layout.index == FIXED_ARRAY:
-        blocks = list(fixed_array(data, layout.address, count, width, filtered))
-    elif layout.index == EXTENSIBLE_ARRAY:
-        blocks = list(extensible_array(data, layout.address, width, filtered))
-    else:
-        raise UnsupportedError("unsupported chunk index")
+    blocks = list(_array_blocks(data, layout, count, width, filtered))
     rows = np.frombuffer(b"".join([block for _, block in blocks]), np.uint8).reshape(-1, width)
     parts = [np.arange(first, first + len(block) // width) for first, block in blocks]
     return np.concatenate([np.empty(0, np.int64), *parts]), _slots(rows, layout, filtered)

@@ -5,14 +5,13 @@ identified by its dimension scale, not by its name: a group may have a dimension
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.formats.base import Attributes, Variable, has_coordinate, is_characters, scan_values, stored_variable
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes
 from aggarray.formats.hdf5.metadata.data import require

@@ -6,12 +6,11 @@ An object header is a chain of blocks of messages. Blocks with equal bytes are p
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from aggarray.codecs import Filter
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.formats.hdf5.metadata import messages
 from aggarray.formats.hdf5.metadata.attributes import Attribute, attribute_of
 from aggarray.formats.hdf5.metadata.data import (

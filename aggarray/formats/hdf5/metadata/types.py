@@ -4,13 +4,12 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UnsupportedError, little_endian, require
 
 PLAIN, CHARACTERS, TEXTS, REFERENCES, USERS, OTHER = "plain", "characters", "texts", "references", "users", "other"
