@@ -67,3 +67,16 @@ def test_distinct_texts(monkeypatch: pytest.MonkeyPatch, block: int, factor: int
 def test_texts_that_are_no_utf8() -> None:
     column = Texts.of(["\udcff", "a"])
     assert list(column) == ["\udcff", "a"] and column.text() == "\udcffa"
+
+
+@pytest.mark.parametrize("block", [2, 1 << 14])
+def test_texts_in_order_are_distinct_without_sorting(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_are_distinct", None)
+    names = [f"/archive/tas_day_model_{number:07}.nc" for number in range(7)]
+    rows, codes = Texts.of(names).distinct()
+    assert (rows.tolist(), codes.tolist()) == ([*range(7)], [*range(7)])
+    monkeypatch.undo()
+    for repeated in (3, 4):
+        rows, codes = Texts.of([*names[: repeated + 1], *names[repeated:]]).distinct()
+        assert len(rows) == 7 and codes[repeated] == codes[repeated + 1]
