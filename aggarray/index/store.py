@@ -186,7 +186,7 @@ class _OpenIndex:
 class Reader:
     """Reader of the items of a `Writer`; checks sizes before allocation.
 
-    Raises IndexFileError if the file is damaged, or was saved again since ``generation``.
+    Raises IndexFileError if the file is damaged, or was modified since ``generation``.
     """
 
     def __init__(self, path: str, generation: int | None = None, reach: RemoteAccess | None = None) -> None:
@@ -242,7 +242,7 @@ class Reader:
             raise IndexFileError(what, path=self.path, hint="install a newer one")
         # promise: index-lazy-values
         if self.generation is not None and generation != self.generation:
-            what = f"saved again since it was opened (generation {generation}, then {self.generation})"
+            what = f"modified by another process since it was opened (generation {generation} now, {self.generation} then)"
             raise IndexFileError(what, path=self.path, hint="open it again")
         self.generation = generation
 

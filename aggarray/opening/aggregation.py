@@ -197,9 +197,10 @@ class Aggregation(AttributeHints):
         the values of coordinates and of arrays in memory are copied. The report names the arrays that the convention cannot
         express; only aggarray reads these.
 
-        Files opened with `Rules(trust="assume")` are verified first. The index is replaced atomically. Raises IndexFileError if
-        another process modified the index since it was opened, or if it cannot be written, and FormatError for a file that
-        differs from its assumed signature.
+        Files opened with `Rules(trust="assume")` are verified first. An index at ``path`` is replaced atomically, also one that
+        the aggregation was not opened from. Raises IndexFileError if another process modified the index since the aggregation
+        was opened from it or saved to it, for another file at ``path``, or if it cannot be written, and FormatError for a file that differs
+        from its assumed signature.
         """
         from aggarray.opening.persistence import save
 

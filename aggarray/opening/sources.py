@@ -64,7 +64,7 @@ def open(
     reach = checked_roots(roots), near(list(map(given_path, items)), moved)
     access = Access(missing, *reach, NO_OPTIONS if storage_options is None else StorageOptions(storage_options))
     request = rules, variables if variables is None else list(variables), checked
-    with access.reach(), nullcontext() if executor is None else _scanning_on(executor):
+    with access.naming(map(given_path, items)).reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
         with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
             return _opened((items, named, rows), Opening(access, moved), request, (processes, _checked(progress)))
@@ -106,16 +106,17 @@ def _opened(
     ``request``: rules, variables, fixes; ``scan``: see `scan_sources`.
     """
     (items, named, rows), (rules, variables, fixes) = source, request
+    # Individually named files may be indexes, which may lie outside the roots.
+    naming = replace(how, access=how.access.naming(named))
     if len(items) == len(named) == 1 and not rows and stored_generation(named[0]) is not None:
-        return _restored(named[0], how, *request)
+        return _restored(named[0], naming, *request)
     from aggarray.opening.joining import arrays_in, join_arrays, scan_sources
     from aggarray.scan.discovery import find_files
 
     paths, roots = find_files(items), how.access.roots
     if roots is not None:
-        # Individually named files may be indexes, which may lie outside the roots.
         check_roots([p for p in paths if p not in named], roots)
-    sources = scan_sources(paths, named, rules, how, scan, _given(rows, paths))
+    sources = scan_sources(paths, named, rules, naming, scan, _given(rows, paths))
     if roots is not None:
         from aggarray.scan.structure_table import stamped
 

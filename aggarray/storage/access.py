@@ -1,8 +1,9 @@
 """Which files an array may read, and what a missing file does."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from aggarray.dataclass import dataclass
@@ -44,6 +45,14 @@ class Access:
             what = "a remote file" if "://" in carrier(uri) else "a local file"
             hint = "name its address or folder in roots= if you trust it, or fetch it and open with relocate="
             raise ForbiddenPathError(f"{what} that an index from elsewhere names", path=uri, hint=hint)
+
+    def naming(self, paths: Iterable[str]) -> "Access":
+        """Return access that includes remote files which the caller named.
+
+        An index may lie outside the roots; the files that it names may not.
+        """
+        addresses = () if self.roots is None else tuple(carrier(path) for path in paths if "://" in carrier(path))
+        return replace(self, roots=(*(self.roots or ()), *addresses)) if addresses else self
 
     @contextmanager
     def reach(self) -> Iterator[None]:

@@ -307,7 +307,7 @@ def test_lazy_coordinates_survive_a_save_over_their_index(tmp_path: Path) -> Non
     unread = aa.open(tmp_path / "index.idx")
     grown = first.append(tmp_path / FILES[1])
     grown.save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"saved again since it was opened.*index\.idx.*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"modified by another process since it was opened.*index\.idx.*open it again"):
         unread["tas"].coords["lat"][...]
     for agg in (grown, aa.open(tmp_path / "index.idx")):
         np.testing.assert_array_equal(agg["tas"].coords["lat"][...], lats)
@@ -541,6 +541,6 @@ def test_lazy_values_of_an_index_saved_again_meanwhile(tmp_path: Path) -> None:
     aa.open(tmp_path / "a.nc").save(tmp_path / "index.idx")
     mine = aa.open(tmp_path / "index.idx")["v"]
     aa.open(tmp_path / "b.nc").save(tmp_path / "index.idx")
-    with pytest.raises(aa.IndexFileError, match=r"saved again since it was opened.*index\.idx.*open it again"):
+    with pytest.raises(aa.IndexFileError, match=r"modified by another process since it was opened.*index\.idx.*open it again"):
         mine.coords["t"][:]
     assert np.array_equal(aa.open(tmp_path / "index.idx")["v"].coords["t"][:], times * 2)

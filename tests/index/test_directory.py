@@ -237,7 +237,7 @@ def test_every_change_removes_it(made: Path, index: Path, name: str) -> None:
 def test_lazy_values_of_a_replaced_index(index: Path) -> None:
     agg = aa.open(index)
     aa.open(index).save(index)
-    with pytest.raises(aa.IndexFileError, match="saved again since it was opened"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened"):
         agg["tas"].coords["lon"].read()
 
 

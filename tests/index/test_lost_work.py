@@ -83,7 +83,7 @@ def test_a_save_over_a_newer_index_is_an_error(tmp_path: Path) -> None:
     mine = (aa.open(index).select("tas").append(paths[3]), aa.open([index, paths[3]]), aa.open(index, variables=["tas"]))
     aa.open(index).append(paths[2]).save(index)
     for aggregation in mine:
-        with pytest.raises(aa.IndexFileError, match=r"(modified by another process|saved again) since it was opened"):
+        with pytest.raises(aa.IndexFileError, match=r"modified by another process since it was opened"):
             aggregation.save(index)
     assert aa.open(index)["tas"].shape[0] == 3
 

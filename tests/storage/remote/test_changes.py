@@ -28,15 +28,6 @@ SHAPE = (40, 100, 128)
 CHUNK = (4, 100, 128)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in free_of_proxies().items():
-        monkeypatch.setenv(name, value)
-    close_files()
-    yield
-    close_files()
-
-
 @dataclass
 class Server:
     """Where objects are put: ``url``: of the folder; ``put``: makes a file an object of a name; ``options``: to read them."""

@@ -19,7 +19,7 @@ from aggarray.cli import commands
 from aggarray.storage.remote import objects, replacement
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
-from tests.support.servers import free_of_proxies, s3_server, upload
+from tests.support.servers import s3_server, upload
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -39,15 +39,6 @@ for file in files:
             refused += 1
 print(refused)
 """
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in free_of_proxies().items():
-        monkeypatch.setenv(name, value)
-    objects.forget()
-    yield
-    objects.forget()
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +114,38 @@ def test_names_are_relative_to_the_folder(options: dict[str, Any], tmp_path: Pat
 
 def test_local_files_are_absolute(options: dict[str, Any], tmp_path: Path) -> None:
     aa.open(_days(tmp_path, 0), storage_options=options).save("s3://indexes/local.nca")
-    again = aa.open("s3://indexes/local.nca", storage_options=options, roots=[tmp_path, "s3://indexes"])
+    again = aa.open("s3://indexes/local.nca", storage_options=options, roots=[tmp_path])
     assert again["tas"].shape == (2, 3, 2) and np.isfinite(again["tas"][:]).all()
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_roots_need_not_contain_a_named_index(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    url, options = store
+    fs = fsspec.filesystem(url.partition(":")[0], **options)
+    for day in (0, 2):
+        fs.put(_days(tmp_path, day), f"{url}/data/{day}.nc")
+        aa.open(f"{url}/data/{day}.nc", storage_options=options).save(f"{url}/{day}.nca")
+    how: dict[str, Any] = {"storage_options": options, "roots": [f"{url}/data"]}
+    assert aa.open(f"{url}/0.nca", **how)["tas"][:].shape == (2, 3, 2)
+    both = aa.open([f"{url}/0.nca", f"{url}/2.nca"], **how)
+    assert pickle.loads(pickle.dumps(both))["tas"][:].shape == (4, 3, 2)
+    aa.open(f"{url}/0.nca", **how).append(f"{url}/data/2.nc").save(f"{url}/0.nca")
+    how["roots"] = [f"{url}/other"]
+    for source in (f"{url}/0.nca", [f"{url}/0.nca", f"{url}/2.nca"], f"{url}/data/0.nc", f"{url}/data", f"{url}/data/*.nc"):
+        with pytest.raises(aa.ForbiddenPathError):
+            aa.open(source, **how)
+
+
+def test_another_index_is_replaced_as_on_a_disk(tmp_path: Path) -> None:
+    for path in ("memory://data/other/x.nca", str(tmp_path / "x.nca")):
+        saved, new = (aa.open(_days(tmp_path, day)) for day in (0, 2))
+        saved.save(path)
+        opened = aa.open(path, roots=[tmp_path])
+        new.save(path)
+        for earlier in (saved, opened):
+            with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened"):
+                earlier.save(path)
+        assert aa.open(path, roots=[tmp_path])["tas"].coords["time"][:].tolist() == [2.0, 3.0]
 
 
 def test_concurrent_changes_are_refused(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -172,7 +193,7 @@ def test_readers_of_the_old_object(options: dict[str, Any], tmp_path: Path) -> N
     values = old["tas"][:]
     aa.open(url, **how).append(_days(tmp_path, 2)).save(url)
     np.testing.assert_array_equal(old["tas"][:], values)
-    with pytest.raises(aa.IndexFileError, match="saved again since it was opened"):
+    with pytest.raises(aa.IndexFileError, match="modified by another process since it was opened"):
         old.append(_days(tmp_path, 4))
     assert aa.open(url, **how)["tas"].shape == (4, 3, 2)
 

@@ -25,15 +25,6 @@ from tests.support.servers import free_of_proxies, upload, web_server
 fsspec = pytest.importorskip("fsspec")
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in free_of_proxies().items():
-        monkeypatch.setenv(name, value)
-    objects.forget()
-    yield
-    objects.forget()
-
-
 def same(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
     """Hold values and coordinates against those of local files."""
     assert (found.names, found.skipped) == (wanted.names, ())

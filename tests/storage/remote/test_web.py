@@ -24,7 +24,7 @@ from tests.support.index_files import changed
 from tests.support.messages import says
 from tests.support.netcdf import cube, field, write
 from tests.support.paths import ROOT
-from tests.support.servers import Web, free_of_proxies, web_server
+from tests.support.servers import Web, web_server
 
 pytest.importorskip("aiohttp")
 
@@ -44,15 +44,6 @@ def web(tmp_path: Path) -> Iterator[Web]:
     write(folder / "b.nc", cube([2, 3]))
     with web_server(folder) as web:
         yield web
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name, value in free_of_proxies().items():
-        monkeypatch.setenv(name, value)
-    objects.forget()
-    yield
-    objects.forget()
 
 
 def same(found: aa.Aggregation, wanted: aa.Aggregation) -> None:
