@@ -31,21 +31,26 @@ class Problem:
     """One problem found by a check.
 
     ``kind``: gap, hole, duplicate, ...; ``file``: the file concerned or None; ``files``: all files with the same fault of their
-    layout; ``remedy``: a line of the shell that mends the first of them, or the array.
+    layout; ``remedy``: a line of the shell that mends the first of them, or the array; ``remedies``: such a line for each file
+    that one can mend.
     """
 
     kind: str
     file: str | None
     message: str
     files: tuple[str, ...] = ()
-    remedy: str | None = None
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def remedy(self) -> str | None:
+        """The first of `remedies`, None without any."""
+        return self.remedies[0] if self.remedies else None
 
     def __post_init__(self) -> None:
         # Messages are printed on terminals, as those of errors.
         # promise: escape-problems
         object.__setattr__(self, "message", printable(self.message))
-        if self.remedy is not None and printable(self.remedy) != self.remedy:
-            object.__setattr__(self, "remedy", None)
+        object.__setattr__(self, "remedies", tuple(line for line in self.remedies if printable(line) == line))
 
     def __repr__(self) -> str:
         more = f", files={self.files!r}, remedy={self.remedy!r}" if self.files or self.remedy else ""

@@ -156,7 +156,8 @@ def problem_facts(report: "Report") -> list[dict[str, Any]]:
     """Return the problems of a report, for JSON."""
     rows = _rows(report.problems, ("kind", "file", "message"))
     for row, problem in zip(rows, report.problems, strict=True):
-        row |= {"files": list(problem.files), "remedy": problem.remedy} if problem.files else {}
+        remedies = {"remedy": problem.remedy, "remedies": list(problem.remedies)}
+        row |= {"files": list(problem.files), **remedies} if problem.files else {}
     return rows
 
 

@@ -69,16 +69,21 @@ class Extract(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+#: Remedy of what no line mends.
+NO_LINES: Mapping[str, str] = {}
+
+
 class Finding(NamedTuple):
     """Fault: what is wrong, the files that have it, and how many files could.
 
-    ``remedy``: a line to run, an `Extract`, or None; ``note``: what other files have, or what to do where no line can.
+    ``remedy``: the line that mends each file, by its path, or an `Extract`; ``note``: what other files have, or what to do
+    without a line.
     """
 
     text: str
     files: tuple[str, ...]
     examined: int
-    remedy: str | Extract | None = None
+    remedy: Mapping[str, str] | Extract = NO_LINES
     note: str = ""
 
 
@@ -191,14 +196,22 @@ def chunk_option(chunks: Mapping[str, int]) -> tuple[str, ...]:
     return ("--chunks", ",".join(f"{name}={size}" for name, size in chunks.items())) if chunks else ()
 
 
-def rechunked(archive: Archive, array: ArrayLayout, members: Sequence[Member]) -> str | Extract:
-    """Return the remedy for chunks: repack a file, or extract the array."""
+def rechunked(
+    archive: Archive, array: ArrayLayout, members: Sequence[Member], shape: Sequence[int] | None = None
+) -> Mapping[str, str] | Extract:
+    """Return the remedy for chunks: repack the files, or extract the array.
+
+    ``shape``: of the chunks of repacked files, None: as suggested.
+    """
     chunks = suggested_chunks(array, archive.limits)
     first = members[0]
-    if archive.repack and first.layout.index and len(first.dimensions) == len(first.layout.shape):
-        from aggarray.layout.remedies import repacked
+    if not (archive.repack and first.layout.index and len(first.dimensions) == len(first.layout.shape)):
+        return Extract(array.number, chunk_option(chunks))
+    from aggarray.layout.remedies import repacked
 
-        sizes = dict(zip(first.dimensions, first.layout.shape, strict=True))
-        shape = (min(size, max(chunks.get(name, size), 0) or size) for name, size in sizes.items())
-        return repacked(first.file.uri, "-l", f"/{first.variable.name}:CHUNK={'x'.join(map(str, shape))}")
-    return Extract(array.number, chunk_option(chunks))
+    lines = {}
+    for member in members:
+        sides = shape or [max(chunks.get(name, 0), 0) for name in member.dimensions]
+        sides = [min(size, side or size) for size, side in zip(member.layout.shape, sides, strict=True)]
+        lines[member.file.uri] = repacked(member.file.uri, "-l", f"/{member.variable.name}:CHUNK={'x'.join(map(str, sides))}")
+    return lines

@@ -52,27 +52,32 @@ def _merged(archive: Archive, profile: Profile) -> Iterator[tuple[str, Finding]]
             if earlier is not None:
                 files = tuple(dict.fromkeys([*earlier.files, *finding.files]))
                 examined = max(len(files), min(len(archive.files), earlier.examined + finding.examined))
-                finding = earlier._replace(files=files, examined=examined)
+                remedy = earlier.remedy
+                if not isinstance(remedy, Extract) and not isinstance(finding.remedy, Extract):
+                    remedy = {**finding.remedy, **remedy}
+                finding = earlier._replace(files=files, examined=examined, remedy=remedy)
             merged[finding.text, finding.note] = finding
         yield from ((name, finding) for finding in merged.values())
 
 
 def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
     remedy, notes = finding.remedy, [finding.note]
+    remedies: list[str] = []
     if isinstance(remedy, Extract):
         line = lines[remedy.array] if remedy.array < len(lines) else ""
         head, _, output = line.rpartition(" -o ")
-        remedy = " ".join([head, *remedy.options, "-o", output]) if line else None
+        remedies = [" ".join([head, *remedy.options, "-o", output])] if line else []
         notes += [] if line else ["write the files again"]
-    elif remedy is not None and is_remote(finding.files[0]):
+    elif remedy and is_remote(finding.files[0]):
         # The tools mend local files in place.
-        remedy = None
         notes.append("fetch the files, mend and upload them")
+    else:
+        remedies = [remedy[file] for file in finding.files if file in remedy]
     names = ", ".join(short_paths(list(finding.files[:_NAMED])))
     more = ", ..." * (len(finding.files) > _NAMED)
     where = f"{len(finding.files)} of {finding.examined} files ({names}{more})" if finding.examined > 1 else names
     message = "; ".join(filter(None, [f"{finding.text} in {where}", *notes]))
-    return Problem(name, finding.files[0], message, finding.files, remedy)
+    return Problem(name, finding.files[0], message, finding.files, tuple(remedies))
 
 
 def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequence[str]) -> list[str]:

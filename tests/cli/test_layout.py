@@ -30,7 +30,7 @@ def test_json_has_files_and_remedies(capsys: pytest.CaptureFixture[str], faulty:
     result = json.loads(out)
     assert status == 1 and result["ok"] is False and result["profile"] == "default"
     assert [p["kind"] for p in result["problems"]] == ["chunk_size", "packing"]
-    assert set(result["problems"][0]) == {"kind", "file", "message", "files", "remedy"}
+    assert set(result["problems"][0]) == {"kind", "file", "message", "files", "remedy", "remedies"}
     assert len(result["problems"][0]["files"]) == 4 and result["problems"][0]["remedy"].startswith("aggarray extract ")
 
 

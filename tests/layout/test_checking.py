@@ -115,7 +115,7 @@ def test_problems_without_findings_print_as_before() -> None:
     problem = Problem("gap", "a.nc", "text")
     assert repr(problem) == "Problem(kind='gap', file='a.nc', message='text')"
     assert repr(replace(problem, files=("a.nc",))).endswith(", files=('a.nc',), remedy=None)")
-    assert Problem("gap", "a.nc", "text", ("a.nc",), "echo \x1b[2J").remedy is None
+    assert Problem("gap", "a.nc", "text", ("a.nc",), ("echo \x1b[2J",)).remedy is None
 
 
 def packing_faults(path: str, variable: str) -> set[str]:

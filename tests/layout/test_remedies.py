@@ -1,9 +1,12 @@
 """The lines that findings give are run as they stand, and remove the finding."""
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -14,7 +17,7 @@ import zarr
 
 import aggarray as aa
 from aggarray.aggregate.report import Problem
-from tests.layout.archives import FAULTS, SHAPE, STEPS, Fault, clean, every, second, write
+from tests.layout.archives import FAULTS, SHAPE, STEPS, Fault, clean, every, every_attrs, second, write
 
 
 def run(line: str, folder: Path) -> None:
@@ -26,20 +29,22 @@ def run(line: str, folder: Path) -> None:
         line = f"{shlex.quote(sys.executable)}{line.removeprefix('python')}"
     elif shutil.which(program) is None:
         pytest.skip(f"no {program}")
-    done = subprocess.run(line, shell=True, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def mend(problem: Problem, folder: Path) -> Path:
     """Run the remedy of a finding for each of its files; return what to check again."""
-    assert problem.remedy is not None
+    assert problem.remedy is not None and problem.remedy == problem.remedies[0]
     if problem.remedy.startswith("aggarray extract"):
         out = folder / "mended"
         out.mkdir()
         run(problem.remedy, out)
         return out
-    for file in problem.files:
-        run(problem.remedy.replace(problem.files[0], file), folder)
+    assert len(problem.remedies) == len(problem.files)
+    for line in problem.remedies:
+        run(line, folder)
     return folder / "a"
 
 
@@ -47,7 +52,7 @@ def values_in(folder: Path) -> np.ndarray:
     return aa.open(folder).arrays[0][...]
 
 
-WITHOUT = {"file name", "facet", "no bounds", "lost bounds"}
+WITHOUT = {"file name", "no bounds", "lost bounds"}
 
 
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f.name not in WITHOUT], ids=lambda fault: fault.name)
@@ -70,6 +75,64 @@ def test_findings_without_a_line_say_what_to_do(tmp_path: Path, fault: Fault) ->
     folder = write(tmp_path / "a", fault.change(clean(fault.profile)))
     for problem in aa.open(folder).check_layout(fault.profile).problems:
         assert problem.remedy is None and any(word in problem.message for word in ("rename", "correct", "write", "settbounds"))
+
+
+def test_each_file_gets_a_new_identifier(tmp_path: Path) -> None:
+    """Also where the line of one file is repeated for the others, and after a second run."""
+    same = {"tracking_id": "hdl:21.14100/12", "mip_era": "CMIP6"}
+    folder = write(tmp_path / "a", every_attrs(**same)(clean()))
+    (problem, *_) = (p for p in aa.open(folder).check_layout().problems if p.message.startswith("tracking_id malformed"))
+    for line in [*problem.remedies, str(problem.remedy).replace(problem.files[0], problem.files[1])]:
+        run(line, tmp_path)
+        identifiers = [identifier_of(file) for file in problem.files]
+        if line == problem.remedies[-1]:
+            earlier = identifiers
+    assert len({*identifiers, *earlier}) == 5
+    for text in identifiers:
+        prefix, _, identifier = text.rpartition("/")
+        assert prefix == "hdl:21.14100" and uuid.UUID(identifier).version == 4
+    assert aa.open(folder).check_layout().ok
+
+
+def identifier_of(path: str) -> str:
+    with netCDF4.Dataset(path) as file:
+        return str(file.tracking_id)
+
+
+def test_files_are_renamed_by_their_attributes(tmp_path: Path) -> None:
+    """Where these and the dates give a name that no other file has."""
+    files = clean("cmip7")
+    names = [f.name for f in files]
+    odd = ["tas_20000101-20000101.nc", "other_20000102-20000102.nc", f"x_{names[3].rpartition('_')[2]}", names[3]]
+    folder = write(tmp_path / "a", [replace(f, name=name) for f, name in zip(files, odd, strict=True)])
+    (problem,) = aa.open(folder).check_layout("cmip7").problems
+    assert {Path(file).name for file in problem.files} == {*odd[:3]} and "give no new name" in problem.message
+    assert len(problem.remedies) == 2
+    for line in problem.remedies:
+        run(line, tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names[:2], *odd[2:]])
+
+
+def test_bounds_of_points_are_deleted(tmp_path: Path) -> None:
+    lost = {"bounds": "", "climatology": "climatology_bnds"}
+    changed = every(time_attrs=lost, variable_attrs={"cell_methods": "time: point"})(clean(count=2))
+    folder = write(tmp_path / "a", changed)
+    (problem,) = aa.open(folder).check_layout().problems
+    assert problem.kind == "bounds" and "ncatted" in str(problem.remedy)
+    mend(problem, tmp_path)
+    assert aa.open(folder).check_layout().ok
+
+
+def test_chunk_shapes_of_cmip7(tmp_path: Path) -> None:
+    """Shapes are equal in all files, which need not end with a chunk: years differ in length."""
+    profile = profile_of(tmp_path, 'base = "cmip7"\nchunk_size = false\nmetadata = false\nnames = false\n')
+    files = every(storage={"zlib": True}, chunks=(50, *SHAPE))(clean())
+    assert aa.open(write(tmp_path / "b", files)).check_layout(profile).ok
+    folder = write(tmp_path / "a", second(chunks=(50, 9, 36))(files))
+    (problem,) = aa.open(folder).check_layout(profile).problems
+    assert problem.kind == "regularity" and str(problem.remedy).startswith("h5repack")
+    mend(problem, tmp_path)
+    assert aa.open(folder).check_layout(profile).ok
 
 
 def profile_of(tmp_path: Path, text: str) -> str:

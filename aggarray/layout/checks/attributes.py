@@ -7,7 +7,7 @@ from typing import Any
 from aggarray.errors import counted
 from aggarray.layout.base import Archive, ArrayLayout, Check, Finding, Member, compare, differing, value_text
 from aggarray.layout.checks.packing import ATTRIBUTES
-from aggarray.layout.remedies import with_attribute
+from aggarray.layout.remedies import NCO, is_netcdf, with_attribute
 
 _LONGEST = 60
 
@@ -32,12 +32,15 @@ def _differences(array: ArrayLayout, of_file: bool, ignored: Sequence[str]) -> I
         model = next((value for _, value in stored.values() if value is not None and value_text(value) == values.usual), None)
         for value, more, files in differing(values):
             shown = [_shown(text) for text in (value, values.usual)]
-            member = stored[files[0]][0]
-            is_netcdf = member.file.structure.format.startswith("netCDF")
-            variable = "global" if of_file else member.variable.name
-            line = with_attribute(files[0], variable, name, model) if is_netcdf and "/" not in variable else ""
+            lines = {uri: line for uri in files if (line := _line(stored[uri][0], of_file, name, model))}
             note = f"{shown[1]} in {counted(values.number, 'file')}"
-            yield Finding(f"{where}{name} is {shown[0]}{more}", tuple(files), values.examined, line or None, note)
+            note += "" if len(lines) == len(files) else f"; set it where {NCO}"
+            yield Finding(f"{where}{name} is {shown[0]}{more}", tuple(files), values.examined, lines, note)
+
+
+def _line(member: Member, of_file: bool, name: str, value: Any) -> str:
+    variable = "global" if of_file else member.variable.name
+    return with_attribute(member.file.uri, variable, name, value) if is_netcdf(member.file) else ""
 
 
 def _shown(text: str | None) -> str:

@@ -15,10 +15,10 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
             found.setdefault(file.structure.format, []).append(file.uri)
     for name, files in found.items():
         text = f"{name}, where the profile wants {' or '.join(settings['allowed'])}"
-        path = files[0]
-        line = shlex.join(["ncks", "-h", "-O", "-7", "-L", "4", path, path]) if name == "netCDF3" else None
-        note = "" if line else "write the files again in another format"
-        yield Finding(text, tuple(files), len(archive.files), line, note)
+        is_classic = name == "netCDF3"
+        lines = {path: shlex.join(["ncks", "-h", "-O", "-7", "-L", "4", path, path]) for path in files if is_classic}
+        note = "" if lines else "write the files again in another format"
+        yield Finding(text, tuple(files), len(archive.files), lines, note)
 
 
 CHECK = Check("formats", {"allowed": list}, find)

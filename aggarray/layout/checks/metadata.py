@@ -48,7 +48,8 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         of_files = [file.metadata for file in files if file.metadata is not None and file.metadata.file_nbytes is not None]
         most = max((metadata.scattered or metadata.nbytes for metadata in of_files), default=0)
         text = f"{fault} (up to {amount(most, 'bytes')})" if most else fault
-        yield Finding(text, tuple(file.uri for file in files), len(known), _remedy(files[0], settings))
+        lines = {file.uri: _remedy(file, settings) for file in files}
+        yield Finding(text, tuple(lines), len(known), lines)
 
 
 CHECK = Check("metadata", {"paged": bool, "tiny": int, "scattered": int}, find)

@@ -14,6 +14,7 @@ from aggarray.layout.base import (
     chunk_option,
     compare,
     differing,
+    rechunked,
     suggested_chunks,
 )
 
@@ -40,10 +41,13 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
         shapes = compare((member.file.uri, _chunk_of(member)) for member in chunked)
         remedy = Extract(array.number, chunk_option(suggested_chunks(array, archive.limits)))
         for chunk, more, files in differing(shapes):
+            with_fault = {*files}
+            irregular = [member for member in chunked if member.file.uri in with_fault]
+            rechunking = rechunked(archive, array, irregular, shapes.usual)
             own, usual = (" x ".join(map(str, shape)) for shape in (chunk, shapes.usual))
             note = f"{usual} in {counted(shapes.number, 'file')}"
-            yield Finding(f"{array.name}: chunks of {own}{more}", tuple(files), shapes.examined, remedy, note)
-        for dimension in array.joined:
+            yield Finding(f"{array.name}: chunks of {own}{more}", tuple(files), shapes.examined, rechunking, note)
+        for dimension in array.joined if settings.get("ends", True) else ():
             inside = [member for member in chunked if _ends_inside(member, array, dimension)]
             if inside:
                 first = inside[0]
@@ -53,4 +57,4 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(text, tuple(dict.fromkeys(member.file.uri for member in inside)), len(chunked), remedy)
 
 
-CHECK = Check("regularity", {}, find)
+CHECK = Check("regularity", {"ends": bool}, find, ("ends",))

@@ -35,15 +35,14 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
             if layout.chunk is not None and count > settings["most"]:
                 files.setdefault(name, {})[file.uri] = count, file
     for name, own in files.items():
-        count, file = max(own.values(), key=lambda item: item[0])
+        count = max(count for count, _ in own.values())
         limit = "one is" if settings["most"] == 1 else f"{settings['most']} are"
-        layout = file.variables[name]
-        shape = "x".join(map(str, layout.shape))
-        remedy = repacked(file.uri, "-l", f"/{name}:CHUNK={shape}") if layout.index else None
-        note = "" if remedy else "write the variable again in one chunk"
+        layouts = {uri: file.variables[name] for uri, (_, file) in own.items()}
+        shapes = {uri: "x".join(map(str, layout.shape)) for uri, layout in layouts.items() if layout.index}
+        lines = {uri: repacked(uri, "-l", f"/{name}:CHUNK={shape}") for uri, shape in shapes.items()}
+        note = "" if len(lines) == len(own) else "write the variable again in one chunk"
         text = f"{name}: {count} chunks, where {limit} enough"
-        # The remedy is of the first file.
-        yield Finding(text, tuple(dict.fromkeys([file.uri, *own])), examined[name], remedy, note)
+        yield Finding(text, tuple(own), examined[name], lines, note)
 
 
 CHECK = Check("time_chunks", {"most": int}, find)

@@ -2,29 +2,35 @@
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from aggarray.formats.partial_scan import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
-from aggarray.layout.remedies import with_attribute
+from aggarray.layout.remedies import NCO, is_netcdf, with_identifier
 
 _ATTRIBUTE = "tracking_id"
+#: Prefixes of identifiers by ``mip_era``.
+_PREFIXES = {"CMIP6": "hdl:21.14100/", "CMIP7": "hdl:21.14107/"}
 
 
-def _remedy(archive: Archive, path: str, settings: Mapping[str, Any]) -> str | None:
-    """Return the line that gives a file an identifier of its own."""
-    known = (str(file.structure.attrs.get(_ATTRIBUTE, "")) for file in archive.files)
-    usual = next((text for text in known if re.fullmatch(settings["pattern"], text)), "")
-    # The same for every run, so that the line is the same.
-    new = str(uuid.UUID(bytes=uuid.uuid5(uuid.NAMESPACE_URL, path).bytes, version=4))
-    value = f"{settings.get('prefix') or usual[: usual.rfind('/') + 1]}{new}"
-    is_netcdf = any(file.uri == path and file.structure.format.startswith("netCDF") for file in archive.files)
-    return with_attribute(path, "global", _ATTRIBUTE, value) if is_netcdf else None
+def _lines(files: Mapping[str, FileLayout], chosen: Iterable[str], settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lines that give files identifiers of their own."""
+    known = (str(file.structure.attrs.get(_ATTRIBUTE, "")) for file in files.values())
+    usual = next((text for text in known if re.fullmatch(settings["pattern"], text)), None)
+    lines = {}
+    for path in chosen:
+        own = _PREFIXES.get(str(files[path].structure.attrs.get("mip_era")), "")
+        prefix = settings.get("prefix") or (own if usual is None else usual[: usual.rfind("/") + 1])
+        if is_netcdf(files[path]) and re.fullmatch(settings["pattern"], f"{prefix}{uuid.uuid4()}"):
+            lines[path] = with_identifier(path, _ATTRIBUTE, prefix)
+    return lines
 
 
 def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield missing, repeated and malformed identifiers."""
-    known = {file.uri: file.structure.attrs.get(_ATTRIBUTE) for file in archive.files}
+    layouts = {file.uri: file for file in archive.files}
+    known = {uri: file.structure.attrs.get(_ATTRIBUTE) for uri, file in layouts.items()}
     values = {uri: str(value) for uri, value in known.items() if value is not None}
     faults: dict[str, list[str]] = {}
     for uri in known:
@@ -33,10 +39,10 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     users: dict[str, list[str]] = {}
     for uri, text in values.items():
         # An extract has a line for each file that it was made of.
-        lines = text.split("\n")
-        for line in lines:
-            users.setdefault(line, []).append(uri)
-        if not all(re.fullmatch(settings["pattern"], line) for line in lines):
+        identifiers = text.split("\n")
+        for identifier in identifiers:
+            users.setdefault(identifier, []).append(uri)
+        if not all(re.fullmatch(settings["pattern"], identifier) for identifier in identifiers):
             faults.setdefault("malformed", []).append(uri)
     repeated = {text: own[1:] for text, own in users.items() if len(own) > 1}
     faults |= {"repeated": [uri for own in repeated.values() for uri in own]} if repeated else {}
@@ -46,9 +52,9 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
     }
     for fault, files in faults.items():
         example = f" ({examples[fault]!r})" if fault in examples else ""
-        remedy = _remedy(archive, files[0], settings)
-        note = "" if remedy else "give each file an identifier of its own"
-        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), remedy, note)
+        lines = _lines(layouts, files, settings)
+        note = "" if len(lines) == len({*files}) else f"give each file an identifier of its own where {NCO}"
+        yield Finding(f"{_ATTRIBUTE} {fault}{example}", tuple(dict.fromkeys(files)), len(known), lines, note)
 
 
 CHECK = Check("tracking_id", {"required": bool, "pattern": str, "prefix": str}, find, ("prefix",))

@@ -22,9 +22,11 @@ def find(archive: Archive, settings: Mapping[str, Any]) -> Iterator[Finding]:
                 found.setdefault(excess, []).append(member.file.uri)
         for names, files in found.items():
             text = f"{array.name}: unlimited along {' and '.join(names)}, not only along the first dimension"
-            path = files[0]
-            commands = (shlex.join(["ncks", "-h", "-O", "--fix_rec_dmn", name, path, path]) for name in names)
-            yield Finding(text, tuple(dict.fromkeys(files)), len(array.members), " && ".join(commands))
+            lines = {
+                path: " && ".join(shlex.join(["ncks", "-h", "-O", "--fix_rec_dmn", name, path, path]) for name in names)
+                for path in files
+            }
+            yield Finding(text, tuple(lines), len(array.members), lines)
 
 
 CHECK = Check("unlimited", {}, find)
