@@ -150,8 +150,8 @@ rules_options = all_options(
 RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
 
 
-def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
-    """Open the source of a command with its options."""
+def open_arguments(arguments: Mapping[str, Any], notes: bool = True) -> "Aggregation":
+    """Open the source of a command with its options; ``notes``: see `open_source`."""
     variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
     rules: dict[str, Any] = {}
     if "preset" in arguments:
@@ -165,7 +165,7 @@ def open_arguments(arguments: Mapping[str, Any]) -> "Aggregation":
     opening |= {"roots": list(arguments["roots"]) or None, "relocate": prefixes or None, "storage_options": storage or None}
     opening |= {"fixes": list(arguments["fixes"])} if arguments.get("fixes") else {}
     where = where_texts(arguments.get("where", ()))
-    return open_source(arguments["source"], variables, opening, rules, where)
+    return open_source(arguments["source"], variables, opening, rules, where, notes)
 
 
 def where_texts(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -254,10 +254,11 @@ def open_source(
     opening: Mapping[str, Any] | None = None,
     rules: Mapping[str, Any] | None = None,
     where: Mapping[str, Sequence[str]] | None = None,
+    notes: bool = True,
 ) -> "Aggregation":
     """Open a source like `aggarray.open`, with a progress bar on terminals.
 
-    ``where``: texts of attributes; see `aggarray.opening.where`.
+    ``where``: texts of attributes; see `aggarray.opening.where`. ``notes``: print which of the given fixes match no file.
     """
     # Heavy modules are imported here, so that --help is fast.
     from aggarray.opening.sources import open
@@ -270,6 +271,10 @@ def open_source(
         # An index keeps the rules that it was made with, except those given.
         arguments["rules"] = make_rules(rules, open(source[0], **arguments)._provenance.rules if is_index else None)
     agg = open(list(source), variables=list(variables) or None, progress=progress_bar(), **arguments)
+    if notes and arguments.get("fixes"):
+        from aggarray.cli._notes import echo_unmatched
+
+        echo_unmatched(agg)
     return select_where(agg, where or {})
 
 
@@ -376,6 +381,8 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
     click.echo(facts.printable(f"{path}: {arrays_of_files(agg)}"))
     for problem in report.problems:
         click.echo(facts.printable(problem.message), err=True)
+    from aggarray.cli._notes import echo_notes
+
     echo_notes(agg, f"run aggarray explain {path} for the reasons")
 
 
@@ -385,16 +392,3 @@ def arrays_of_files(agg: "Aggregation") -> str:
     from aggarray.display.markup import counted
 
     return f"{counted(len(agg), 'array')} of {counted(file_count(agg), 'file')}"
-
-
-def echo_notes(agg: "Aggregation", hint: str, skipped: bool = True) -> None:
-    """Print the numbers of refusals and skipped files to standard error.
-
-    Datasets are expected to stay separate. ``skipped``: False = the output has listed skipped files.
-    """
-    if not agg.refusals and not agg.skipped:
-        return
-    from aggarray.display.refusals import notes
-
-    if counts := notes(agg.refusals, agg.skipped if skipped else (), agg._provenance.rules.separate_by):
-        click.echo(f"{', '.join(counts)}; {hint}", err=True)

@@ -34,7 +34,3 @@ def command(output: str, convention: str, absolute: bool, no_chunk_table: bool, 
     with resumable(output, resume, arguments["trust"]):
         agg = common.open_arguments(arguments)
         common.save(agg, output, arguments, convention=convention, relative=not absolute, chunk_table=not no_chunk_table)
-    if agg.fixes:
-        from aggarray.cli._fixes import echo_unmatched
-
-        echo_unmatched(agg)

@@ -46,7 +46,7 @@ def command(everything: bool, sel: tuple[str, ...], group_by: list[str], as_json
             raise click.UsageError("--sel shows sources and --group-by groups; give one of them")
         _echo_sources(common.open_arguments(arguments), sel, everything, as_json)
         return
-    agg = common.open_arguments(arguments)
+    agg = common.open_arguments(arguments, notes=False)
     report = agg.check()
     if group_by:
         common.echo_groups(agg, group_by, report.problems, as_json)

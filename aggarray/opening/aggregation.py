@@ -199,8 +199,8 @@ class Aggregation(AttributeHints):
 
         Files opened with `Rules(trust="assume")` are verified first. An index at ``path`` is replaced atomically, also one that
         the aggregation was not opened from. Raises IndexFileError if another process modified the index since the aggregation
-        was opened from it or saved to it, for another file at ``path``, or if it cannot be written, and FormatError for a file that differs
-        from its assumed signature.
+        was opened from it or saved to it, for another file at ``path``, or if it cannot be written, and FormatError for a file
+        that differs from its assumed signature.
         """
         from aggarray.opening.persistence import save
 

@@ -16,12 +16,13 @@ from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggregationError, UnitsError, printable
 from aggarray.formats.base import Attributes
+from aggarray.scan.fix_values import value_fault
 
 #: A glob on the path, or values of attributes of the file.
 Condition: TypeAlias = str | FrozenDict[Any]
 
-_FACTORS = ("scale_factor", "add_offset")
-_TEXTS = ("units", "calendar", "standard_name")
+#: Characters of patterns.
+_MAGIC = re.compile(r"[*?[]")
 _CHANGES = "set, delete, rename, shift_time or drop"
 
 
@@ -31,16 +32,17 @@ class Fix:
 
     ``where``: the files, as a glob on the path (``*`` stays within a name, ``**`` does not; a relative one matches the end of
     the path), as {attribute: value} of the file, or as a list of such conditions, which all must hold. A value is a number, a
-    text or a pattern, or a list of these. None: every file. ``variable``: a name, or a path with slashes; a name
-    without a group means the variables of this name in all groups. None: the file. ``set``: {attribute: value} of the variable,
-    or of the file. ``delete``: names of attributes. ``rename``: the new name of the variable, of the dimension of that name, or
-    of both; or {old: new}, all at once: variables and dimensions of the file, otherwise its attributes; with a
-    ``variable``, its attributes and its dimensions. ``shift_time``: (number, units), added to the reference times of the
-    variable and its bounds; without a ``variable``, to those of the time coordinates. ``drop``: leave the variable out.
-    ``note``: why, and the source. ``optional``: a check does not report the fix if it matches no file.
+    text or a pattern, or a list of these. None: every file. ``variable``: a name, a path with slashes, or a pattern of
+    these, such as ``*_flag``; a name without a group means the variables of this name in all groups. None: the file. ``set``:
+    {attribute: value} of the variable, or of the file. ``delete``: names of attributes. ``rename``: the new name of the
+    variable, of the dimension of that name, or of both; or {old: new}, all at once: variables and dimensions of the file,
+    otherwise its attributes; with a ``variable``, its attributes and its dimensions. ``shift_time``: (number, units), added to
+    the reference times of the variable and its bounds; without a ``variable``, to those of the time coordinates. ``drop``:
+    leave the variable out. ``note``: why, and the source. ``optional``: a check does not report the fix if it matches no file.
 
     One fix deletes, renames attributes, sets, shifts, and renames variables, in this order. Raises AggregationError for
-    invalid or contradictory values.
+    invalid or contradictory values: calendars, units that UDUNITS does not know, ``scale_factor`` of 0. What contradicts the
+    type of a variable raises it when the file is opened.
 
     >>> Fix(variable="tas", set={"units": "K"}, where="tas_*.nc")
     Fix(where='tas_*.nc', variable='tas', set={'units': 'K'})
@@ -58,8 +60,8 @@ class Fix:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        if self.variable is not None and not _is_name(self.variable):
-            raise _invalid("variable", self.variable, "give a name")
+        if self.variable is not None:
+            _check_variable(self.variable)
         put(self, "where", _conditions(self.where))
         put(self, "set", None if self.set is None else _attributes(self.set))
         put(self, "delete", _names(self.delete))
@@ -109,10 +111,13 @@ class Fix:
         return self.where if isinstance(self.where, tuple) else (self.where,)
 
     def concerns(self, name: str) -> bool:
-        """Return whether ``variable`` is a variable of a file, given by path."""
-        if self.variable is None or "/" in self.variable:
-            return self.variable is not None and self.variable.removeprefix("/") == name
-        return name.rpartition("/")[2] == self.variable
+        """Return whether ``variable`` means a variable of a file, given by path."""
+        if self.variable is None:
+            return False
+        wanted = self.variable if "/" not in self.variable else f"/{self.variable.removeprefix('/')}"
+        if wanted in (f"/{name}", name.rpartition("/")[2]):
+            return True
+        return _MAGIC.search(wanted) is not None and _pattern(wanted).fullmatch(f"/{name}") is not None
 
 
 #: The values of a fix, which are the keys of a table ``[[fix]]``.
@@ -131,6 +136,15 @@ def make_fix(fields: Mapping[str, Any]) -> Fix:
 
 def _invalid(name: str, value: Any, hint: str) -> AggregationError:
     return AggregationError(printable(f"{name}={value!r} of a fix is invalid"), hint=hint)
+
+
+def _check_variable(variable: Any) -> None:
+    if not _is_name(variable):
+        raise _invalid("variable", variable, "give a name, or a pattern such as '*_flag'")
+    try:
+        _pattern(variable)
+    except re.error as error:
+        raise _invalid("variable", variable, f"correct the pattern: {error}") from error
 
 
 def _is_name(value: Any) -> bool:
@@ -196,11 +210,8 @@ def _attributes(attrs: Any) -> FrozenDict[Any]:
         raise _invalid("set", attrs, "give {attribute: value}")
     made = FrozenDict({name: _value("set", name, value) for name, value in attrs.items()})
     for name, value in made.items():
-        is_number = isinstance(value, int | float | np.number) and math.isfinite(value)
-        if name in _FACTORS and not is_number:
-            raise _invalid("set", {name: value}, "give one finite number")
-        if name in _TEXTS and not isinstance(value, str):
-            raise _invalid("set", {name: value}, "give a text")
+        if (fault := value_fault(name, value)) is not None:
+            raise _invalid("set", {name: value}, fault)
     return made
 
 

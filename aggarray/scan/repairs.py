@@ -15,7 +15,7 @@ from aggarray.cf.attributes import basename, text_attribute
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen
 from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import replace
-from aggarray.errors import AggarrayError, AggregationError
+from aggarray.errors import AggarrayError, AggregationError, UnitsError
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.comparison import own_number
 from aggarray.scan.fixes import Fix
@@ -47,8 +47,29 @@ def repaired(structure: Structure, fixes: Sequence[Fix]) -> tuple[Structure, lis
                 used.append(number)
     if not used:
         return raw, used
+    if any(name in (fixes[number].set or ()) for number in used for name in _SHARED):
+        _check_times(structure, raw)
     seen = -1 if raw.assumed is None else own_number(raw, raw.assumed)
     return replace(_fixed(structure, *fixed_names(structure)), seen=seen), used
+
+
+def _check_times(structure: Structure, raw: Structure) -> None:
+    """Raise UnitsError for reference times whose date is not in their calendar."""
+    from aggarray.cf.units.calendars import epoch
+
+    stored, names = fixed_names(structure)[0], VariableNames(structure)
+    before = {v.name: v.attrs for v in raw.variables}
+    for v in structure.variables:
+        own = before[stored.get(v.name, v.name)]
+        if v.attrs is own or not _counts_time(v) or all(own.get(name) == v.attrs.get(name) for name in _SHARED):
+            continue
+        parent = names.variables.get(names.parents.get(v.name, ""), v)
+        calendar = text_attribute(v.attrs.get("calendar", parent.attrs.get("calendar")))
+        try:
+            epoch(str(text_attribute(v.attrs["units"])), calendar)
+        except UnitsError as error:
+            error.path, error.variable = raw.uri, v.name
+            raise
 
 
 def match_counts(structures: Sequence[Structure], fixes: Sequence[Fix]) -> list[int]:
@@ -74,7 +95,7 @@ def _changed(structure: Structure, fix: Fix) -> Structure:
     renames: FrozenDict[str] = fix.rename if isinstance(fix.rename, FrozenDict) else FrozenDict()
     if fix.variable is None:
         own = FrozenDict({old: new for old, new in renames.items() if not _named(old, paths)})
-        attrs = _repaired_attributes(structure.attrs, fix, np.dtype("f8"), own)
+        attrs = _repaired_attributes(structure.attrs, fix, None, own)
         structure = structure if attrs is structure.attrs else replace(structure, attrs=attrs)
     else:
         structure = _with_dimensions(_with_attributes(structure, fix, renames), fix, renames)
@@ -117,14 +138,21 @@ def _with_attributes(structure: Structure, fix: Fix, renames: FrozenDict[str]) -
     return structure if len(kept) == len(units) else _fixed(structure, stored, FrozenDict(kept))
 
 
-def _repaired_attributes(attrs: Attributes, fix: Fix, dtype: np.dtype[Any], renames: FrozenDict[str]) -> Attributes:
-    """Return attributes with the changes of a fix, the same object if none."""
+def _repaired_attributes(attrs: Attributes, fix: Fix, dtype: np.dtype[Any] | None, renames: FrozenDict[str]) -> Attributes:
+    """Return attributes with the changes of a fix, the same object if none.
+
+    ``dtype``: of the variable, None for the file.
+    """
     return _of_shared(Immutable(frozen(attrs)), Immutable(fix), dtype, renames, Immutable(attrs))
 
 
 @lru_cache(maxsize=4096)
 def _of_shared(
-    shared: Immutable[FrozenDict[Any]], by: Immutable[Fix], dtype: np.dtype[Any], renames: FrozenDict[str], own: Immutable[Any]
+    shared: Immutable[FrozenDict[Any]],
+    by: Immutable[Fix],
+    dtype: np.dtype[Any] | None,
+    renames: FrozenDict[str],
+    own: Immutable[Any],
 ) -> Attributes:
     """Return repaired attributes, computed once for shared ones."""
     before, fix = shared.item, by.item
@@ -141,11 +169,17 @@ def _of_shared(
     return FrozenDict({**after, **made})
 
 
-def _attribute(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+def _attribute(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
     """Return the value of an attribute as a scan returns it."""
-    if isinstance(value, str) or (isinstance(value, tuple) and isinstance(value[0], str)):
+    is_text = isinstance(value, str) or (isinstance(value, tuple) and isinstance(value[0], str))
+    if dtype is not None and name in (*_STORED, *_FACTORS) and dtype.kind in ("iufb" if is_text else "SUTO"):
+        own, hint = (str(dtype), "give a value of this dtype") if is_text else ("text", "give it to a variable of numbers")
+        raise AggregationError(f"a fix sets {name}={_shown(value)} of a variable of {own}", hint=hint)
+    if is_text:
         return value if isinstance(value, str) else list(value)
     made = np.asarray(value)
+    if dtype is None:
+        return made[()]
     if name in _FACTORS and dtype.kind == "f" and not isinstance(value, np.generic):
         made = made.astype(dtype)  # the values keep their dtype
     if name in _STORED and dtype.kind in "iuf":
@@ -157,8 +191,12 @@ def _attribute(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
             made = cast
         elif name in _MISSING:
             hint = "give a value of its dtype"
-            raise AggregationError(f"a fix sets {name}={value!r}, which {dtype} cannot hold", hint=hint)
+            raise AggregationError(f"a fix sets {name}={_shown(value)}, which {dtype} cannot hold", hint=hint)
     return made[()]
+
+
+def _shown(value: Any) -> str:
+    return repr(list(value) if isinstance(value, tuple) else value)
 
 
 def _followed(bounds: Attributes, before: Attributes, after: Attributes) -> Attributes:

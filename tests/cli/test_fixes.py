@@ -63,6 +63,7 @@ def test_an_index_with_fixes(run: Run, folder: Path) -> None:
     checked = run("check", "all.nca")
     assert checked.exit_code == 1 and "Fix(variable='lost', drop=True) matches no file" in checked.stdout
     explained = run("explain", "all.nca")
+    assert "Fix(variable='lost', drop=True) matches no file" in explained.stdout
     lines = explained.stdout.partition("fixes\n")[2].splitlines()
     assert "tas_1.nc" in lines[2] and "set units=degC" in lines[2] and "declared as kelvin" in lines[2]
     assert "every file" in lines[3] and "lost" in lines[3] and lines[4] == "8 optional fixes match no file"
@@ -71,6 +72,18 @@ def test_an_index_with_fixes(run: Run, folder: Path) -> None:
         **{"where": "tas_1.nc", "variable": "tas", "set": {"units": "degC"}, "note": "declared as kelvin", "files": 1},
     }
     assert [fix["files"] for fix in facts] == [1] + [0] * 9
+
+
+def test_every_command_notes_fixes_that_match_no_file(run: Run, folder: Path) -> None:
+    """On standard error, where its output does not list them."""
+    words, given = "Fix(variable='lost', drop=True) matches no file", ("tas_*.nc", "--fixes", "own.toml")
+    for arguments in (["info", *given], ["view", *given, "-o", "page.html"], ["extract", *given, "-o", "out.nc"]):
+        done = run(*arguments)
+        assert done.exit_code == 0 and done.stderr.count(words) == 1 and words not in done.stdout
+    assert "lost&#x27;, drop=True) matches no file" in (folder / "page.html").read_text()
+    done = run("explain", *given)
+    assert done.exit_code == 1 and words in done.stdout and words not in done.stderr
+    assert job(run, folder, "fixes = ['own.toml']").stderr.count(words) == 1
 
 
 def test_an_append_applies_the_fixes(run: Run, folder: Path) -> None:

@@ -47,6 +47,23 @@ from tests.support.netcdf import write
         ({"set": {"units": 1}}, "give a text"),
         ({"set": {"scale_factor": "2"}}, "one finite number"),
         ({"set": {"add_offset": float("nan")}}, "one finite number"),
+        ({"set": {"scale_factor": 0}}, "other than 0"),
+        ({"set": {"scale_factor": 0.0}}, "other than 0"),
+        ({"set": {"scale_factor": [1.0, 2.0]}}, "one finite number"),
+        ({"set": {"calendar": "foo"}}, "give one of standard, proleptic_gregorian, noleap"),
+        ({"set": {"units": "furlong per moon"}}, "units that UDUNITS knows"),
+        ({"set": {"units": "K K2foo"}}, "units that UDUNITS knows"),
+        ({"set": {"units": "days since yesterday"}}, "'yesterday' is not a date"),
+        ({"set": {"units": "days since 2001-02-31"}}, "2001-02-31"),
+        ({"set": {"units": "moons since 2001-01-01"}}, "not a unit of time"),
+        ({"set": {"_FillValue": [1, 2]}}, "missing_value may have several"),
+        ({"set": {"valid_range": [2, 1]}}, "the lower one first"),
+        ({"set": {"valid_range": 5}}, "two numbers"),
+        ({"set": {"valid_min": "0"}}, "give one number"),
+        ({"set": {"_Unsigned": "yes"}}, "true or false"),
+        ({"set": {"positive": "above"}}, "up or down"),
+        ({"set": {"axis": "lat"}}, "x or y or z or t"),
+        ({"variable": "[b-a]", "delete": "a"}, "correct the pattern"),
         ({"set": {"a": "b"}, "delete": "a"}, "deletes and sets 'a'"),
         ({"delete": [1]}, "give a list of names"),
         ({"delete": 1}, "give a list of names"),
@@ -122,6 +139,43 @@ def test_fixes_are_equal_hashable_values() -> None:
     two = aa.Fix(where={"a": (1, 2)}, variable="tas", set={"units": "K", "flags": (1, 2)}, shift_time=(1, "day"))
     assert one == two and hash(one) == hash(two)
     assert eval(repr(one), {"Fix": aa.Fix}) == one
+
+
+UNITS = ["K", "degC", "1", "", "%", "W m-2", "kg m-2 s-1", "1e-3 kg", "m2", "mm day-1", "degrees_north", "level", "s-1", "Pa.s"]
+UNITS += ["days since 2000-01-01", "hours since 2001-02-30", "days since 2000-02-30 12:00", "mol m^-2", "dBZ", "common_years"]
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_valid_units(units: str) -> None:
+    assert aa.Fix(variable="x", set={"units": units}).set == {"units": units}
+
+
+@pytest.mark.parametrize(
+    "calendar", ["standard", "Gregorian", "proleptic_gregorian", "365_day", "366_day", "360_day", "julian"]
+)
+def test_valid_calendars(calendar: str) -> None:
+    assert aa.Fix(variable="time", set={"calendar": calendar}).set == {"calendar": calendar}
+
+
+@pytest.mark.parametrize(
+    ("variable", "matched"),
+    [
+        ("*", {"tas", "tas_flag", "g/tas", "g/pr_flag"}),
+        ("tas", {"tas", "g/tas"}),
+        ("tas*", {"tas", "tas_flag", "g/tas"}),
+        ("*_flag", {"tas_flag", "g/pr_flag"}),
+        ("[!t]*", {"g/pr_flag"}),
+        ("/tas*", {"tas", "tas_flag"}),
+        ("g/*", {"g/tas", "g/pr_flag"}),
+        ("/g/tas", {"g/tas"}),
+        ("/**", {"tas", "tas_flag", "g/tas", "g/pr_flag"}),
+        ("g", set()),
+    ],
+)
+def test_variables_that_a_fix_matches(variable: str, matched: set[str]) -> None:
+    names = ("tas", "tas_flag", "g/tas", "g/pr_flag")
+    assert {name for name in names if aa.Fix(variable=variable, delete="a").concerns(name)} == matched
+    assert aa.Fix(variable="t[K]", delete="a").concerns("t[K]")  # the name itself
 
 
 # Structures
@@ -365,3 +419,40 @@ def test_other_sources_of_fixes() -> None:
     with pytest.raises(aa.AggregationError, match="cannot be read"):
         aa.open("/nowhere", fixes="own.toml")
     assert fixes_of({}, "x") == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "attrs", "words"),
+    [
+        ("count", {"missing_value": "none"}, "missing_value='none' of a variable of int16"),
+        ("count", {"_FillValue": "-1"}, "_FillValue='-1' of a variable of int16"),
+        ("count", {"flag_values": ["a", "b"]}, "flag_values=['a', 'b'] of a variable of int16"),
+        ("count", {"missing_value": 70000}, "int16 cannot hold"),
+        ("label", {"missing_value": 0}, "missing_value=0 of a variable of text"),
+        ("label", {"scale_factor": 2.0}, "scale_factor=2.0 of a variable of text"),
+        ("time", {"units": "days since 2001-02-30"}, "2001-02-30"),
+        ("time", {"units": "days since 2001-02-29", "calendar": "noleap"}, "2001-02-29"),
+    ],
+)
+def test_values_that_a_variable_cannot_have(variable: str, attrs: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """The error names the file: its variable tells the type."""
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("time", 2)
+        file.createVariable("time", "f8", ("time",)).units = "days since 2001-01-01"
+        file.createVariable("count", "i2", ("time",))
+        file.createVariable("label", str, ("time",))
+    with pytest.raises((aa.AggregationError, aa.UnitsError)) as caught:
+        aa.open(tmp_path, fixes=aa.Fix(variable=variable, set=attrs))
+    text = str(caught.value)
+    assert words in text and "a.nc" in text and caught.value.variable == variable and caught.value.hint is not None
+
+
+def test_a_calendar_may_follow_the_units(tmp_path: Path) -> None:
+    """Only what all fixes make together must be valid."""
+    write(tmp_path / "a.nc", {"time": (("time",), np.arange(2.0), {"units": "days since 2001-01-01"})})
+    fixes = [
+        aa.Fix(variable="time", set={"units": "days since 2001-02-30"}),
+        aa.Fix(variable="t*", set={"calendar": "360_day"}),
+    ]
+    structure, used = repaired(scan(str(tmp_path / "a.nc")), fixes)
+    assert used == [0, 1] and structure.variables[0].attrs["units"] == "days since 2001-02-30"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import ALIASES, MIXABLE, SINCE, calendar_name, stripped_text
+from aggarray.cf.units.recognition import ALIASES, CALENDARS, MIXABLE, SINCE, calendar_name, stripped_text
 from aggarray.cf.units.udunits import seconds_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import UnitsError
@@ -97,8 +97,8 @@ def epoch(units: str, calendar: str | None = None) -> Epoch:
     unit, *rest = SINCE.split(stripped_text(units) or "", maxsplit=1)
     if not rest:
         raise UnitsError(f"units {units!r} are not a reference time", hint="write them as 'days since 2000-01-01'")
-    if name not in MIXABLE and name not in _classes():
-        hint = f"use {', '.join((*_classes(), *ALIASES))}"
+    if name not in CALENDARS:
+        hint = f"use {', '.join((*CALENDARS, *ALIASES))}"
         raise UnitsError(f"units {units!r}: unknown calendar {calendar!r}", hint=hint)
     return Epoch(name, _instant(rest[0], name, units), _step(unit, units))
 

@@ -9,6 +9,8 @@ from typing import Any
 SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
 #: Other names of calendars.
 ALIASES = {"gregorian": "standard", "365_day": "noleap", "366_day": "all_leap"}
+#: Calendars by their preferred names.
+CALENDARS = ("standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian", "tai")
 #: Calendars that are equal from 1582-10-15 on.
 MIXABLE = ("standard", "proleptic_gregorian")
 

@@ -8,6 +8,7 @@ from aggarray.dataclass import NamedTuple
 from aggarray.display.overview import arrays_by_file, refused_arrays
 from aggarray.errors import AggarrayError
 from aggarray.opening.aggregation import Aggregation
+from aggarray.opening.fixing import fix_problems
 
 
 class Entry(NamedTuple):
@@ -44,6 +45,7 @@ def entries(agg: Aggregation, report: Report | None) -> list[Entry]:
             *known,
             *duplicate_problems(agg.duplicates, agg.arrays),
             *skipped_problems(agg.skipped),
+            *fix_problems(agg._provenance),
         )
     )
     refused = [r for r in agg.refusals if not agg._provenance.separates(r.rule)]
