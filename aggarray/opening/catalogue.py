@@ -22,8 +22,13 @@ from aggarray.storage.files import absolute, given_path, listed
 ADDRESSES = ("path", "uri", "url", "href", "zstore", "address")
 #: Most rows of a catalogue whose addresses an error repeats, and most of its names.
 _MOST_NAMES = 30
-#: Media types of assets that hold arrays.
-_MEDIA = re.compile(r"application/(x-|vnd[.+])?(netcdf[34]?|hdf5?|zarr)\b", re.IGNORECASE)
+#: Media types of assets that hold arrays: netCDF, HDF5, Zarr, references of kerchunk; and those that do not tell.
+_MEDIA = re.compile(r"application/(x-|vnd[.+])?(netcdf[34]?|hdf5?|zarr|kerchunk)\b", re.IGNORECASE)
+_UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
+#: Suffixes of addresses of arrays, where an asset has neither media type nor roles.
+_SUFFIX = re.compile(r"\.(nc[34]?|cdf|netcdf|h5|hdf5?|he5|zarr)(/|\.zip)?(\?.*)?$", re.IGNORECASE)
+#: Roles of assets that describe data.
+_DESCRIBING = ("thumbnail", "overview", "metadata", "visual")
 #: Prefixes of STAC extensions whose fields are global attributes of files.
 _PREFIX = re.compile(r"(cmip|cordex)[0-9]*:(?=.)", re.IGNORECASE)
 
@@ -143,7 +148,7 @@ def _value(value: Any) -> Any:
     if type(value) is str or type(value) in (int, float):
         return value
     if isinstance(value, bool):
-        return str(value)
+        return str(value).lower()  # attributes of netCDF have no booleans: as in _Unsigned
     if isinstance(value, Mapping) or (isinstance(value, list | tuple | set | frozenset) and any(map(_is_nested, value))):
         import json
 
@@ -155,7 +160,7 @@ def _value(value: Any) -> Any:
         if items and all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
             numbers = np.array(items)
             return numbers if numbers.dtype.kind in "iuf" else list(map(str, items))
-        return list(map(str, items))
+        return [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
     if hasattr(value, "dtype"):  # of NumPy
         return value if value.dtype.kind in "iufSU" else _value(value.tolist())
     return str(value)
@@ -213,23 +218,33 @@ def _plain_item(item: Any) -> Mapping[str, Any]:
 
 
 def _asset_rows(item: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield a row for each asset of a STAC item that holds data."""
+    """Yield a row for each asset of a STAC item that holds arrays."""
     assets = {name: asset for name, asset in item["assets"].items() if asset.get("href")}
-    data = [name for name, asset in assets.items() if "data" in (asset.get("roles") or ())]
-    arrays = [name for name, asset in assets.items() if _MEDIA.match(str(asset.get("type") or ""))]
-    # Rasters have the role too; the type of an asset may be absent.
-    chosen = [name for name in data if name in arrays or not assets[name].get("type")] or (data or arrays)
-    if not chosen and len(assets) == 1:
-        chosen = list(assets)
+    faults = {name: _asset_fault(asset) for name, asset in assets.items()}
+    arrays = [name for name, fault in faults.items() if not fault]
+    # Other files of arrays, such as masks, lie beside the data.
+    chosen = [name for name in arrays if "data" in (assets[name].get("roles") or ())] or arrays
     if not chosen:
-        listed = ", ".join(f"{name} ({asset.get('type')})" for name, asset in list(assets.items())[:_MOST_NAMES]) or "none"
-        hint = "give rows of (address, attributes) instead"
-        what = f"item {item.get('id')!r} has no asset of role 'data', or of a media type of arrays: its assets are {listed}"
-        raise AggregationError(what, hint=hint)
+        listed = ", ".join(f"{name} ({fault})" for name, fault in list(faults.items())[:_MOST_NAMES]) or "none"
+        hint = "give rows of (address, attributes) instead, if one of them is a file of netCDF, HDF5 or Zarr"
+        raise AggregationError(f"item {item.get('id')!r} has no asset of arrays: its assets are {listed}", hint=hint)
     common = _fields(item.get("properties") or {})
     for name in chosen:
         own = {key: value for key, value in _fields(assets[name]).items() if key in common or _PREFIX.match(key)}
         yield Row(_from_item(assets[name]["href"], item), _attributes(_renamed({**common, **own})))
+
+
+def _asset_fault(asset: Mapping[str, Any]) -> str:
+    """Return why an asset of STAC holds no arrays, "" if it may."""
+    roles, media = tuple(map(str, asset.get("roles") or ())), str(asset.get("type") or "")
+    if "data" not in roles and any(role in roles for role in _DESCRIBING):
+        return f"role {', '.join(roles)}"
+    if _MEDIA.match(media):
+        return ""
+    if media.lower() not in _UNKNOWN:
+        return media
+    is_named = "data" in roles or (not roles and _SUFFIX.search(str(asset["href"])))
+    return "" if is_named else f"no media type, role {', '.join(roles)}" if roles else "neither media type nor role"
 
 
 def _fields(fields: Mapping[str, Any]) -> dict[str, Any]:

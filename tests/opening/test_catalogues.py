@@ -221,8 +221,10 @@ def test_values_of_attributes(tmp_path: Path) -> None:
     first, second = source_items(pandas.DataFrame(rows))[1]
     assert first.address == "a" and first.attrs["realization"] == 1 and isinstance(first.attrs["realization"], int)
     assert first.attrs["time"] == "2001-02-03 00:00:00" and first.attrs["tags"] == ["x", "y"]
-    assert first.attrs["box"].tolist() == [1.0, 2.0] and first.attrs["more"] == '{"k": 1}' and first.attrs["good"] == "True"
-    assert second.attrs.keys() == {"level", "tags", "box", "good"}
+    assert first.attrs["box"].tolist() == [1.0, 2.0] and first.attrs["more"] == '{"k": 1}' and first.attrs["good"] == "true"
+    assert second.attrs.keys() == {"level", "tags", "box", "good"} and second.attrs["good"] == "false"
+    flags = source_items([("a", {"one": np.True_, "several": [True, False], "array": np.array([False, True])})])[1][0].attrs
+    assert flags == {"one": "true", "several": ["true", "false"], "array": ["false", "true"]}
     path = _file(tmp_path / "a.nc")
     agg = _saved(aa.open([(path, dict(first.attrs))]), tmp_path)
     assert agg["tas"].file_attrs["box"].tolist() == [1.0, 2.0] and agg["tas"].file_attrs["realization"] == 1
@@ -281,8 +283,30 @@ def test_assets_of_items(tmp_path: Path) -> None:
     assert chosen(tiff=tiff, netcdf=netcdf) == ["a.nc"]
     assert chosen(netcdf=netcdf, untyped={"href": "b.nc", "roles": ["data"]}) == ["a.nc", "b.nc"]
     assert chosen(only={"href": "b.nc"}) == ["b.nc"]
+    mask = {"href": "mask.nc", "type": "application/netcdf", "roles": ["mask"]}
+    assert chosen(mask=mask) == ["mask.nc"] and chosen(mask=mask, netcdf=netcdf) == ["a.nc"]
+    assert chosen(only={"href": "b.hdf5", "type": "application/octet-stream", "roles": ["data"]}) == ["b.hdf5"]
     linked = {**item(one={"href": "./c.nc", "roles": ["data"]}), "links": [{"rel": "self", "href": "s3://b/items/i.json"}]}
     assert source_items(linked)[1][0].address == "s3://b/items/c.nc"
+
+
+@pytest.mark.parametrize(
+    ("asset", "reason"),
+    [
+        ({"href": "a.png", "type": "image/png", "roles": ["thumbnail"]}, "role thumbnail"),
+        ({"href": "a.nc", "type": "application/netcdf", "roles": ["overview"]}, "role overview"),
+        ({"href": "a.nc", "roles": ["metadata"]}, "role metadata"),
+        ({"href": "a.tif", "type": "image/tiff; application=geotiff", "roles": ["data"]}, "image/tiff"),
+        ({"href": "a.grib2", "type": "application/wmo-GRIB2", "roles": ["data"]}, "application/wmo-GRIB2"),
+        ({"href": "a.json", "type": "application/json"}, "application/json"),
+        ({"href": "a.nc", "roles": ["mask"]}, "no media type, role mask"),
+        ({"href": "a.txt"}, "neither media type nor role"),
+    ],
+)
+def test_items_without_arrays(asset: dict[str, Any], reason: str) -> None:
+    with pytest.raises(aa.AggregationError, match=r"item 'i' has no asset of arrays: its assets are one \(") as caught:
+        aa.open([{"type": "Feature", "id": "i", "properties": {}, "assets": {"one": asset}}])
+    assert reason in str(caught.value) and "give rows" in str(caught.value.hint)
 
 
 def test_items_of_pystac_have_absolute_addresses(two: list[str], tmp_path: Path) -> None:
