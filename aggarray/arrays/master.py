@@ -216,7 +216,8 @@ class MasterArray(NamedArray, Convertible, Reducible):
 
         One `Source` per partition that the selection touches, in C order, none for missing ones. ``key``: as in ``a[key]``.
         Locations are in this array; ``a.lazy[key].sources()`` has those in the selection. Files that an index or
-        ``trust="assume"`` leaves unread are opened. Raises SelectionError for keys that do not fit, and errors of such files.
+        ``trust="assume"`` leaves unread are opened. Reductions in memory list the pieces that they were computed from, until
+        they are saved or pickled. Raises SelectionError for keys that do not fit, and errors of such files.
         """
         from aggarray.arrays.sources import sources_of
 

@@ -1,23 +1,24 @@
 """Sources of a selection: the files, variables and parts that it reads."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.conversions import conversions
+from aggarray.arrays.inputs import Inputs, input_sources, inputs_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import printable
 from aggarray.formats import scan
 from aggarray.formats.flattened import stored_name
 from aggarray.memory.selection import as_range
-from aggarray.partition.plan import DimensionPlan, Indices, pieces, plan_dimension
+from aggarray.partition.plan import DimensionPlan, Indices, Piece, pieces, plan_dimension
 from aggarray.scan.resolution import resolve_references, touched
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aggarray.arrays.master import MasterArray
     from aggarray.memory.selection import Selector
 
@@ -77,7 +78,7 @@ class Sources(tuple[Source, ...]):
         return sources_text(self, line_width())
 
 
-def sources_of(array: "MasterArray", selectors: "Sequence[Selector]") -> Sources:
+def sources_of(array: "MasterArray", selectors: Sequence["Selector"]) -> Sources:
     """Return the sources of a selection; see `MasterArray.sources`."""
     matrix = array._matrix
     rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
@@ -94,12 +95,45 @@ def sources_of(array: "MasterArray", selectors: "Sequence[Selector]") -> Sources
         if code not in changes:
             changes[code] = conversions(references.templates[code], array)
         uri, change = references.uri_of(piece.ref), changes[code]
+        inputs = inputs_of(references.memory[references.variable[piece.ref]]) if uri is None else None
+        if inputs is not None:
+            found += _computed(inputs, piece, references.templates[code].dimensions, location, array.dimensions, change)
+            continue
         name = None if uri is None else references.variables[references.variable[piece.ref]]
         variable = name and stored_name(name)
         if name != variable:
             change = ("rows -> one dimension", *change)
         found.append(Source(uri, variable, tuple(map(_sliced, piece.selection)), location, change, target.access))
     return Sources(found)
+
+
+def _computed(
+    inputs: Inputs,
+    piece: Piece,
+    names: Sequence[str],
+    location: tuple[Indices, ...],
+    dimensions: Sequence[str],
+    change: tuple[str, ...],
+) -> list[Source]:
+    """Return the sources of values that were computed from other arrays.
+
+    ``names``: dimensions of the values; ``location``: where they are in an array of ``dimensions``.
+    """
+    selection, places = [], list[tuple[int, np.ndarray] | None]()
+    for number, (name, indices) in enumerate(zip(names, piece.selection, strict=True)):
+        selection.append(_listed(indices))
+        axis = dimensions.index(name) if name in dimensions else None
+        there = None if axis is None else _listed(location[axis])
+        places.append(None if axis is None or there is None else (axis, there[::-1] if number in piece.flip else there))
+    found = []
+    for source, served in input_sources(inputs, selection, places):
+        own = tuple(_sliced(served[axis]) if axis in served else indices for axis, indices in enumerate(location))
+        found.append(replace(source, location=own, conversions=(*source.conversions, inputs.operation, *change)))
+    return found
+
+
+def _listed(indices: Indices) -> np.ndarray:
+    return np.arange(indices.start, indices.stop, indices.step) if isinstance(indices, slice) else indices
 
 
 def _positions(rows: DimensionPlan, edges: np.ndarray) -> list[Indices]:

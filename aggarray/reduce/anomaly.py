@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
+from aggarray.arrays.inputs import Inputs, Relation, remember_inputs
 from aggarray.cf.units.temperature import DIFFERENCE, has_temperature
 from aggarray.dataclass import replace
 from aggarray.errors import NotFoundError, SelectionError, listed, names_hint
@@ -43,7 +44,8 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: Any, options: Mappi
     _check_cycle(array, by)
     check_operations(array, "mean")
     groups = groups_of(array, dimension, by)
-    if climatology is None:
+    is_own = climatology is None
+    if is_own:
         climatology = reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
     norm = _aligned(array, groups, climatology)
     values = _difference(array, array.dimensions.index(dimension), groups.numbers, norm)
@@ -51,7 +53,13 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: Any, options: Mappi
     line = history_line(f"aggarray anomaly of {names_with_shapes([array])} from means by {groups.by or 'labels'}")
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))
     attrs = _attributes(array, groups)
-    return replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=array.coords)
+    result = replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=array.coords)
+    relations = [Relation(axis) for axis in range(array.ndim)]
+    if is_own:  # of the same group, from whose mean it differs
+        axis = array.dimensions.index(dimension)
+        relations[axis] = Relation(axis, results=groups.numbers, inputs=groups.numbers)
+    operation = f"anomaly from means by {groups.by or 'labels'}"
+    return remember_inputs(result, Inputs(array, tuple(relations), operation))
 
 
 def _check_cycle(array: "MasterArray", by: Any) -> None:

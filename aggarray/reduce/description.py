@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
+from aggarray.arrays.inputs import Inputs, Relation, remember_inputs
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.frequency import Frequency
 from aggarray.dataclass import dataclass, replace
@@ -69,7 +70,18 @@ class Description:
         result = in_memory(array, array.name, values, names, units, calendar, mask=mask, fill_value=fill)
         attrs = valid_references(array, attrs, self.coords, self.dims)
         file_attrs = _file_attributes(array, f"{operation} {detail}".strip(), self.dims, self.groups, self.weights)
-        return replace(result, attrs=attrs, file_attrs=file_attrs, coords=self.coords)
+        result = replace(result, attrs=attrs, file_attrs=file_attrs, coords=self.coords)
+        over = ", ".join(d for d in array.dimensions if d in self.dims)
+        by = "" if self.groups is None else f" by {self.groups.by or 'labels'}"
+        return remember_inputs(result, Inputs(array, tuple(map(self._relation, names)), f"{operation} over {over}{by}"))
+
+    def _relation(self, name: str) -> Relation:
+        """Return the relation of a dimension of results to one of the array."""
+        groups = self.groups
+        if groups is None or name != groups.name:
+            return Relation(self.array.dimensions.index(name))
+        axis = self.array.dimensions.index(groups.dimension)
+        return Relation(axis, results=np.arange(groups.count), inputs=groups.numbers)
 
     def _method(self, operation: str) -> str | None:
         """Return the cell method of an operation."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.chunk_sizes import axis_cuts
+from aggarray.arrays.inputs import inputs_of, remember_inputs
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError
 from aggarray.options import get_options
@@ -102,7 +103,9 @@ def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, A
     coordinate = in_memory(array, "quantile", probabilities, ("quantile",))
     dimensions = ("quantile", *first.dimensions)
     several = in_memory(array, array.name, values, dimensions, first.units, mask=np.isnan(values), attrs=first.attrs)
-    return replace(several, file_attrs=first.file_attrs, coords={"quantile": coordinate, **first.coords})
+    several = replace(several, file_attrs=first.file_attrs, coords={"quantile": coordinate, **first.coords})
+    own = inputs_of(first._matrix.references.memory[0])
+    return several if own is None else remember_inputs(several, replace(own, relations=(None, *own.relations)))
 
 
 def checked_work(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.history import history_line, names_with_shapes
+from aggarray.arrays.inputs import Inputs, Relation, remember_inputs
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import SelectionError
 from aggarray.reduce.cell_methods import cell_method, result_attributes, result_units
@@ -78,7 +79,9 @@ def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mappin
     attrs = valid_references(array, result_attributes(array.attrs, array.name, array.units, "mean", method), coords, [])
     line = history_line(f"aggarray running mean of {names_with_shapes([array])}: over {steps} values along {dimension}")
     history = "\n".join(filter(None, [line, str(array.file_attrs.get("history", ""))]))
-    return replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=coords)
+    result = replace(result, attrs=attrs, file_attrs={**array.file_attrs, "history": history}, coords=coords)
+    relations = (Relation(axis, steps if axis == windows.axis else 1) for axis in range(array.ndim))
+    return remember_inputs(result, Inputs(array, tuple(relations), f"running mean over {steps} values along {dimension}"))
 
 
 def _dimension(array: "MasterArray", dims: Any) -> str:
