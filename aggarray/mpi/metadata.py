@@ -20,7 +20,8 @@ from aggarray.mpi.groups import as_list
 class ArrayMetadata:
     """Metadata of a distributed array.
 
-    ``fill_value``: the value of missing elements; None if none are missing, or missing ones are NaN.
+    ``fill_value``: the value of missing elements; None if none are missing, or missing ones are NaN. ``source``: the array
+    whose files the values come from, None if it is not known; never pickled.
     """
 
     name: str | None
@@ -31,11 +32,23 @@ class ArrayMetadata:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coords: Mapping[str, MasterArray] = field(default_factory=dict)
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
+    source: MasterArray | None = None
+
+    def __getstate__(self) -> list[Any]:
+        return [getattr(self, f.name) for f in fields(self) if f.name != "source"]
 
     def __setstate__(self, state: list[Any]) -> None:
         # Pickles of earlier releases have no `file_attrs`.
-        for f, value in zip(fields(self), [*state, {}], strict=False):
+        values = [*state, {}][: len(fields(self)) - 1]
+        for f, value in zip(fields(self), [*values, None], strict=True):
             object.__setattr__(self, f.name, value)
+
+    def source_files(self) -> list[tuple[str, str]]:
+        """Return address and `tracking_id` of each source file."""
+        from aggarray.output.source_files import TRACKING_ID, attributes_of, files_in, source_list
+
+        files = files_in([] if self.source is None else [self.source])
+        return source_list(files, attributes_of(files, [TRACKING_ID]))
 
     @property
     def summary(self) -> str:
@@ -52,7 +65,7 @@ def metadata_of_array(array: MasterArray) -> ArrayMetadata:
     """Return the metadata of a master array."""
     fill = array.fill_value if array.dtype.kind in "iu" else None
     described = array.name, array.dimensions, array.units, array.calendar
-    return ArrayMetadata(*described, fill, array.attrs, array.coords, array.file_attrs)
+    return ArrayMetadata(*described, fill, array.attrs, array.coords, array.file_attrs, array)
 
 
 class ReducedArray(LocalArray):

@@ -37,6 +37,7 @@ from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
 from aggarray.output.compression import NONE, Compression
 from aggarray.output.layout import ExtractLayout, Variable, lay_out
 from aggarray.output.netcdf_file import KINDS, check_compression, chunk_placer, create_file, encode
+from aggarray.output.source_files import replace_netcdf_list, stored_list
 from aggarray.storage.atomic import replace_atomically
 
 
@@ -84,7 +85,14 @@ class NetCDFFile:
                 shutil.copyfile(self._real, self.work)
             create_file(layout, self.work, self._compression, extend)
             self._variables = layout.variables
+            earlier = self._earlier_list() if extend else []
+            if {*(files := [*earlier, *self._metadata.source_files()])} > {*earlier}:
+                replace_netcdf_list(self.work, files)
         return self.work
+
+    def _earlier_list(self) -> Sequence[tuple[str, str]]:
+        """Return the list of files that the file has."""
+        return stored_list(self._real, [v.name for v in scan(self._real).variables]) or ()
 
     def _layout(self, stored: StoredArray, labels: Sequence[np.ndarray | None]) -> ExtractLayout:
         """Return the layout of a new file; the array is the last variable."""

@@ -84,7 +84,7 @@ def reduce(local: Any, operation: str, dimensions: Any, comm: Any, by: Any = Non
         values, metadata = _computed(link, next((g for g in members if link.rank in g), None), section, request)
         values = np.empty(result.local_shape(rank), values) if isinstance(values, np.dtype) else values
         broadcast_tree(link, held[section.rank], values)
-    return ReducedArray.of(values, result, rank, metadata)
+    return ReducedArray.of(values, result, rank, replace(metadata, source=request.metadata.source))
 
 
 def _agreed(link: Link, local: LocalArray, operation: Any, dimensions: Any, by: Any, weights: Any) -> _Request:

@@ -27,7 +27,9 @@ from aggarray.mpi.write_errors import convert_write_errors
 from aggarray.options import get_options
 from aggarray.output.chunks import Position, chunk_in, full_chunk, positions_in
 from aggarray.output.compression import Compression
+from aggarray.output.source_files import list_columns, long_name, stored_list
 from aggarray.output.zarr_codecs import CodecMetadata, compressors_of, encode
+from aggarray.scan.roles import SOURCE_FILE, SOURCE_FILES
 from aggarray.storage.atomic import temporary_for
 from aggarray.storage.locks import Lock
 
@@ -56,6 +58,8 @@ class Store:
         self._real = os.path.realpath(path)
         #: Coordinates that an existing store does not have.
         self._coords: list[str] = []
+        #: Columns of the list of files, where it changes.
+        self._files: Mapping[str, np.ndarray] = {}
         self._read_coordinates: Callable[[], dict[str, _Coordinate]] = dict
         self._stack = ExitStack()
 
@@ -115,6 +119,10 @@ class Store:
             coords = self._coordinates(labels)
             coords = {key: c for key, c in coords.items() if not self._has_coordinate(store, key, c)}
             self._coords, self._read_coordinates = list(coords), lambda: coords
+        earlier = [] if self._is_new else stored_list(self._real, _names(self._real)) or []
+        files = [*earlier, *self._metadata.source_files()]
+        if {*files} > {*earlier}:
+            self._files = list_columns(files)
         _run_in_thread(lambda: self._create_array(zarr.create_group(self.work, zarr_format=3), stored))
 
     def _coordinates(self, labels: Sequence[np.ndarray | None]) -> dict[str, _Coordinate]:
@@ -138,6 +146,11 @@ class Store:
         group = zarr.open_group(self.work, mode="r+", zarr_format=3, use_consolidated=False)
         for key, c in self._read_coordinates().items():
             group.create_array(key, data=c.values, dimension_names=c.dimensions, attributes=_to_json(c.attributes))
+        for name, texts in self._files.items():
+            attributes = _to_json({"long_name": long_name(name)})
+            group.require_group(SOURCE_FILES).create_array(
+                name, data=texts, dimension_names=(SOURCE_FILE,), attributes=attributes
+            )
 
     def _check_dimensions(self, store: Any, sizes: Mapping[str, int]) -> None:
         """Raise ExchangeError for a dimension of another size."""
@@ -215,13 +228,17 @@ class Store:
                 self._add()
 
     def _add(self) -> None:
+        moved = [*self._coords, *([SOURCE_FILES] if self._files else []), self._name]
         # promise: mpi-store-consolidated
-        _copy_metadata(self._real, self.work)
+        _copy_metadata(self._real, self.work, moved)
         _run_in_thread(lambda: _consolidate(self.work))
         self._lock.check()
         with ExitStack() as undo:
-            for key in (*self._coords, self._name):
+            for key in moved:
                 source, target = os.path.join(self.work, key), os.path.join(self._real, key)
+                if os.path.exists(target):  # the list of files
+                    undo.callback(_undo_rename, f"{source}.earlier", target)
+                    os.rename(target, f"{source}.earlier")
                 undo.callback(_undo_rename, target, source)
                 os.rename(source, target)
             undo.pop_all()
@@ -269,22 +286,38 @@ def _run_in_thread(write: Callable[[], object]) -> None:
         pool.submit(write).result()
 
 
-def _copy_metadata(store: str, to: str) -> None:
+def _copy_metadata(store: str, to: str, without: Sequence[str] = ()) -> None:
     os.makedirs(to, exist_ok=True)
     shutil.copyfile(os.path.join(store, "zarr.json"), os.path.join(to, "zarr.json"))
     if _node_type(store) == "group":
         for name in os.listdir(store):
-            if os.path.exists(os.path.join(store, name, "zarr.json")):
+            if name not in without and os.path.exists(os.path.join(store, name, "zarr.json")):
                 _copy_metadata(os.path.join(store, name), os.path.join(to, name))
 
 
+def _names(path: str, prefix: str = "") -> list[str]:
+    """Return the names of the groups and arrays of a group, with slashes."""
+    found = []
+    for name in sorted(os.listdir(os.path.join(path, prefix))):
+        own = f"{prefix}{name}"
+        if os.path.exists(os.path.join(path, own, "zarr.json")):
+            found += [own, *(_names(path, f"{own}/") if _node_type(os.path.join(path, own)) == "group" else [])]
+    return found
+
+
 def _consolidate_arrays(path: str) -> None:
-    """Consolidate the metadata of a group of arrays, as zarr-python does."""
-    names = sorted(name for name in os.listdir(path) if os.path.isdir(os.path.join(path, name)))
+    """Consolidate the metadata of a group, as zarr-python does."""
+    names = sorted(_names(path), key=lambda name: (name.count("/"), name))
     metadata = {name: _read_metadata(os.path.join(path, name)) for name in names}
-    group = _read_metadata(path) | {"consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": metadata}}
+    # Those of subgroups are in the metadata of the group.
+    metadata = {name: own | _consolidated({}) if own["node_type"] == "group" else own for name, own in metadata.items()}
+    group = _read_metadata(path) | _consolidated(metadata)
     with open(os.path.join(path, "zarr.json"), "w", encoding="utf-8") as file:
         json.dump(group, file, indent=2)
+
+
+def _consolidated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {"consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": metadata}}
 
 
 def _consolidate(path: str) -> None:

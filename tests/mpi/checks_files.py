@@ -333,6 +333,36 @@ def check_writing(root: ProcessGroup) -> None:
             raises_on_all(root, "proc_grid_rank", lambda: mpi.write(export, root, folder / "x.zarr", "x"))
 
 
+def check_source_files(root: ProcessGroup) -> None:
+    """A written file or store lists the source files of its arrays, also of reduced ones."""
+    with shared_folder(root) as folder:
+        call_on_root(root.link, lambda: write_files(folder, (6, 30, 40)))
+        call_on_root(root.link, lambda: _identify(folder / "part_3.nc", "hdl:21.14100/1"))
+        sources = [str(folder / f"part_{number}.nc") for number in (1, 2, 3)]
+        for suffix in (".nc", ".zarr"):
+            path, listed = folder / f"listed{suffix}", list[list[str]]()
+            for name, count in (("mean", 2), ("all", 3)):
+                tas = mpi.open(sources[:count], root)["tas"]
+                local = mpi.local(tas, Distribution.regular(tas.shape, "bbb", (root.size, 1, 1)), root)
+                mpi.write(mpi.reduce(local, "mean", "time", root, weights="time" if name == "all" else None), root, path, name)
+                listed.append(_listed(path)["uri"])
+            assert listed == [sources[:2], sources]
+            assert _listed(path)["tracking_id"] == ["", "", "hdl:21.14100/1"]
+            with xarray.open_dataset(path, engine="netcdf4" if suffix == ".nc" else "zarr") as dataset:
+                assert {*dataset.data_vars} == {"mean", "all"} and "source_file" not in dataset.dims
+            assert {*aa.open(path).names} == {"mean", "all"}
+
+
+def _identify(path: Path, identifier: str) -> None:
+    with netCDF4.Dataset(path, "a") as file:
+        file.tracking_id = identifier
+
+
+def _listed(path: Path) -> dict[str, list[str]]:
+    with xarray.open_dataset(path, group="source_files", engine="netcdf4" if path.suffix == ".nc" else "zarr") as listed:
+        return {str(name): listed[name].values.tolist() for name in listed.variables}
+
+
 def _is_stored(store: Path, times: np.ndarray, values: np.ndarray) -> None:
     tas = (result := zarr.open_group(store, mode="r"))["tas"]
     assert np.array_equal(tas[:], values, equal_nan=True) and tas.metadata.dimension_names == ("time", "lat", "lon")
@@ -373,4 +403,5 @@ FILE_CHECKS: tuple[Callable[[ProcessGroup], None], ...] = (
     check_uneven_costs,
     check_reducing,
     check_writing,
+    check_source_files,
 )

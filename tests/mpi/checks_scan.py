@@ -5,10 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import aggarray as aa
 from aggarray import mpi
+from aggarray.dap import Distribution
 from aggarray.errors import AggarrayError
 from aggarray.mpi import ProcessGroup
 from aggarray.mpi.transport.agreement import agree
@@ -104,4 +106,22 @@ def check_failing_scans(root: ProcessGroup) -> None:
         mpi.open(str(folder), root)
 
 
-SCAN_CHECKS = (check_scanning, check_executors_of_ranks, check_failing_scans)
+def check_fixes(root: ProcessGroup) -> None:
+    """All processes have the arrays of one that applies the fixes, and read the same values."""
+    fixes = [
+        aa.Fix(variable="tas", set={"units": "degC"}, where="[0-2].nc"),
+        aa.Fix(shift_time=(12, "hours")),
+        aa.Fix(rename={"lat": "y"}),
+    ]
+    with shared_folder(root) as folder:
+        for number in range(4) if root.rank == 0 else ():
+            write(folder / f"{number}.nc", cube([number]))
+        agree(root.section, lambda: None)
+        expected, agg = aa.open(folder, fixes=fixes, processes=1), mpi.open(str(folder), root, fixes=fixes)
+        check_equal(expected, agg)
+        assert agg.fixes == expected.fixes and agg["tas"].dimensions == ("time", "y", "lon")
+        local = mpi.local(agg["tas"], Distribution.regular(agg["tas"].shape, "bbb", (root.size, 1, 1)), root)
+        np.testing.assert_array_equal(local.buffer, expected["tas"][:][local.global_indices[0]])
+
+
+SCAN_CHECKS = (check_scanning, check_executors_of_ranks, check_failing_scans, check_fixes)

@@ -61,6 +61,18 @@ def test_a_real_archive(executor: Any, shared_data: Path) -> None:
     check_equal(aa.open(shared_data / "cmip6", processes=1), aa.open(shared_data / "cmip6", executor=executor))
 
 
+def test_fixes(executor: Any, messy: Path) -> None:
+    """Executors scan; the fixes apply to what they return, and read more coordinates where they make some."""
+    fixes = [
+        aa.Fix(variable="tas", set={"units": "degC"}, where="series/0*.nc"),
+        aa.Fix(variable="lat", rename="y"),
+        aa.Fix(shift_time=(-6, "hours")),
+    ]
+    expected, agg = (aa.open(messy / "series", fixes=fixes, **how) for how in ({"processes": 1}, {"executor": executor}))
+    check_equal(expected, agg)
+    assert agg.fixes == expected.fixes and "y" in agg.arrays[0].dimensions
+
+
 def test_trusting_rules(executor: Any, messy: Path, tmp_path: Path) -> None:
     rules = aa.Rules(trust="assume")
     expected, agg = (

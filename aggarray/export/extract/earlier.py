@@ -20,11 +20,10 @@ from aggarray.output import netcdf_file
 from aggarray.output.chunks import Position
 from aggarray.output.compression import NONE, Compression
 from aggarray.output.layout import ExtractLayout, StoredForm, Variable
+from aggarray.output.source_files import TRACKING_ID, stored_list
 from aggarray.partition.block_shapes import in_blocks
-from aggarray.scan.roles import SOURCE_FILE, SOURCE_FILES
+from aggarray.scan.roles import SOURCE_FILE
 
-#: The attribute of the identifiers of files, and their variable in the list of files.
-TRACKING_ID = "tracking_id"
 #: Elements that are compared at a time.
 _BLOCK = 1 << 22
 _REPEAT = "repeat the options of the extract that exists, or replace it with exists='overwrite'"
@@ -122,11 +121,7 @@ class EarlierExtract:
 
     def source_files(self) -> list[tuple[str, str]] | None:
         """Return address and tracking_id of each file, None without a list."""
-        names = [f"{SOURCE_FILES}/{name}" for name in ("uri", TRACKING_ID)]
-        if names[0] not in self._variables:
-            return None
-        uris, *ids = [SubArray.from_file(self.path, n).read(...).tolist() for n in names if n in self._variables]
-        return list(zip(uris, *(ids or [[""] * len(uris)]), strict=True))
+        return stored_list(self.path, self._variables)
 
     def tracking_ids(self) -> list[str]:
         """Return the identifiers of the files of the earlier extract."""

@@ -6,7 +6,7 @@ do not see them. All are added to what a fingerprint covers: the same arrays of 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,24 @@ import numpy as np
 from aggarray.arrays.history import history_line, names_with_shapes
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
-from aggarray.errors import AggarrayError, MissingFileError, without_credentials
-from aggarray.export.extract.earlier import TRACKING_ID, EarlierExtract
-from aggarray.formats import scan
+from aggarray.export.extract.earlier import EarlierExtract
 from aggarray.formats.base import Structure
 from aggarray.index.container import plain_attributes
 from aggarray.output.layout import ExtractLayout, Variable, appendable_piece
+from aggarray.output.source_files import (
+    TRACKING_ID,
+    SourceList,
+    attribute_text,
+    attributes_of,
+    files_in,
+    list_columns,
+    long_name,
+    source_list,
+)
 from aggarray.scan.roles import SOURCE_FILE, SOURCE_FILES
-from aggarray.storage.credentials import in_threads
 from aggarray.storage.urls import unsigned
 
 _HISTORY = "history"
-#: The attributes of a file that is missing.
-_MISSING: Mapping[str, Any] = {}
 #: Most characters of an attribute of identifiers.
 MOST = 1 << 14
 
@@ -43,21 +48,19 @@ def add_lineage(
     ``structures``: returns those of scanned files; the attributes of other files are read. ``command``: what wrote the extract.
     ``earlier``: the extract to which the arrays are appended, whose lines follow.
     """
-    files = _files(arrays)
-    attrs: list[Mapping[str, Any]] = [files[uri].file_attrs for uri in files]
-    if not all(name in a for a in attrs for name in (_HISTORY, TRACKING_ID)):  # files differ, or have none
-        attrs = _attributes(files, structures)
-    read = ((uri, a) for uri, a in zip(files, attrs, strict=True) if a is not _MISSING)
-    own = [(without_credentials(unsigned(uri)), _text(a.get(TRACKING_ID))) for uri, a in read]
+    files = files_in(arrays)
+    attrs = attributes_of(files, (_HISTORY, TRACKING_ID), structures)
+    own = source_list(files, attrs)
     attrs = attrs or [a.file_attrs for a in arrays]  # values in memory
-    histories = [_text(a.get(_HISTORY)) for a in attrs]
+    histories = [attribute_text(a.get(_HISTORY)) for a in attrs]
     line = history_line(command or f"aggarray extract of {names_with_shapes(arrays)}")
     if earlier is not None:
-        histories = [_text(earlier.attributes.get(_HISTORY))]
+        histories = [attribute_text(earlier.attributes.get(_HISTORY))]
     elif len(set(histories)) > 1:
         line += f" ({len(files)} files; the history of {os.path.basename(unsigned(next(iter(files))).rstrip('/'))} follows)"
     known = [] if earlier is None else earlier.tracking_ids()
-    identifiers = list(dict.fromkeys([*known, *(i for a in attrs for i in _text(a.get(TRACKING_ID)).split("\n") if i)]))
+    texts = (attribute_text(a.get(TRACKING_ID)) for a in attrs)
+    identifiers = list(dict.fromkeys([*known, *(i for text in texts for i in text.split("\n") if i)]))
     is_short = sum(map(len, identifiers)) <= MOST
     added = {
         _HISTORY: "\n".join(filter(None, [line, *histories[:1]])),
@@ -72,62 +75,18 @@ def add_lineage(
         _add_variable(layout, TRACKING_ID, identifiers, earlier)
 
 
-def _text(value: Any) -> str:
-    """Return an attribute as text, a list as lines."""
-    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
+def _add_list(layout: ExtractLayout, files: SourceList, earlier: EarlierExtract | None) -> None:
+    """Add the list of files."""
+    for name, texts in list_columns(files).items():
+        _add_variable(layout, f"{SOURCE_FILES}/{name}", texts, earlier)
 
 
-def _files(arrays: Iterable[MasterArray]) -> dict[str, MasterArray]:
-    """Return an array by each of its files, in the order of partitions."""
-    files: dict[str, MasterArray] = {}
-    for array in arrays:
-        references, rows = array._matrix.references, array._matrix.refs.ravel()
-        codes = references.uri[rows[rows >= 0]]
-        _, first = np.unique(codes, return_index=True)
-        for code in codes[np.sort(first)].tolist():
-            if code >= 0:
-                files.setdefault(str(references.uris[code]), array)
-    return files
-
-
-def _attributes(files: Mapping[str, MasterArray], structures: Callable[[], Iterable[Structure]]) -> list[Mapping[str, Any]]:
-    """Return the global attributes of each file, {} if it does not open."""
-    # The attributes of an assumed file are those of another one.
-    known: dict[str, Mapping[str, Any]] = {s.uri: s.attrs for s in structures() if s.assumed is None}
-
-    def read(uri: str) -> Mapping[str, Any]:
-        access = files[uri]._access
-        try:
-            # promise: history-within-roots
-            access.check(uri)
-            with access.reach():
-                return scan(uri).attrs
-        except MissingFileError:
-            return _MISSING
-        except (AggarrayError, OSError):
-            return {}
-
-    unknown = [uri for uri in files if uri not in known]
-    known |= dict(zip(unknown, in_threads(read, unknown), strict=True))
-    return [known[uri] for uri in files]
-
-
-def _add_list(layout: ExtractLayout, files: Sequence[tuple[str, str]], earlier: EarlierExtract | None) -> None:
-    """Add the list of files; ``files``: address and identifier of each."""
-    distinct = list(dict.fromkeys(files))
-    if distinct:
-        _add_variable(layout, f"{SOURCE_FILES}/uri", [uri for uri, _ in distinct], earlier)
-    if any(identifier for _, identifier in distinct):
-        _add_variable(layout, f"{SOURCE_FILES}/{TRACKING_ID}", [identifier for _, identifier in distinct], earlier)
-
-
-def _add_variable(layout: ExtractLayout, name: str, texts: Sequence[str], earlier: EarlierExtract | None) -> None:
+def _add_variable(layout: ExtractLayout, name: str, texts: Any, earlier: EarlierExtract | None) -> None:
     values = np.asarray(texts, np.dtypes.StringDType())
     piece = SubArray.from_array(values, dimensions=(SOURCE_FILE,))
     array = MasterArray.from_subarrays([([(0, len(values))], piece)], dimensions=(SOURCE_FILE,), name=name)
     layout.dimensions["/".join(filter(None, [os.path.dirname(name), SOURCE_FILE]))] = len(values)
-    described = "address" if name.endswith("uri") else TRACKING_ID
-    variable = Variable(name, (SOURCE_FILE,), array, None, None, {"long_name": f"{described} of each source file"})
+    variable = Variable(name, (SOURCE_FILE,), array, None, None, {"long_name": long_name(os.path.basename(name))})
     stored = None if earlier is None else earlier.piece(variable)
     variable.piece = stored or appendable_piece(variable.shape)
     layout.variables.append(variable)
