@@ -34,8 +34,8 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
 
     ``local``: the section of this process, a LocalArray or an exporter with ``__distarray__``. ``path``: a netCDF-4 file if it
     ends with .nc or .nc4, else a Zarr store (version 3). ``name``: None for the name of the array. Coordinates and attributes
-    are written too. ``compress``: "zlib:4" or another level, "zstd:3", "blosc:5", "none". None: "zlib:4" for netCDF, "zstd" for
-    Zarr.
+    are written too, and the group ``source_files`` lists the files that the values come from. ``compress``: "zlib:4" or another
+    level, "zstd:3", "blosc:5", "none". None: "zlib:4" for netCDF, "zstd" for Zarr.
 
     Each process encodes whole chunks; where the blocks are not cut between chunks, sections are redistributed first. Elements
     held by several processes come from the lowest rank. Each process writes its chunks of a Zarr store. In a netCDF-4 file
