@@ -1,7 +1,6 @@
 """Sources of a selection: the files, variables and parts that it reads."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from aggarray.arrays.conversions import conversions
 from aggarray.arrays.inputs import Inputs, input_sources, inputs_of
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import printable
 from aggarray.formats import scan
 from aggarray.formats.flattened import stored_name

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import ForbiddenPathError
 from aggarray.storage import relocated_roots, urls
 from aggarray.storage.credentials import RemoteAccess, StorageOptions, access_in_force
