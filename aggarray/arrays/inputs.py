@@ -21,7 +21,7 @@ _inputs: "dict[int, tuple[weakref.ref[np.ndarray], Inputs]]" = {}
 
 
 class Relation(NamedTuple):
-    """Positions along an axis of a result, and those that they are computed from.
+    """Positions along an axis of a result, and those that they need.
 
     ``axis``: of the input. A position is computed from ``steps`` successive ones, or from those whose number in ``inputs`` is
     its own in ``results``.
@@ -83,7 +83,7 @@ def inputs_of(values: np.ndarray) -> Inputs | None:
 def input_sources(
     inputs: Inputs, selection: Sequence[np.ndarray], places: Sequence[tuple[int, np.ndarray] | None]
 ) -> "list[tuple[Source, dict[int, np.ndarray]]]":
-    """Return the sources of a part of values, and the positions that each serves.
+    """Return the sources of a part of values, with the positions of each.
 
     ``selection``: positions along each dimension of the values; ``places``: the axis of the array that has them, and the
     positions there in the same order. Positions are by axis of that array.

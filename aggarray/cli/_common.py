@@ -151,7 +151,7 @@ RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", 
 
 
 def open_arguments(arguments: Mapping[str, Any], notes: bool = True) -> "Aggregation":
-    """Open the source of a command with its options; ``notes``: see `open_source`."""
+    """Open the source of a command; ``notes``: see `open_source`."""
     variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
     rules: dict[str, Any] = {}
     if "preset" in arguments:

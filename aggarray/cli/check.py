@@ -21,7 +21,6 @@ def command(checksum: bool, layout: bool, profile: str | None, group_by: list[st
     Problems are gaps, holes, duplicates, and files that are missing, changed or damaged; with --layout, what a profile wants
     otherwise, and the line that mends it. The exit status is 1 if there are problems.
     """
-    from aggarray.cli._notes import echo_notes
     from aggarray.display import facts
     from aggarray.display.refusals import finding_list, problem_table
     from aggarray.display.table import terminal_width
@@ -41,6 +40,9 @@ def command(checksum: bool, layout: bool, profile: str | None, group_by: list[st
         click.echo(finding_list(report.problems))
     else:
         click.echo(problem_table(report.problems, terminal_width()) if problems else "no problems")
-        echo_notes(agg, "run aggarray explain for the reasons", skipped=False)
+        if agg.refusals or agg.skipped:
+            from aggarray.cli._notes import echo_notes
+
+            echo_notes(agg, "run aggarray explain for the reasons", skipped=False)
     if problems:
         raise SystemExit(1)

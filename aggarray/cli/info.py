@@ -32,10 +32,12 @@ def command(group_by: list[str], as_json: bool, **arguments: Any) -> None:
     if as_json:
         common.echo_json(arrays)
         return
-    from aggarray.cli._notes import echo_notes
     from aggarray.display.facets import facet_columns
     from aggarray.display.listing import array_list
     from aggarray.display.table import terminal_width
 
     click.echo(array_list(arrays, facet_columns(agg.arrays), terminal_width(), files=file_count(agg)))
-    echo_notes(agg, "run aggarray explain for the reasons")
+    if agg.refusals or agg.skipped:
+        from aggarray.cli._notes import echo_notes
+
+        echo_notes(agg, "run aggarray explain for the reasons")

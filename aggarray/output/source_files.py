@@ -94,7 +94,7 @@ def long_name(column: str) -> str:
 
 
 def stored_list(path: str, names: Iterable[str]) -> list[tuple[str, str]] | None:
-    """Return the list of an output, None without one; ``names``: its variables."""
+    """Return the list of an output of these variables, None without one."""
     there = [name for name in (f"{SOURCE_FILES}/uri", f"{SOURCE_FILES}/{TRACKING_ID}") if name in names]
     if not there or not there[0].endswith("uri"):
         return None

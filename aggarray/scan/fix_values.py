@@ -1,4 +1,4 @@
-"""Values that the attributes of CF can have, as far as a value alone shows."""
+"""Values that attributes of CF can have, as far as a value shows."""
 
 import math
 import re
@@ -19,7 +19,7 @@ _LEVELS = ("level", "layer", "sigma_level")
 
 
 def value_fault(name: str, value: Any) -> str | None:
-    """Return what to give instead of a value of an attribute, None if it is valid.
+    """Return what to give instead of an invalid value, None if it is valid.
 
     ``value``: a text, a number, or a tuple of these.
 

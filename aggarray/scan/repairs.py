@@ -54,7 +54,7 @@ def repaired(structure: Structure, fixes: Sequence[Fix]) -> tuple[Structure, lis
 
 
 def _check_times(structure: Structure, raw: Structure) -> None:
-    """Raise UnitsError for reference times whose date is not in their calendar."""
+    """Raise UnitsError for dates of times that are not in their calendar."""
     from aggarray.cf.units.calendars import epoch
 
     stored, names = fixed_names(structure)[0], VariableNames(structure)

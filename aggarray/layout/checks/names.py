@@ -42,7 +42,7 @@ def _base(uri: str) -> str:
 
 
 def _renamed(file: FileLayout, parts: Sequence[str]) -> str:
-    """Return the name of a file by its attributes and its dates, "" if unknown."""
+    """Return the name of a file by its attributes and dates, "" if unknown."""
     values = [file.structure.attrs.get(name) for name in parts]
     if not values or not all(isinstance(value, str) and re.fullmatch("[^_/]+", value) for value in values):
         return ""
