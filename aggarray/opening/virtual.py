@@ -113,7 +113,7 @@ def _tiled(matrix: Matrix, pieces: "Sequence[VirtualPiece]") -> Matrix:
             template = templates[key] = templates.get(key) or _template(whole.template_of(0), source)
             stamp = np.array([stamps.of(source.path)], np.int64)
             rows.append(builder.extend(single(template, source.path, source.variable, stamp).references))
-            positions = zip(template.dimensions, ((p.start, p.step) for p in source.positions), strict=True)
+            positions = zip(template.dimensions, ((p.start, p.step if len(p) > 1 else 1) for p in source.positions), strict=True)
         for name, (start, step) in positions:
             for columns, value, usual in ((starts, start, 0), (steps, step, 1)):
                 if value != usual:

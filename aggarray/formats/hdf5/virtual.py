@@ -20,7 +20,7 @@ from aggarray.formats.base import LIBRARY_LOCK, naming_errors
 from aggarray.formats.hdf5.external import Source, candidates, sources_in
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
-from aggarray.formats.hdf5.metadata.headers import Header
+from aggarray.formats.hdf5.metadata.headers import Header, header_at
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.formats.hdf5.metadata.types import PLAIN
 from aggarray.formats.hdf5.metadata.validation import is_damaged
@@ -130,20 +130,23 @@ class SourceDatasets:
         elif os.path.isfile(path):
             try:
                 with closing(H5File(path)) as file:
-                    if file.resolve(file.address, os.fsencode(variable)) != DANGLING:
-                        return self._described(file, path, variable)
+                    address = file.resolve(file.address, os.fsencode(variable))
+                    if address != DANGLING:
+                        return self._described(file, address, path, variable)
                 fault = f"no dataset {variable!r}"
             except (*UNREADABLE, OSError):
                 pass  # HDF5 reads it, or raises an error
         return _SourceDataset((SourceVariable(path, variable, fault),))
 
-    def _described(self, file: H5File, path: str, variable: str) -> _SourceDataset:
+    def _described(self, file: H5File, address: int | str, path: str, variable: str) -> _SourceDataset:
         """Return a dataset of an open file; raises `data.UNREADABLE`."""
         own = (SourceVariable(path, variable),)
+        if isinstance(address, str):
+            return _SourceDataset(own)  # a link into another file
         group, slash, base = variable.rpartition("/")
         if file.has(f"{group}{slash}{NOT_COORDINATE}{base}"):
             return _SourceDataset(own)  # two datasets for one name
-        header = file.dataset(variable)
+        header = header_at(file.data, address)
         if header.virtual is not None:
             return self._nested(header, path, variable)
         if header.external:

@@ -11,7 +11,7 @@ from typing import Any
 from aggarray.dataclass import NamedTuple
 
 #: Runs of a mapping with gaps that are always separate pieces, and elements of one that make it worth a piece.
-_FEW, _LARGE = 256, 1024
+_FEW, _LARGE = 32, 1024
 
 
 class Hyperslab(NamedTuple):
