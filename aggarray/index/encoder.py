@@ -122,7 +122,9 @@ class Encoder:
             "starts": {a: column(s) for a, s in matrix.parts.starts.items()},
             "steps": {a: column(s) for a, s in matrix.parts.steps.items()},
             "picks": [column(p) for p in matrix.parts.picks],
-            "external": [] if external is None else [column(c) for c in (external[:, 0], files[external[:, 1]], external[:, 2])],
+            "external": []
+            if external is None
+            else [column(c) for c in (external[:, 0], files[external[:, 1]], external[:, 2])],
         }
         return {k: v for k, v in encoded.items() if v not in ([], {}) or k in ("dimensions", "directions", "edges")}
 

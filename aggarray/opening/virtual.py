@@ -1,7 +1,7 @@
 """Virtual datasets as arrays whose partitions are the source datasets.
 
-The chunks of the sources are then read directly, in threads. Other regions refer to the virtual dataset, which HDF5 reads; their
-references list the files from which HDF5 takes the values. Regions without a source have the fill value.
+The chunks of the sources are then read directly, in threads. Other regions refer to the virtual dataset, which HDF5 reads, and
+list the files from which HDF5 takes the values. Regions without a source have the fill value.
 """
 
 from collections.abc import Sequence
@@ -113,7 +113,9 @@ def _tiled(matrix: Matrix, pieces: "Sequence[VirtualPiece]") -> Matrix:
             template = templates[key] = templates.get(key) or _template(whole.template_of(0), source)
             stamp = np.array([stamps.of(source.path)], np.int64)
             rows.append(builder.extend(single(template, source.path, source.variable, stamp).references))
-            positions = zip(template.dimensions, ((p.start, p.step if len(p) > 1 else 1) for p in source.positions), strict=True)
+            positions = zip(
+                template.dimensions, ((p.start, p.step if len(p) > 1 else 1) for p in source.positions), strict=True
+            )
         for name, (start, step) in positions:
             for columns, value, usual in ((starts, start, 0), (steps, step, 1)):
                 if value != usual:

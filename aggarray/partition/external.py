@@ -1,17 +1,20 @@
 """Other files that hold the values of sub-arrays, as columns.
 
-HDF5 itself assembles some regions of virtual datasets: the file of such a sub-array is not that of its values. A column is int32
-(n, 3), sorted by row: the row of the sub-array, the number of another file, and the number of a variable there.
+HDF5 itself assembles some regions of virtual datasets: the file of such a sub-array is not that of its values. The columns are
+int32 (n, 3), sorted by row: the row of the sub-array, the number of another file, and the number of a variable there.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aggarray.dataclass import NamedTuple
-from aggarray.partition.matrix import References
 from aggarray.storage.state import Stamp
+
+#: `References` of sub-arrays, whose module imports this one.
+_References = TypeVar("_References")
 
 
 class ExternalVariable(NamedTuple):
@@ -22,7 +25,7 @@ class ExternalVariable(NamedTuple):
     stamp: Stamp | None
 
 
-def external_of(references: References, row: int) -> list[ExternalVariable]:
+def external_of(references: Any, row: int) -> list[ExternalVariable]:
     """Return the variables of other files that hold a sub-array's values."""
     if references.external is None:
         return []
@@ -58,20 +61,22 @@ def entries_of(external: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def with_entries(
-    references: References, rows: np.ndarray, select: Callable[[References, np.ndarray], References]
-) -> References:
+    references: _References, rows: np.ndarray, select: Callable[[_References, np.ndarray], _References]
+) -> _References:
     """Return ``select(references, rows)`` for sub-arrays with other files.
 
     These count as further sub-arrays meanwhile, so that their files and variables are numbered like the others.
     """
-    plain, count = replace(references, external=None), len(rows)
-    if references.external is None or not len(entries := entries_of(references.external, rows)):
+    table: Any = references
+    plain, count = replace(table, external=None), len(rows)
+    if table.external is None or not len(entries := entries_of(table.external, rows)):
         return select(plain, rows)
-    added = entries[:, 1], entries[:, 2], references.template[rows[entries[:, 0]]]
-    columns = references.uri, references.variable, references.template
-    uri, variable, template = (np.concatenate(pair) for pair in zip(columns, added, strict=True))
+    added = entries[:, 1], entries[:, 2], table.template[rows[entries[:, 0]]]
+    columns = zip((table.uri, table.variable, table.template), added, strict=True)
+    uri, variable, template = (np.concatenate(pair) for pair in columns)
     extended = replace(plain, uri=uri, variable=variable, template=template)
-    made = select(extended, np.concatenate([rows, np.arange(len(references), len(extended))]))
+    made: Any = select(extended, np.concatenate([rows, np.arange(len(table), len(extended))]))
     external = np.stack([entries[:, 0], made.uri[count:], made.variable[count:]], axis=-1)
     cut = {name: getattr(made, name)[:count] for name in ("uri", "variable", "template")}
-    return replace(made, **cut, external=external)
+    selected: _References = replace(made, **cut, external=external)
+    return selected

@@ -74,7 +74,9 @@ def sources_of(path: str, dataset: Any) -> list[Source]:
         sources += [Source(file) for file in [file for file in files if os.path.lexists(file)] or files]
     for source in dataset.virtual_sources() if dataset.is_virtual else ():
         inner = "/".join(filter(None, source.dset_name.split("/")))
-        sources += [Source(file, inner) for file in _numbered_files(path, source.file_name) or candidates(path, source.file_name)]
+        sources += [
+            Source(file, inner) for file in _numbered_files(path, source.file_name) or candidates(path, source.file_name)
+        ]
     return sources
 
 
@@ -143,7 +145,9 @@ def sources_in(source: Source) -> list[Source]:
             return []
     try:
         with LIBRARY_LOCK, open_file(source.path) as file:
-            return [inner for name in _numbered_datasets(file, source.dataset) for inner in _of_dataset(source.path, file, name)]
+            return [
+                inner for name in _numbered_datasets(file, source.dataset) for inner in _of_dataset(source.path, file, name)
+            ]
     except FormatError:
         raise
     except LIBRARY_ERRORS:

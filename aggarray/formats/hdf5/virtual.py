@@ -1,8 +1,8 @@
 """Sources of virtual datasets of HDF5, as pieces.
 
-`pieces_of` places the source datasets, which it looks up, in a virtual dataset; sources that are virtual themselves are replaced
-by theirs. HDF5 reads the other regions: those of mappings that overlap or are finely interleaved, of types that it converts in
-its own way, and of sources with unusual storage. The datasets that it reads for these are known, too.
+`pieces_of` looks the source datasets up and places them in a virtual dataset. Sources that are virtual themselves are replaced
+by theirs. HDF5 reads the other regions: those where mappings overlap or are finely interleaved, those of types that it converts
+in its own way, and those of sources with unusual storage. Such a piece lists the datasets that HDF5 reads.
 """
 
 import os
@@ -113,7 +113,9 @@ class SourceDatasets:
         path, variable = candidates(home, file)[0], "/".join(filter(None, name.split("/")))
         key = os.path.realpath(path), variable
         if key in self._active or len(self._active) > _DEEPEST:
-            fault = "it refers to itself" if key in self._active else f"more than {_DEEPEST} virtual datasets refer to each other"
+            fault = (
+                "it refers to itself" if key in self._active else f"more than {_DEEPEST} virtual datasets refer to each other"
+            )
             return _SourceDataset((SourceVariable(path, variable, fault),))
         if key not in self._known:
             self._active.append(key)
@@ -170,8 +172,8 @@ class SourceDatasets:
 
 def _layout(header: Header, path: str, variable: str) -> VirtualLayout:
     """Return the layout of a virtual dataset of another file."""
-    from aggarray.formats.hdf5.isolated import call_isolated, can_isolate
     from aggarray.formats.hdf5.h5py_files import open_file
+    from aggarray.formats.hdf5.isolated import call_isolated, can_isolate
     from aggarray.formats.hdf5.library import H5pyFile
 
     # For an unlimited shape, the library opens sources, which were not validated.
@@ -219,16 +221,16 @@ def disjoint_pieces(path: str, layout: VirtualLayout, datasets: SourceDatasets) 
             groups.append([p for p in pieces if all(start < stop for start, stop in p.location)])
             count += len(pieces)
     try:
-        return _whole(groups, shape) if count > _MOST else _disjoint(groups, shape)
+        return _single_piece(groups, shape) if count > _MOST else _disjoint(groups, shape)
     except AggregationError:  # a matrix of too many cells
-        return _whole(groups, shape)
+        return _single_piece(groups, shape)
 
 
 def _by_library(selection: Selection, source: _SourceDataset, shape: tuple[int, ...]) -> VirtualPiece:
     return VirtualPiece(bounds_of(selection, shape), None, source.files)
 
 
-def _whole(groups: Sequence[Sequence[VirtualPiece]], shape: tuple[int, ...]) -> list[VirtualPiece]:
+def _single_piece(groups: Sequence[Sequence[VirtualPiece]], shape: tuple[int, ...]) -> list[VirtualPiece]:
     files = tuple(dict.fromkeys(f for group in groups for piece in group for f in piece.files))
     return [VirtualPiece(tuple((0, n) for n in shape), None, files)]
 
@@ -298,7 +300,7 @@ def _disjoint(groups: Sequence[Sequence[VirtualPiece]], shape: tuple[int, ...]) 
         return pieces
     cover = refine(boxes, shape, names, "every")
     if len(cover.box) > _MOST:
-        return _whole(groups, shape)
+        return _single_piece(groups, shape)
     group_of = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     order = np.argsort(cover.cell, kind="stable")
     result = []

@@ -1,7 +1,7 @@
 """Mappings of virtual datasets of HDF5: which elements show which of a source.
 
-A mapping has two selections of equally many elements, which correspond in C order. `mappings_of` reads them, with h5py; the other
-functions are pure.
+A mapping has two selections of equally many elements, which correspond in C order. `mappings_of` reads them, with h5py; the
+other functions are pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -159,7 +159,9 @@ def runs_of(selection: Selection, part: Selection, shape: Sequence[int], source_
     part = part or tuple(Hyperslab(0, 1, 1, n) for n in source_shape)
     if len(part) != len(source_shape):
         return None
-    given, taken = ([s.size(n) for s, n in zip(slabs, sizes, strict=True)] for slabs, sizes in ((own, shape), (part, source_shape)))
+    given, taken = (
+        [s.size(n) for s, n in zip(slabs, sizes, strict=True)] for slabs, sizes in ((own, shape), (part, source_shape))
+    )
     growing = [[d for d, slab in enumerate(slabs) if slab.is_unlimited] for slabs in (own, part)]
     if [len(dimensions) for dimensions in growing] == [1, 1]:
         # The virtual dataset is as long as the source.

@@ -365,4 +365,8 @@ def test_explain_lists_the_sources(overlapping: Path) -> None:
     result = CliRunner().invoke(commands, ["explain", str(overlapping), "--sel", "dim_0=1", "--json"])
     listed = [(os.path.basename(s["uri"]), s["variable"], s["conversions"]) for s in json.loads(result.output)[0]["sources"]]
     assembled = ["assembled by HDF5 in v of v.h5"]
-    assert listed == [("v.h5", "v", ["size-1 dimension with dim_0 -> without"]), ("a.h5", "d", assembled), ("b.h5", "d", assembled)]
+    assert listed == [
+        ("v.h5", "v", ["size-1 dimension with dim_0 -> without"]),
+        ("a.h5", "d", assembled),
+        ("b.h5", "d", assembled),
+    ]
