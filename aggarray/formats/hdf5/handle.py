@@ -47,6 +47,10 @@ class HDF5File:
         self._opened: H5pyFile | None = None
         # Variables for which `external_files` has returned no other file.
         self._internal: set[str] = set()
+        # Other files of variables, after `external_files` has returned all.
+        self._external: dict[str, list[str]] = {}
+        # Variables with other files, which were validated.
+        self._validated: set[str] = set()
         # Variables whose chunk index was checked.
         self._checked: set[str] = set()
         # Whether the file is damaged, so that the library must be isolated.
@@ -129,8 +133,9 @@ class HDF5File:
         if variable in self._internal and self._by_library("external_files", variable):
             # The caller has not checked whether it may read these files.
             raise FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
-        if variable not in self._internal and not self._must_isolate():
+        if variable not in self._internal | self._validated and not self._must_isolate():
             self._damaged = self._has_damaged_sources(variable)
+            self._validated.add(variable)
         values: np.ndarray = self._by_library("values", variable, box)
         return values
 
@@ -206,12 +211,19 @@ class HDF5File:
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the other files that hold values, each before it is opened."""
+        if variable in self._external:
+            return self._external[variable]
         sources = self._sources(variable)
-        if not sources:
-            return []
+        return self._noted(variable, sources) if sources else []
+
+    def _noted(self, variable: str, sources: "list[Source]") -> Iterable[str]:
         from aggarray.formats.hdf5.external import Source, external_files
 
-        return external_files(sources, Source(self._path, variable))
+        paths = []
+        for path in external_files(sources, Source(self._path, variable)):
+            paths.append(path)
+            yield path
+        self._external[variable] = paths
 
     def _has_damaged_sources(self, variable: str) -> bool:
         """Return whether the library must be isolated because of a source."""

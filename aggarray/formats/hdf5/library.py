@@ -18,6 +18,7 @@ from aggarray.formats.hdf5.virtual_mapping import VirtualLayout, VirtualMapping,
 from aggarray.formats.limits import MOST_INFLATED, is_plausible, is_scannable
 from aggarray.memory.rows import offsets_of
 from aggarray.storage.files import make_ready, refuse_remote
+from aggarray.storage.urls import is_remote
 
 #: Decoded size up to which a chunk is not checked: bytes, and multiples of the expected size.
 _FREE, _TIMES = 1 << 26, 64
@@ -66,7 +67,7 @@ class H5pyFile:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box; raises the errors of h5py."""
         dataset, dtype, encoding = self.dataset(variable)
-        if is_external(dataset.id):
+        if is_remote(self._path) and is_external(dataset.id):
             refuse_remote(self._path, f"variable {variable!r} has its values in other files")
         if samples_dtype(dataset) is not None:
             return self._rows(variable, box)
