@@ -1,14 +1,13 @@
 """Sources of a selection: the files, variables and parts that it reads."""
 
 import os
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.arrays.conversions import conversions
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, replace
 from aggarray.errors import printable
 from aggarray.formats import scan
 from aggarray.formats.flattened import stored_name

@@ -5,12 +5,11 @@ int32 (n, 3), sorted by row: the row of the sub-array, the number of another fil
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, replace
 from aggarray.storage.state import Stamp
 
 #: `References` of sub-arrays, whose module imports this one.

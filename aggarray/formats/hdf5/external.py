@@ -94,8 +94,8 @@ def _numbered_files(home: str, name: str) -> list[str]:
 def external_files(sources: Sequence[Source], root: Source) -> Iterator[str]:
     """Yield the files of the sources of a dataset, each before it is opened.
 
-    Raises FormatError for a source behind a link into another file, for a virtual dataset that refers to itself, and for too many
-    sources.
+    Raises FormatError for a source behind a link into another file, for a virtual dataset that refers to itself, and for
+    too many sources.
     """
     return (source.path for source in _walk(sources, root))
 
