@@ -224,7 +224,7 @@ def opened(references: References, row: int, access: Access) -> "Iterator[Handle
 
 @contextmanager
 def _external_files_checked(references: References, row: int, access: Access) -> "Iterator[None]":
-    """Require that other files that hold the values of a sub-array do not change.
+    """Require that other files with values of a sub-array do not change.
 
     Raises MissingFileError or ChangedFileError: the library would return the fill value.
     """

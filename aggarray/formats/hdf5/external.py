@@ -170,7 +170,7 @@ def _of_dataset(path: str, file: Any, name: str) -> list[Source]:
 
 
 def must_isolate(root: Source, sources: Sequence[Source]) -> bool:
-    """Return whether a source is damaged; raise FormatError as `external_files`."""
+    """Return whether a source is damaged, or raise as `external_files` does."""
     validated = _validated.get(root)
     if validated is not None and all(_state(path) == state for path, state in validated):
         return False

@@ -238,7 +238,7 @@ def _single_piece(groups: Sequence[Sequence[VirtualPiece]], shape: tuple[int, ..
 def _pieces(
     selection: Selection, mapping: VirtualMapping, source: _SourceDataset, shape: tuple[int, ...]
 ) -> list[VirtualPiece]:
-    """Return the pieces of a mapping; a first one of all of it is under others."""
+    """Return the pieces of a mapping; a first one may lie under the others."""
     is_known = mapping.is_regular and not (source.dtype is None and source.pieces is None)
     mapped = runs_of(selection, mapping.part, shape, source.shape) if is_known else None
     if mapped is None:

@@ -1,4 +1,4 @@
-"""Mappings of virtual datasets of HDF5: which elements show which of a source.
+"""Mappings of virtual datasets of HDF5 to their sources.
 
 A mapping has two selections of equally many elements, which correspond in C order. `mappings_of` reads them, with h5py; the
 other functions are pure.
