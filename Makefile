@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 RUN := $(VENV)/bin/python
+# Tests start many processes, which take four times as long where modules are compiled again.
+export PYTHONDONTWRITEBYTECODE :=
 # What is installed: the package alone, with the extra 'docs', with 'test', with 'bench', with 'fuzz'.
 BASE := $(VENV)/.base
 DOCS := $(VENV)/.docs

@@ -179,7 +179,7 @@ if not TYPE_CHECKING:
         return decorate
 
     def replace(value: Any, /, **changes: Any) -> Any:
-        """Return a value with other fields, as `dataclasses.replace`, without making the fields of the standard library.
+        """Return a value with other fields, as `dataclasses.replace`.
 
         >>> @dataclass(frozen=True)
         ... class Span:
@@ -191,12 +191,10 @@ if not TYPE_CHECKING:
         standard = next((base.__dict__[_FIELDS] for base in type(value).__mro__ if _FIELDS in base.__dict__), None)
         if not isinstance(standard, _Standard):
             return dataclasses.replace(value, **changes)
-        for name, field in standard.fields.items():
-            if field.init:
-                changes.setdefault(name, getattr(value, name))
-            elif name in changes:
-                raise ValueError(f"field {name} is declared with init=False, it cannot be specified with replace()")
-        return type(value)(**changes)
+        made = {name for name, field in standard.fields.items() if not field.init}
+        if not made.isdisjoint(changes):
+            raise ValueError(f"fields without an argument: {', '.join(sorted(made & changes.keys()))}")
+        return type(value)(**{name: getattr(value, name) for name in standard.fields.keys() - made} | changes)
 
 
 class _Field(NamedTuple):

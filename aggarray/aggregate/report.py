@@ -4,7 +4,8 @@ A gap is a missing step of a time axis (`gaps`), a hole a region of the matrix t
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable, without_credentials
 from aggarray.formats import checksum, open_file
 from aggarray.partition.file_names import paths_among
-from aggarray.partition.matrix import Matrix
+from aggarray.partition.matrix import Matrix, References
 from aggarray.storage.files import resized, same_time, stat_file, state_path
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
@@ -201,24 +202,56 @@ def skipped_problems(skipped: Sequence[Skipped]) -> Iterator[Problem]:
 
 
 def file_problems(
-    arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False
+    arrays: Sequence[MasterArray], stamps: Mapping[str, Stamp | None], checksums: bool = False, others: Iterable[str] = ()
 ) -> Iterator[Problem]:
-    """Yield files that are missing, unreadable or changed since their stamps."""
+    """Yield files that are missing, unreadable or changed since their stamps.
+
+    ``others``: files of which the arrays may have no sub-array.
+    """
     expected: dict[str, Stamp | None] = {}
-    for references in (array._matrix.references for array in arrays):
+    tables = [array._matrix.references for array in arrays]
+    for references in tables:
         for code, uri in enumerate(references.uris):
             known = None if references.stamps is None else tuple(references.stamps[code].tolist())
             expected.setdefault(str(uri), stamps.get(str(uri)) if known is None or known[0] < 0 else known)
+    for uri in others:
+        expected.setdefault(uri, stamps.get(uri))
+    external = _external_variables(tables)
     for uri, stamp in expected.items():
+        variables = external.get(uri, {})
+        of = "".join(f" (a source of {virtual})" for virtual in dict.fromkeys(variables.values()))
         try:
-            open_file(uri).close()
+            _check_file(uri, variables)
             change = None if stamp is None else _change(uri, stamp, checksums)
+            if variables and stamp is None:
+                change = "did not exist when it was scanned"
             if change is not None:
-                yield Problem("changed", uri, str(ChangedFileError(change, path=uri, hint="open or append it again")))
+                yield Problem("changed", uri, str(ChangedFileError(change + of, path=uri, hint="open or append it again")))
         except MissingFileError as error:
-            yield Problem("missing", uri, str(error))
+            yield Problem("missing", uri, f"{error}{of}")
         except AggarrayError as error:  # remote files raise other errors than MissingFileError
-            yield Problem("unreadable", uri, str(error))
+            yield Problem("unreadable", uri, f"{error}{of}")
+
+
+def _external_variables(tables: Iterable[References]) -> dict[str, dict[str, str]]:
+    """Return the virtual dataset of each source variable, by file and name."""
+    external: dict[str, dict[str, str]] = defaultdict(dict)
+    for references in tables:
+        for row, code, name in [] if references.external is None else references.external.tolist():
+            virtual = f"{references.variables[references.variable[row]]} in {references.uri_of(row)}"
+            external[str(references.uris[code])][references.variables[name]] = virtual
+    return external
+
+
+def _check_file(uri: str, variables: Iterable[str]) -> None:
+    """Raise an error for a file that does not open, or lacks a variable."""
+    named = [name for name in variables if name]
+    if variables and not named:
+        stat_file(uri)  # plain bytes
+        return
+    with closing(open_file(uri)) as handle:
+        for name in named:
+            handle.chunks(name)
 
 
 def _change(uri: str, stamp: Stamp, checksums: bool) -> str | None:

@@ -1,5 +1,6 @@
 """Sources of a selection: the files, variables and parts that it reads."""
 
+import os
 from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,14 @@ from aggarray.errors import printable
 from aggarray.formats import scan
 from aggarray.formats.flattened import stored_name
 from aggarray.memory.selection import as_range
+from aggarray.partition.matrix import References
 from aggarray.partition.plan import DimensionPlan, Indices, Piece, pieces, plan_dimension
 from aggarray.scan.resolution import resolve_references, touched
 from aggarray.storage.access import ANYWHERE, Access
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aggarray.arrays.master import MasterArray
     from aggarray.memory.selection import Selector
 
@@ -32,6 +36,9 @@ class Source:
     arrays orthogonally. ``conversions``: what reading changes, in words, such as ``"units degC -> K"``: of units, calendar,
     order and direction of dimensions, packing, dtype and missing value. See the aggregation specification, section 1.
     ``a[source.location]`` are its values.
+
+    HDF5 assembles some regions of virtual datasets from other files. The source of such a region is the virtual dataset. The
+    datasets that HDF5 reads for it follow, with the same location, and () as the part: all of them.
 
     >>> from aggarray import MasterArray, SubArray
     >>> pieces = [([(n, n + 2)], SubArray.from_array([n, n + 1.0])) for n in (0, 2)]
@@ -103,6 +110,8 @@ def sources_of(array: "MasterArray", selectors: Sequence["Selector"]) -> Sources
         if name != variable:
             change = ("rows -> one dimension", *change)
         found.append(Source(uri, variable, tuple(map(_sliced, piece.selection)), location, change, target.access))
+        if references.external is not None:
+            found += _external_sources(references, piece.ref, found[-1])
     return Sources(found)
 
 
@@ -133,6 +142,16 @@ def _computed(
 
 def _listed(indices: Indices) -> np.ndarray:
     return np.arange(indices.start, indices.stop, indices.step) if isinstance(indices, slice) else indices
+
+
+def _external_sources(references: References, row: int, assembled: Source) -> "Iterator[Source]":
+    """Yield the datasets that HDF5 reads for a piece of a virtual dataset."""
+    from aggarray.partition.external import external_of
+
+    change = (f"assembled by HDF5 in {assembled.variable} of {os.path.basename(assembled.uri or '')}",)
+    for other in external_of(references, row):
+        if other.stamp is not None:  # otherwise it did not exist, and gives no values
+            yield replace(assembled, uri=other.uri, variable=other.variable or None, part=(), conversions=change)
 
 
 def _positions(rows: DimensionPlan, edges: np.ndarray) -> list[Indices]:

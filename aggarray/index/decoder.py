@@ -121,13 +121,15 @@ class Decoder:
         # The matrix gets only the files and templates that it uses.
         used, template = _renumber(template, len(self.templates))
         templates = tuple(self.templates[n] for n in used)
-        used, uri = _renumber(uri, len(self.files))
+        external = [column(c, np.int32) for c in encoded.get("external", ())]
+        used, uris = _renumber(np.concatenate([uri, external[1]]) if external else uri, len(self.files))
         files, stamps = self.files, self.stamps
         if len(used) < len(files):
             rows = slice(used.start, used.stop) if isinstance(used, range) else used
             files, stamps = files.take(used), None if stamps is None else stamps[rows]
-        items = (tuple(encoded.get("variables", ())), templates, memory, uri, variable, template)
-        references = References(files, *items, stamps, self.tables)
+        others = np.stack([external[0], uris[len(uri) :], external[2]], axis=-1) if external else None
+        items = (tuple(encoded.get("variables", ())), templates, memory, uris[: len(uri)], variable, template)
+        references = References(files, *items, stamps, self.tables, external=others)
         starts, steps = ({d: column(spec) for d, spec in encoded.get(name, {}).items()} for name in ("starts", "steps"))
         parts = Parts(starts, steps, tuple(map(column, encoded.get("picks", ()))))
         names = tuple(map(str, encoded["dimensions"])), tuple(map(bool, encoded["directions"]))

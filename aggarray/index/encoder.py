@@ -103,7 +103,8 @@ class Encoder:
         """Encode a matrix of partitions, without the sub-arrays that no cell uses."""
         matrix = matrix.compact()
         references, column = matrix.references, self.writer.column
-        codes = np.append(self.file_codes(references), -1)[references.uri]
+        files = np.append(self.file_codes(references), -1)
+        codes, external = files[references.uri], references.external
         # Some templates may be unused: those of signatures that were verified meanwhile.
         used = used_rows(references.template, len(references.templates)).tolist()
         templates = np.full(len(references.templates), -1, np.int64)
@@ -121,6 +122,9 @@ class Encoder:
             "starts": {a: column(s) for a, s in matrix.parts.starts.items()},
             "steps": {a: column(s) for a, s in matrix.parts.steps.items()},
             "picks": [column(p) for p in matrix.parts.picks],
+            "external": []
+            if external is None
+            else [column(c) for c in (external[:, 0], files[external[:, 1]], external[:, 2])],
         }
         return {k: v for k, v in encoded.items() if v not in ([], {}) or k in ("dimensions", "directions", "edges")}
 

@@ -125,6 +125,11 @@ def check_partitions(matrix: Matrix) -> None:
     )
     if any(len(c) and not low <= c.min() <= c.max() < high for c, low, high in limits):
         raise ValueError("row number out of range")
+    if (external := references.external) is not None:
+        rows, files, names = external.T
+        counts = (rows, len(references)), (files, len(references.uris)), (names, len(references.variables))
+        if any(len(c) and not 0 <= c.min() <= c.max() < n for c, n in counts) or (np.diff(rows) < 0).any():
+            raise ValueError("row number of an external file out of range")
     if any(len(c) != count for c in (*matrix.parts.starts.values(), *matrix.parts.steps.values())):
         raise ValueError("parts and partitions differ in number")
     if any((s <= -len(matrix.parts.picks)).any() for s in matrix.parts.steps.values() if (s <= 0).any()):

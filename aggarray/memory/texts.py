@@ -355,7 +355,7 @@ def _fingerprint(view: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> F
 
 
 def _are_increasing(tails: np.ndarray) -> bool:
-    """Return whether each row of two words is greater than the one before, as bytes are ordered."""
+    """Return whether rows of two words increase, in the order of their bytes."""
     for at in range(0, len(tails) - 1, _BLOCK):
         first, last = tails[at : at + _BLOCK + 1].byteswap().T
         steps = (first[1:] > first[:-1]) | (first[1:] == first[:-1]) & (last[1:] > last[:-1])

@@ -26,7 +26,10 @@ def check(outcome: Outcome, provenance: Provenance, checksum: bool) -> Report:
     """Report problems of arrays and files; see `Aggregation.check`."""
     with provenance.access.reach():
         problems = array_problems(outcome)
-        problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in provenance.structures()}, checksum)
+        structures = provenance.structures()
+        # All values of a virtual dataset may lie in its sources.
+        virtual = [s.uri for s in structures if s.external_files]
+        problems += file_problems(outcome.arrays, {s.uri: s.stamp for s in structures}, checksum, virtual)
         problems += assumption_problems(provenance.structures())
         problems += skipped_problems(outcome.skipped)
         if provenance.fixes:

@@ -74,7 +74,8 @@ class FileArrays:
         if structure.external_files:
             from aggarray.opening.virtual import with_sources
 
-            arrays = with_sources(arrays, structure, self._access)
+            arrays, lost = with_sources(arrays, structure, self._access)
+            odd = [*odd, *lost]
         if skipped is not None:
             skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         for number, array in enumerate(arrays, (self._first + row) * _STRIDE):

@@ -271,7 +271,8 @@ def arrays_in(sources: Sources, provenance: Provenance, repeats: Sequence[Duplic
         if structure.external_files:
             from aggarray.opening.virtual import with_sources
 
-            arrays = with_sources(arrays, structure, access)
+            arrays, lost = with_sources(arrays, structure, access)
+            odd = [*odd, *lost]
         skipped += [Skipped(structure.uri, variable, reason) for variable, reason in odd]
         entries += [Entry(array, number) for number, array in enumerate(arrays, len(entries))]
     elif structures:

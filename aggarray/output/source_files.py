@@ -32,6 +32,9 @@ def files_in(arrays: Iterable[MasterArray]) -> dict[str, MasterArray]:
     for array in arrays:
         references, rows = array._matrix.references, array._matrix.refs.ravel()
         codes = references.uri[rows[rows >= 0]]
+        if references.external is not None:
+            _, others, _ = references.external[np.isin(references.external[:, 0], rows)].T
+            codes = np.concatenate([codes, others])
         _, first = np.unique(codes, return_index=True)
         for code in codes[np.sort(first)].tolist():
             if code >= 0:

@@ -8,6 +8,7 @@ has a handful of templates. These are plain data, independent of files and forma
 from collections.abc import Sequence
 from dataclasses import field, fields
 from functools import lru_cache
+from itertools import zip_longest
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,8 @@ class References:
     ``stamps``, where known: int64 (uris, 3), the state of each file when it was scanned: size in bytes (-1: unknown),
     modification time in nanoseconds, checksum. ``tables``, where known: the chunk indexes of the files. ``seen``, where known:
     int64 (uris,), a number for the part that was read of each file with an assumed signature, -1 for other files.
+    ``external``, where any: other files that hold the values of sub-arrays, as columns of `partition.external`; a file of these
+    without a stamp did not exist at the scan.
     """
 
     uris: Sequence[str]
@@ -114,6 +117,7 @@ class References:
     stamps: np.ndarray | None = None
     tables: "ChunkIndexes | None" = None
     seen: np.ndarray | None = None
+    external: np.ndarray | None = None
 
     def __getstate__(self) -> list[Any]:
         """Return the pickled columns, with sizes instead of chunk indexes."""
@@ -122,7 +126,8 @@ class References:
         return [sizes_to_pickle(self) if f.name == "tables" else getattr(self, f.name) for f in fields(self)]
 
     def __setstate__(self, state: list[Any]) -> None:
-        for f, value in zip(fields(self), state, strict=True):
+        # Pickles of earlier releases have no external files.
+        for f, value in zip_longest(fields(self), state):
             object.__setattr__(self, f.name, relocated_all(value) if f.name == "uris" else value)
 
     def __len__(self) -> int:
@@ -135,9 +140,13 @@ class References:
 
     def stamp_of(self, row: int) -> tuple[int, int, int] | None:
         """Return the scanned state of a sub-array's file, None if unknown."""
-        if self.stamps is None or self.uri[row] < 0:
+        return self.stamp_of_file(int(self.uri[row]))
+
+    def stamp_of_file(self, code: int) -> tuple[int, int, int] | None:
+        """Return the scanned state of a file by its number, None if unknown."""
+        if self.stamps is None or code < 0:
             return None
-        size, time, checksum = self.stamps[self.uri[row]].tolist()
+        size, time, checksum = self.stamps[code].tolist()
         return None if size < 0 else (size, time, checksum)
 
     def seen_of(self, row: int) -> int | None:
@@ -151,6 +160,10 @@ class References:
 
     def take(self, rows: np.ndarray) -> "References":
         """Return some sub-arrays in the order given, without unused names."""
+        if self.external is not None:
+            from aggarray.partition.external import with_entries
+
+            return with_entries(self, rows, References.take)
         in_memory = self.uri[rows] < 0
         uri, variable, template = self.uri[rows], self.variable[rows], self.template[rows]
         codes, names_or_memory = np.full((2, len(rows)), -1, np.int32)

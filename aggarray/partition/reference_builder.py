@@ -32,6 +32,7 @@ class ReferenceBuilder:
         self._seen: dict[int, tuple[Template, int]] = {}
         self._memory: list[np.ndarray] = []
         self._rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._external: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self._single: list[tuple[int, int, int]] = []
         self._length = 0
 
@@ -61,7 +62,7 @@ class ReferenceBuilder:
             from aggarray.partition.stored_sizes import join_chunk_indexes
 
             self._tables = join_chunk_indexes(self._tables, other.tables)
-        if len(other.template) == 1:
+        if len(other.template) == 1 and other.external is None:
             code, name, template = int(other.uri[0]), int(other.variable[0]), other.templates[int(other.template[0])]
             if code < 0:
                 return self.add(template, None, other.memory[name])
@@ -81,6 +82,9 @@ class ReferenceBuilder:
         variable[~in_memory] = names[other.variable[~in_memory]]
         codes = np.full(len(other), -1, np.int32)
         codes[~in_memory] = uris[other.uri[~in_memory]]
+        if other.external is not None:
+            row, code, name = other.external.T
+            self._external.append((row + self._length, uris[code], names[name]))
         self._memory.extend(other.memory)
         self._rows.append((codes, variable, templates[other.template]))
         self._length += len(other)
@@ -130,8 +134,14 @@ class ReferenceBuilder:
             if numbers is not None and (numbers >= 0).any():
                 seen = np.full(len(uris), -1, np.int64) if seen is None else seen
                 seen[codes[numbers >= 0]] = numbers[numbers >= 0]
+        external = None
+        if self._external:
+            from aggarray.partition.external import joined
+
+            external = joined([np.stack([row, numbered(code), name], axis=-1) for row, code, name in self._external])
         shared = tuple(self._variables), tuple(self._templates), tuple(self._memory)
-        return References(uris, *shared, numbered(columns[0]), columns[1], columns[2], stamps, self._tables, seen)
+        files = numbered(columns[0])
+        return References(uris, *shared, files, columns[1], columns[2], stamps, self._tables, seen, external)
 
     def _numbered(self) -> "tuple[Sequence[str], np.ndarray]":
         """Return all files, and the number of each text among them."""

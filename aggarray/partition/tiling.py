@@ -268,6 +268,15 @@ def by_position(matrix: Matrix, dimensions: Sequence[str]) -> Matrix:
     rows, numbers = _by_occurrence(matrix.refs[order])
     refs = matrix.refs.copy()
     refs[order] = numbers
+    if references.external is None:
+        return replace(matrix, references=_in_order(references, rows), refs=refs)
+    from aggarray.partition.external import with_entries
+
+    return replace(matrix, references=with_entries(references, rows, _in_order), refs=refs)
+
+
+def _in_order(references: References, rows: np.ndarray) -> References:
+    """Return some sub-arrays of files, which are numbered by occurrence."""
     codes, uri = _by_occurrence(references.uri[rows])
     names, variable = _by_occurrence(references.variable[rows])
     kinds, template = _by_occurrence(references.template[rows])
@@ -275,7 +284,7 @@ def by_position(matrix: Matrix, dimensions: Sequence[str]) -> Matrix:
     templates = (references.templates[n] for n in kinds.tolist())
     stamps, seen = (None if known is None else known[codes] for known in (references.stamps, references.seen))
     columns = uri, variable, template, stamps, references.tables, seen
-    return replace(matrix, references=References(tuple(uris), tuple(variables), tuple(templates), (), *columns), refs=refs)
+    return References(tuple(uris), tuple(variables), tuple(templates), (), *columns)
 
 
 def _by_occurrence(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

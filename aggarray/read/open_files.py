@@ -5,7 +5,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from aggarray.storage.state import FileState, Stamp, check_version
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Handle, Structure, Variable
+    from aggarray.partition.external import ExternalVariable
 
 
 @dataclass(slots=True)
@@ -209,8 +210,9 @@ def opened(references: References, row: int, access: Access) -> "Iterator[Handle
 
     uri = str(references.uri_of(row))
     access.check(uri)
-    with _files.use(uri, references.stamp_of(row)) as handle:
-        variable = references.variables[int(references.variable[row])]
+    variable = references.variables[int(references.variable[row])]
+    others = nullcontext() if references.external is None else _external_files_checked(references, row, access)
+    with others, _files.use(uri, references.stamp_of(row)) as handle:
         known = flat_handle(handle, variable)
         if access.roots is not None or getattr(handle, "has_external_coordinates", False):
             # Handles of other packages may lack the method.
@@ -218,6 +220,34 @@ def opened(references: References, row: int, access: Access) -> "Iterator[Handle
             for path in external_files(variable):
                 access.check_named(path, uri)
         yield known
+
+
+@contextmanager
+def _external_files_checked(references: References, row: int, access: Access) -> "Iterator[None]":
+    """Require that other files with values of a sub-array do not change.
+
+    Raises MissingFileError or ChangedFileError: the library would return the fill value.
+    """
+    from aggarray.partition.external import external_of
+
+    uri, others = str(references.uri_of(row)), external_of(references, row)
+    for other in others:
+        access.check_named(other.uri, uri)
+    # promise: virtual-source-states
+    states = [_state_of_external(other) for other in others]
+    yield
+    for other, state in zip(others, states, strict=True):
+        if _state_of_external(other) != state:
+            raise ChangedFileError("changed while it was read", path=other.uri, hint=f"read it again, or {_ANEW}")
+
+
+def _state_of_external(other: "ExternalVariable") -> FileState | None:
+    """Return the state of an external file, None if it still does not exist."""
+    if other.stamp is not None:
+        return _files.state(other.uri, other.stamp)
+    if os.path.lexists(other.uri):
+        raise ChangedFileError("did not exist when it was scanned", path=other.uri, hint=_ANEW)
+    return None
 
 
 def with_external_coordinates(structure: "Structure", access: Access) -> "Structure":

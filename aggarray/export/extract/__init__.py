@@ -352,7 +352,7 @@ def _parts(item: Any) -> Iterator[bytes]:
         yield from _parts([item.dtype.str, item.units, item.calendar, item.fill_value, item._access])
         yield from _parts(item._known or item._matrix.compact())
     elif isinstance(item, References):
-        names = (f.name for f in fields(item) if f.name not in ("stamps", "tables", "seen"))
+        names = (f.name for f in fields(item) if f.name not in ("stamps", "tables", "seen", "external"))
         yield from _parts([getattr(item, name) for name in names])
     elif isinstance(item, Mapping):
         yield from _parts([[key, value] for key, value in item.items()])

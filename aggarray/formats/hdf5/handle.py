@@ -47,6 +47,10 @@ class HDF5File:
         self._opened: H5pyFile | None = None
         # Variables for which `external_files` has returned no other file.
         self._internal: set[str] = set()
+        # Other files of variables, after `external_files` has returned all.
+        self._external: dict[str, list[str]] = {}
+        # Variables with other files, which were validated.
+        self._validated: set[str] = set()
         # Variables whose chunk index was checked.
         self._checked: set[str] = set()
         # Whether the file is damaged, so that the library must be isolated.
@@ -129,6 +133,9 @@ class HDF5File:
         if variable in self._internal and self._by_library("external_files", variable):
             # The caller has not checked whether it may read these files.
             raise FormatError("changed while it was read", path=self._path, variable=variable, hint="open the files again")
+        if variable not in self._internal | self._validated and not self._must_isolate():
+            self._damaged = self._has_damaged_sources(variable)
+            self._validated.add(variable)
         values: np.ndarray = self._by_library("values", variable, box)
         return values
 
@@ -204,6 +211,31 @@ class HDF5File:
 
     def external_files(self, variable: str) -> Iterable[str]:
         """Yield the other files that hold values, each before it is opened."""
+        if variable in self._external:
+            return self._external[variable]
+        sources = self._sources(variable)
+        return self._noted(variable, sources) if sources else []
+
+    def _noted(self, variable: str, sources: "list[Source]") -> Iterable[str]:
+        from aggarray.formats.hdf5.external import Source, external_files
+
+        paths = []
+        for path in external_files(sources, Source(self._path, variable)):
+            paths.append(path)
+            yield path
+        self._external[variable] = paths
+
+    def _has_damaged_sources(self, variable: str) -> bool:
+        """Return whether the library must be isolated because of a source."""
+        sources = self._sources(variable)
+        if not sources:
+            return False
+        from aggarray.formats.hdf5.external import Source, must_isolate
+
+        return must_isolate(Source(self._path, variable), sources) and self._may_isolate()
+
+    def _sources(self, variable: str) -> "list[Source]":
+        """Return the sources of external and virtual storage."""
 
         def no_sources(file: H5File) -> "list[Source]":
             header = file.variable(variable)
@@ -211,23 +243,22 @@ class HDF5File:
             self._internal.add(variable)
             return []
 
-        sources = self._query(no_sources, "external_files", variable)
-        if not sources:
-            return []
-        from aggarray.formats.hdf5.external import external_files
+        return self._query(no_sources, "external_files", variable)
 
-        return external_files(sources)
-
-    def virtual_pieces(self, variable: str, shape: tuple[int, ...], check: Callable[[str], bool]) -> "list[VirtualPiece]":
+    def virtual_pieces(
+        self, variable: str, shape: tuple[int, ...], stored: np.dtype[Any], check: Callable[[str], bool]
+    ) -> "list[VirtualPiece]":
         """Return the pieces of a virtual dataset; see `virtual.pieces_of`.
 
-        The list is empty for other datasets, and in damaged files.
+        The list is empty for other datasets.
         """
-        if self._must_isolate():
+        mappings = self._by_library("mappings", variable)
+        if not mappings:
             return []
         from aggarray.formats.hdf5.virtual import pieces_of
+        from aggarray.formats.hdf5.virtual_mapping import VirtualLayout
 
-        return pieces_of(self._path, shape, self._by_library("mappings", variable), check)
+        return pieces_of(self._path, variable, VirtualLayout(shape, mappings), stored, check)
 
     def close(self) -> None:
         """Close the file."""

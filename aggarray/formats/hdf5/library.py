@@ -14,10 +14,11 @@ from aggarray.formats.hdf5.h5py_scan import plain_dtype, scan_structure
 from aggarray.formats.hdf5.metadata.dimensions import NOT_COORDINATE
 from aggarray.formats.hdf5.metadata.messages import filter_of
 from aggarray.formats.hdf5.rows import read_samples, rows_of, samples_dtype, select_sizes, sizes_of
-from aggarray.formats.hdf5.virtual import VirtualMapping, mappings_of
+from aggarray.formats.hdf5.virtual_mapping import VirtualLayout, VirtualMapping, mappings_of
 from aggarray.formats.limits import MOST_INFLATED, is_plausible, is_scannable
 from aggarray.memory.rows import offsets_of
 from aggarray.storage.files import make_ready, refuse_remote
+from aggarray.storage.urls import is_remote
 
 #: Decoded size up to which a chunk is not checked: bytes, and multiples of the expected size.
 _FREE, _TIMES = 1 << 26, 64
@@ -66,7 +67,7 @@ class H5pyFile:
     def values(self, variable: str, box: Box) -> np.ndarray:
         """Return the values of a box; raises the errors of h5py."""
         dataset, dtype, encoding = self.dataset(variable)
-        if is_external(dataset.id):
+        if is_remote(self._path) and is_external(dataset.id):
             refuse_remote(self._path, f"variable {variable!r} has its values in other files")
         if samples_dtype(dataset) is not None:
             return self._rows(variable, box)
@@ -112,8 +113,12 @@ class H5pyFile:
         return sources_of(self._path, self.dataset(variable)[0])
 
     def mappings(self, variable: str) -> list[VirtualMapping]:
-        """Return the mappings of virtual storage that are boxes."""
+        """Return the mappings of virtual storage."""
         return mappings_of(self.dataset(variable)[0])
+
+    def virtual_layout(self, variable: str) -> VirtualLayout:
+        """Return shape and mappings of virtual storage."""
+        return VirtualLayout(self.dataset(variable)[0].shape, self.mappings(variable))
 
     def close(self) -> None:
         """Close the file."""
