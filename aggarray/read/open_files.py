@@ -33,6 +33,8 @@ class _Lease:
 
 
 _ANEW = "open the files anew"
+#: Context of files without values in others.
+_NOTHING = nullcontext()
 #: Files remembered whose time has changed, but nothing else.
 _REMEMBERED = 100_000
 
@@ -211,7 +213,7 @@ def opened(references: References, row: int, access: Access) -> "Iterator[Handle
     uri = str(references.uri_of(row))
     access.check(uri)
     variable = references.variables[int(references.variable[row])]
-    others = nullcontext() if references.external is None else _external_files_checked(references, row, access)
+    others = _NOTHING if references.external is None else _external_files_checked(references, row, access)
     with others, _files.use(uri, references.stamp_of(row)) as handle:
         known = flat_handle(handle, variable)
         if access.roots is not None or getattr(handle, "has_external_coordinates", False):

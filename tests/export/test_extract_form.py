@@ -17,6 +17,7 @@ import zarr
 
 import aggarray as aa
 from aggarray.export.extract import extract, is_extracted, lineage
+from aggarray.output import source_files
 from aggarray.storage.access import Access
 from tests.support.netcdf import TIME, cube, write
 
@@ -280,7 +281,7 @@ def test_an_extract_stays_up_to_date_whatever_its_history(tmp_path: Path, suffix
 def test_an_aggregation_knows_the_attributes_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aa.open(archive(tmp_path / "data")).save(tmp_path / "tas.nca")
     agg, scanned = aa.open(tmp_path / "tas.nca"), []
-    monkeypatch.setattr(lineage, "scan", scanned.append)
+    monkeypatch.setattr(source_files, "scan", scanned.append)
     extract(agg, tmp_path / "one.nc")
     extract([agg["tas"].lazy[:9]], tmp_path / "two.nc", aggregation=agg)
     assert not scanned and attributes(tmp_path / "one.nc")["tracking_id"] == "hdl:0\nhdl:1\nhdl:2"
@@ -347,7 +348,7 @@ def test_missing_files_have_no_attributes(tmp_path: Path) -> None:
 def test_files_outside_the_roots_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scanned = list[str]()
     tas = replace(aa.open(archive(tmp_path / "data"))["tas"], _access=Access(roots=(str(tmp_path / "other"),)))
-    monkeypatch.setattr(lineage, "scan", scanned.append)
+    monkeypatch.setattr(source_files, "scan", scanned.append)
     with pytest.raises(aa.ForbiddenPathError, match="lies outside"):
         extract(tas, tmp_path / "out.nc")
     assert not scanned
