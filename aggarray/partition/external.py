@@ -30,9 +30,15 @@ def external_of(references: Any, row: int) -> list[ExternalVariable]:
         return []
     first, last = np.searchsorted(references.external[:, 0], [row, row + 1]).tolist()
     return [
-        ExternalVariable(str(references.uris[code]), references.variables[name], references.stamp_of_file(code))
+        ExternalVariable(str(references.uris[code]), references.variables[name], _stamp(references.stamps, code))
         for _, code, name in references.external[first:last].tolist()
     ]
+
+
+def _stamp(stamps: np.ndarray | None, code: int) -> Stamp | None:
+    """Return the scanned state of a file by its number, None if it did not exist."""
+    size, time, checksum = (-1, 0, 0) if stamps is None or code < 0 else stamps[code].tolist()
+    return None if size < 0 else (size, time, checksum)
 
 
 def joined(blocks: Sequence[np.ndarray]) -> np.ndarray | None:

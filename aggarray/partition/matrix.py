@@ -140,13 +140,9 @@ class References:
 
     def stamp_of(self, row: int) -> tuple[int, int, int] | None:
         """Return the scanned state of a sub-array's file, None if unknown."""
-        return self.stamp_of_file(int(self.uri[row]))
-
-    def stamp_of_file(self, code: int) -> tuple[int, int, int] | None:
-        """Return the scanned state of a file by its number, None if unknown."""
-        if self.stamps is None or code < 0:
+        if self.stamps is None or self.uri[row] < 0:
             return None
-        size, time, checksum = self.stamps[code].tolist()
+        size, time, checksum = self.stamps[self.uri[row]].tolist()
         return None if size < 0 else (size, time, checksum)
 
     def seen_of(self, row: int) -> int | None:
