@@ -36,7 +36,7 @@ def external_of(references: Any, row: int) -> list[ExternalVariable]:
 
 
 def _stamp(stamps: np.ndarray | None, code: int) -> Stamp | None:
-    """Return the scanned state of a file by its number, None if it did not exist."""
+    """Return the scanned state of a file, None if it did not exist."""
     size, time, checksum = (-1, 0, 0) if stamps is None or code < 0 else stamps[code].tolist()
     return None if size < 0 else (size, time, checksum)
 
