@@ -193,7 +193,7 @@ def _runs(own: Hyperslab, part: Hyperslab, size: int) -> Iterator[tuple[int, ran
     >>> list(_runs(Hyperslab(0, 3, 2, 2), Hyperslab(5, 1, 1, 4), 4))
     [(0, range(5, 7)), (3, range(7, 9))]
     >>> list(_runs(Hyperslab(0, 1, 1, 3), Hyperslab(1, 4, None, 1), 3))
-    [(0, range(1, 13, 4))]
+    [(0, range(1, 10, 4))]
     """
     done = 0
     while done < size:
