@@ -63,7 +63,9 @@ def main(folder: str, *names: str) -> None:
     for name in versions:
         if not (target / name).exists():
             build(name, target / name)
-    pages = {name: sorted(str(path.relative_to(target / name)) for path in (target / name).rglob("*.html")) for name in versions}
+    pages = {
+        name: sorted(str(path.relative_to(target / name)) for path in (target / name).rglob("*.html")) for name in versions
+    }
     (target / "versions.js").write_text(f"const VERSIONS = {json.dumps(pages)};\n{MENU}", encoding="utf-8")
     newest = f'<!doctype html><meta http-equiv="refresh" content="0; url={versions[0]}/index.html"><title>aggarray</title>\n'
     (target / "index.html").write_text(newest, encoding="utf-8")

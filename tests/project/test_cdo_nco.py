@@ -119,7 +119,7 @@ def test_the_tables_are_read() -> None:
     assert len(ROWS) >= 40 and sum(bool(options) for _, options, _ in ROWS) >= 27
 
 
-def by_shell(tool: str, folder: Path) -> Callable[[Sequence[str]], Iterator[Found]]:
+def joining(tool: str, folder: Path) -> Callable[[Sequence[str]], Iterator[Found]]:
     """Return a function that joins files with ``mergetime`` of CDO or with ``ncrcat``."""
     command = ["cdo", "-s", "-O", "mergetime"] if tool == "mergetime" else ["ncrcat", "-O"]
 
@@ -139,6 +139,6 @@ def test_pairs(tool: str, tmp_path: Path) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"no {program}")
     main(tmp_path)
-    read = by_shell(tool, tmp_path)
+    read = joining(tool, tmp_path)
     found = {name: outcome(name, read, [str(tmp_path / name / f"{letter}.nc") for letter in "ab"]) for name in PAIRS}
     assert found == {name: row[tool] for name, row in table().items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sample_data.pairs import write
-from tests.project.test_cdo_nco import by_shell
+from tests.project.test_cdo_nco import joining
 from tests.project.test_peers import PEERS, outcome, table
 from tests.support.paths import ROOT
 
@@ -48,7 +48,7 @@ def test_further_pairs(program: str, tmp_path: Path) -> None:
     elif shutil.which(program.lower() if program == "CDO" else name) is None:
         pytest.skip(f"no {program}")
     else:
-        read = by_shell(name, tmp_path)
+        read = joining(name, tmp_path)
     for row, difference in FURTHER.items():
         paths = [tmp_path / f"{letter}.nc" for letter in "ab"]
         write(paths[0], {"days": [0, 1]})

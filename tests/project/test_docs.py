@@ -115,7 +115,9 @@ def test_links_resolve(pages: Path) -> None:
         for link in links.links:
             parts = urlsplit(link)
             if parts.scheme:  # addresses of other hosts are not requested
-                right = parts.scheme in ("https", "http", "data") and " " not in link and (parts.netloc or parts.scheme == "data")
+                right = (
+                    parts.scheme in ("https", "http", "data") and " " not in link and (parts.netloc or parts.scheme == "data")
+                )
             else:
                 path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
                 anchored = path not in found or not parts.fragment or unquote(parts.fragment) in found[path].anchors
@@ -135,7 +137,7 @@ def test_figures_of_the_front_page_are_measured() -> None:
 
 
 def test_pages_in_a_browser(pages: Path) -> None:
-    kinds = ("index", "gallery", "comparison", "cheat-sheet", "howto/faq", "howto/migrating", "performance-data", "reference/opening")
+    kinds = "index gallery comparison cheat-sheet howto/faq howto/migrating performance-data reference/opening".split()
     with browser() as page:
         for width, dark in ((1400, True), (390, False)):
             for name in kinds:

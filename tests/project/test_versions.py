@@ -65,14 +65,14 @@ def test_built_tags_are_kept(target: Path) -> None:
 
 def test_the_menu_leads_to_the_same_page_or_the_front_page(target: Path) -> None:
     with browser() as page:
-        choose = "document.querySelector('select').value = '{}'; document.querySelector('select').dispatchEvent(new Event('change'))"
+        menu = "document.querySelector('select')"
         for start, tag, end in (
             ("v0.9.0/index.html", "v0.10.0", "v0.10.0/index.html"),
             ("v0.10.0/more/page.html", "v0.9.0", "v0.9.0/index.html"),
         ):
             page.call("Page.navigate", url=(target / start).as_uri())
             page.until(f"location.href.endsWith({start!r}) && document.readyState === 'complete'")
-            assert page.run("document.querySelector('select').value") == start.partition("/")[0]
+            assert page.run(f"{menu}.value") == start.partition("/")[0]
             assert page.run("document.querySelectorAll('select option').length") == 2
-            page.run(choose.format(tag))
+            page.run(f"{menu}.value = {tag!r}; {menu}.dispatchEvent(new Event('change'))")
             page.until(f"location.href.endsWith({end!r})")
