@@ -16,12 +16,13 @@ FUZZER := $(VENV)/.fuzzer
 TARGET ?= index
 MINUTES ?= 10
 
-.PHONY: help demo test docs bench fuzz clean
+.PHONY: help demo test docs versions bench fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
 	@echo "make test    style, types, tests"
 	@echo "make docs    the documentation, in build/docs"
+	@echo "make versions  the documentation of every tag, in build/versions"
 	@echo "make bench   measure"
 	@echo "make fuzz    feed a reader with odd input: TARGET=index MINUTES=10"
 	@echo "make clean   remove .venv and everything made by the tools"
@@ -39,6 +40,11 @@ test: $(READY)
 docs: $(DOCS)
 	$(RUN) -m sphinx -b html -n -W --keep-going -q docs build/docs
 	@echo "build/docs/index.html"
+
+# What is built already stays: remove a folder to build its tag again.
+versions: $(DOCS)
+	$(RUN) docs/versions.py build/versions
+	@echo "build/versions/index.html"
 
 bench: $(PEERS)
 	$(RUN) -m tests.bench

@@ -40,6 +40,7 @@ autodoc_typehints_format = "short"
 autodoc_inherit_docstrings = True
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"aggarray {version}"
 html_show_sphinx = False
 html_copy_source = False

@@ -14,6 +14,8 @@ from sample_data.generate import TILES
 HERE = Path(__file__).parent
 CELL = 24
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948", "#8cd17d", "#d37295")
+#: Those on which dark text is easier to read.
+LIGHT = ("#f28e2b", "#76b7b2", "#edc948", "#8cd17d")
 PLAIN = "#eef2f6"
 
 
@@ -38,11 +40,11 @@ class Box:
             edge = "#c4ccd4" if self.colour == PLAIN else "white"
             opacity = ' fill-opacity=".35"' if self.pale else ""
             parts.append(self._rectangle(f'fill="{self.colour}"{opacity} stroke="{edge}"'))
-        light = self.colour in (None, "hole", PLAIN) or self.pale
+        on_page = self.colour in (None, "hole", PLAIN) or self.pale
         lines = self.text.split("\n") if self.text else []
         for number, line in enumerate(lines):
             y = self.y + self.height / 2 + 4 + 14 * (number - (len(lines) - 1) / 2)
-            fill = "#333" if light else "white"
+            fill = "#333" if on_page else "#111" if self.colour in LIGHT else "white"
             parts.append(f'<text x="{self.x + self.width / 2:g}" y="{y:g}" fill="{fill}">{line}</text>')
         return "\n".join(parts)
 
@@ -109,17 +111,16 @@ def colour(number: int) -> str:
 def archive() -> Iterator[Box | Arrow]:
     """Draw the sample archive: sub-arrays in files above, the partitions that they serve below."""
     tas = aa.open(HERE / "archive")["tas"]
-    yield Box(0, 46, 70, 30, "sub-arrays")
-    yield Box(0, 150, 70, 30, "master array")
+    yield Box(0, 46, 72, 30, "sub-arrays")
+    yield Box(0, 150, 72, 30, "master array")
     for number, partition in enumerate(tas.partitions):
         data = partition.data
         assert data is not None and data.uri is not None
         start, stop = partition.location[0]
         left, width = 76 + start * 2, (stop - start) * 2
-        words = {"netcdf3": "nc-3", "netcdf4": "nc-4", "hdf5": "hdf5", "zarr": "zarr"}
-        odd = " ".join(d[:3] for d in partition.pdimensions) if partition.pdimensions != tas.dimensions else ""
+        odd = "\n".join(partition.pdimensions) if partition.pdimensions != tas.dimensions else ""
         odd = odd or ("north up" if partition.pdirections[1] is False else "") or (data.dtype.name if data.scale_factor else "")
-        lines = [Path(data.uri).stem[-2:], words.get(data.format or "", data.format or ""), str(partition.punits), odd]
+        lines = [Path(data.uri).stem[-2:], str(data.format), str(partition.punits), odd]
         yield Box(left + 2, 0, width - 4, 120 - 4, "\n".join(line for line in lines if line), colour(number))
         yield Arrow(left + width / 2, 118, left + width / 2, 148)
         yield Box(left, 150, width, 30, f"{start}:{stop}", colour(number))

@@ -50,12 +50,14 @@ def write(path: Path, what: dict[str, Any]) -> None:
         lon = file.createVariable("lon", "f8", ("lon",))
         lon.setncatts({"standard_name": "longitude", "units": "degrees_east"})
         lon[:] = longitudes
-        packed = what.get("packed")
-        tas = file.createVariable("tas", "i2" if packed else "f8", ("time", "lon"), fill_value=-32768 if packed else None)
+        packed, dimensions = what.get("packed"), what.get("dimensions", ("time", "lon"))
+        stored = {"fill_value": -32768 if packed else None, **what.get("stored", {})}
+        tas = file.createVariable("tas", "i2" if packed else "f8", dimensions, **stored)
         tas.setncatts({"standard_name": "air_temperature", "units": what.get("units", "K")})
         if packed:
             tas.scale_factor, tas.add_offset = packed
-        tas[:] = expected(days, longitudes) + what.get("add", 0.0)
+        values = expected(days, longitudes) + what.get("add", 0.0)
+        tas[:] = values if dimensions[0] == "time" else values.T
 
 
 def main(folder: Path) -> None:

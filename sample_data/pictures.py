@@ -1,5 +1,6 @@
 """Pictures of the documentation: ``python -m sample_data.pictures``."""
 
+import re
 from pathlib import Path
 
 import aggarray as aa
@@ -27,16 +28,28 @@ DRAWN: dict[str, Map | Distribution] = {
 MATRICES = {"matrix-archive": ("archive", 24), "matrix-tiles": ("tiles", 96)}
 #: The picture of the overview of a page.
 OVERVIEW = "overview"
+#: Colours of text, edges and plain boxes on light and on dark pages.
+STYLE = (
+    "<style>text:not([fill]){fill:#333}.cell{stroke:#fff}.plain{fill:#eef2f6;stroke:#c4ccd4}@media(prefers-color-scheme:dark)"
+    "{text:not([fill]){fill:#ddd}.cell{stroke:#131416}.plain{fill:#2b3138;stroke:#59626c}}</style>"
+)
+
+
+def adaptive(svg: str) -> str:
+    """Return a picture on a white ground as one for light and dark pages, without a ground."""
+    svg = svg.replace('<rect width="100%" height="100%" fill="white"/>', STYLE)
+    svg = re.sub(r'(<text [^>]*?) fill="#(?:222|333|555)"', r"\1", svg)
+    return svg.replace(' stroke="white"', ' class="cell"').replace('fill="#eef2f6" stroke="#c4ccd4"', 'class="plain"')
 
 
 def drawn(name: str) -> str:
     """Return a picture as SVG text."""
     if name in DRAWN:
-        return picture(DRAWN[name])
+        return adaptive(picture(DRAWN[name]))
     if name in DIAGRAMS:
-        return diagram(name)
+        return adaptive(diagram(name))
     if name == OVERVIEW:
-        return overview_picture()
+        return adaptive(overview_picture())
     data, height = MATRICES[name]
     return svg(aa.open(FOLDER.parents[1] / "sample_data" / data).arrays[0], most=height) + "\n"
 

@@ -54,6 +54,8 @@ def test_the_documentation_shows_what_is_drawn(name: str) -> None:
     path = FOLDER / f"{name}.svg"
     assert path.read_text(encoding="utf-8") == drawn(name), "python -m sample_data.pictures makes them again"
     assert path.stat().st_size < 12_000
+    # Pictures of a fixed palette have a style for dark pages; those of a matrix have no text.
+    assert name in MATRICES or ("prefers-color-scheme:dark" in drawn(name) and 'fill="white"/>' not in drawn(name))
 
 
 def test_every_picture_is_shown() -> None:

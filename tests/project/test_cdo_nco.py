@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 import aggarray as aa
 from sample_data import models
 from sample_data.pairs import PAIRS, main
-from tests.project.test_peers import outcome
+from tests.project.test_peers import Found, outcome, table
 from tests.support.pages import blocks, run_python
 from tests.support.paths import ROOT
 
@@ -118,22 +119,26 @@ def test_the_tables_are_read() -> None:
     assert len(ROWS) >= 40 and sum(bool(options) for _, options, _ in ROWS) >= 27
 
 
+def joining(tool: str, folder: Path) -> Callable[[Sequence[str]], Iterator[Found]]:
+    """Return a function that joins files with ``mergetime`` of CDO or with ``ncrcat``."""
+    command = ["cdo", "-s", "-O", "mergetime"] if tool == "mergetime" else ["ncrcat", "-O"]
+
+    def read(paths: Sequence[str]) -> Iterator[Found]:
+        subprocess.run([*command, *paths, folder / "out.nc"], check=True, capture_output=True)
+        with netCDF4.Dataset(folder / "out.nc") as file:
+            time = file["time"]
+            days = netCDF4.num2date(time[:], time.units, "standard") - netCDF4.num2date(0, "days since 2001-01-01", "standard")
+            yield np.array([day.days for day in days]), file["lon"][:], np.ma.filled(file["tas"][:], np.nan)
+
+    return read
+
+
 @pytest.mark.parametrize("tool", ["mergetime", "ncrcat"])
 def test_pairs(tool: str, tmp_path: Path) -> None:
     program = "cdo" if tool == "mergetime" else tool
     if shutil.which(program) is None:
         pytest.skip(f"no {program}")
     main(tmp_path)
-    command = ["cdo", "-s", "-O", "mergetime"] if program == "cdo" else ["ncrcat", "-O"]
-
-    def read(paths: Any) -> Any:
-        subprocess.run([*command, *paths, tmp_path / "out.nc"], check=True, capture_output=True)
-        with netCDF4.Dataset(tmp_path / "out.nc") as file:
-            time = file["time"]
-            days = netCDF4.num2date(time[:], time.units, "standard") - netCDF4.num2date(0, "days since 2001-01-01", "standard")
-            yield np.array([day.days for day in days]), file["lon"][:], np.ma.filled(file["tas"][:], np.nan)
-
+    read = joining(tool, tmp_path)
     found = {name: outcome(name, read, [str(tmp_path / name / f"{letter}.nc") for letter in "ab"]) for name in PAIRS}
-    rows = [[cell.strip().strip("`*") for cell in row.split("|")] for row in re.findall(r"^\|(.*)\|$", PAGE, re.MULTILINE)]
-    head = next(row for row in rows if "mergetime" in row and "pair" in row)
-    assert found == {row[0]: row[head.index(tool)] for row in rows if row[0] in PAIRS}
+    assert found == {name: row[tool] for name, row in table().items()}

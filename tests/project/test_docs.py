@@ -1,5 +1,6 @@
 """The documentation builds without warnings, its links resolve, and it describes every public name."""
 
+import base64
 import importlib
 import inspect
 import re
@@ -7,12 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import aggarray
+from tests.support.browser import Browser, browser
 from tests.support.pages import ROOT
 
 DOCS = ROOT / "docs"
@@ -85,6 +89,79 @@ def test_the_reference_has_tables_of_parameters_and_no_private_ones(pages: Path)
     assert rows["aggarray.open"] == len(inspect.signature(aggarray.open).parameters)
     assert rows["aggarray.Rules"] == len(inspect.signature(aggarray.Rules).parameters)
     assert {"aggarray.MasterArray.sel", "aggarray.Aggregation.save", "aggarray.mpi.reduce", "aggarray.dap.Block"} <= set(rows)
+
+
+class _Links(HTMLParser):
+    """Addresses that a page names, and its anchors."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and tag != "link":
+                self.links.add(value or "")
+            elif name == "id":
+                self.anchors.add(value or "")
+
+
+def test_links_resolve(pages: Path) -> None:
+    found = {page: _Links(page) for page in pages.rglob("*.html")}
+    broken = []
+    for page, links in found.items():
+        for link in links.links:
+            parts = urlsplit(link)
+            if parts.scheme:  # addresses of other hosts are not requested
+                right = (
+                    parts.scheme in ("https", "http", "data") and " " not in link and (parts.netloc or parts.scheme == "data")
+                )
+            else:
+                path = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+                anchored = path not in found or not parts.fragment or unquote(parts.fragment) in found[path].anchors
+                right = path.is_file() and anchored
+            if not right:
+                broken.append(f"{page.relative_to(pages)}: {link}")
+    assert broken == []
+
+
+def test_figures_of_the_front_page_are_measured() -> None:
+    measured = (DOCS / "performance.md").read_text(encoding="utf-8").replace("\n", " ")
+    front = (DOCS / "index.md").read_text(encoding="utf-8")
+    found = re.findall(r"^- \*\*([\d.]+) times\*\*", front, re.MULTILINE)
+    assert len(found) == 3
+    for figure in found:
+        assert re.search(rf"(?<![\d.]){re.escape(figure)} \([\d.]+\) times as fast", measured), figure
+
+
+def test_pages_in_a_browser(pages: Path) -> None:
+    kinds = ["index", "gallery", "comparison", "cheat-sheet", "howto/faq", "howto/migrating"]
+    kinds += ["performance-data", "reference/opening"]
+    with browser() as page:
+        for width, dark in ((1400, True), (390, False)):
+            for name in kinds:
+                visit(page, (pages / f"{name}.html").as_uri(), width, dark)
+                assert page.run("document.documentElement.scrollWidth") <= width, f"{name} is wider than {width}"
+        visit(page, (pages / "search.html").as_uri() + "?q=halo", 1400)
+        page.until("document.querySelectorAll('#search-results li a').length > 2")
+        found = page.run("[...document.querySelectorAll('#search-results li a')].map((link) => link.textContent)")
+        assert "aggarray.mpi.HaloExchange" in found, found
+        visit(page, (pages / "cheat-sheet.html").as_uri(), 1000)
+        printed = base64.b64decode(page.call("Page.printToPDF", preferCSSPageSize=True)["data"])
+        sizes = {tuple(map(float, box.split())) for box in re.findall(rb"/MediaBox \[([^]]+)\]", printed)}
+        assert len(re.findall(rb"/Type /Page\b", printed)) == 1 and len(sizes) == 1
+        assert sizes.pop()[2:] == pytest.approx((595, 842), abs=1.5)  # A4
+
+
+def visit(page: Browser, address: str, width: int, dark: bool = False) -> None:
+    """Open a page at a width, on a light or dark screen."""
+    page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    page.call("Emulation.setEmulatedMedia", features=[scheme])
+    page.call("Page.navigate", url=address)
+    page.until(f"location.href === {address!r} && document.readyState === 'complete'")
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,31 @@ def with_kerchunk(paths: Sequence[str]) -> Iterator[Found]:
         yield days(result), result["lon"].values, result["tas"].values
 
 
+def with_iris(paths: Sequence[str]) -> Iterator[Found]:
+    import iris
+    from iris.util import unify_time_units
+
+    cubes = iris.load(paths)
+    unify_time_units(cubes)
+    for cube in cubes.concatenate():
+        yield cube.coord("time").points, cube.coord("longitude").points, np.ma.filled(cube.data, np.nan)
+
+
+def with_virtualizarr(paths: Sequence[str]) -> Iterator[Found]:
+    import xarray as xr
+    from obspec_utils.registry import ObjectStoreRegistry
+    from obstore.store import LocalStore
+    from virtualizarr import open_virtual_mfdataset
+    from virtualizarr.parsers import HDFParser
+
+    chosen: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "join": "exact", "combine": "by_coords"}
+    addresses, registry = [f"file://{path}" for path in paths], ObjectStoreRegistry({"file://": LocalStore()})
+    decoded: Any = {"loadable_variables": ["time", "lon"], "decode_times": True}
+    virtual = open_virtual_mfdataset(addresses, registry=registry, parser=HDFParser(), **decoded, **chosen)
+    with xr.open_dataset(virtual.vz.to_kerchunk(format="dict"), engine="kerchunk") as result:
+        yield days(result), result["lon"].values, result["tas"].transpose("time", "lon").values
+
+
 def days(found: Any) -> Any:
     """Return decoded times as days since 2001-01-01."""
     return (found["time"].values.astype("M8[s]") - np.datetime64("2001-01-01", "s")) / np.timedelta64(1, "D")
@@ -74,6 +99,8 @@ PEERS: dict[str, tuple[str, Callable[[Sequence[str]], Iterator[Found]]]] = {
     "MFDataset": ("netCDF4", with_mfdataset),
     "cf-python": ("cf", with_cf),
     "kerchunk": ("kerchunk", with_kerchunk),
+    "iris": ("iris", with_iris),
+    "VirtualiZarr": ("virtualizarr", with_virtualizarr),
 }
 
 

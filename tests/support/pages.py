@@ -4,7 +4,7 @@
   ``# NAME.py`` is a program: it is written to that file.
 - ``pycon`` is a session: its output must match the page (``...`` matches anything).
 - ``sh`` is a list of commands, and ``console`` a session of them: ``$ command``, then its output. ``# status 1`` after a
-  command is its expected exit status.
+  command is its expected exit status. ``aggarray serve`` is stopped once it serves; it uses a free port, and prints 8000.
 - ``bash`` is a script: it is written to the file that its second line, ``# NAME.sh: ...``, names. ``sbatch NAME.sh`` runs it.
 - Languages of `_SHOWN_ONLY` are not executed; a ``toml`` block that begins with ``# NAME.toml`` is written to that file.
 
@@ -151,6 +151,8 @@ def run_command(line: str, where: str, folder: Path) -> str:
     if command[0] == "sbatch":
         return run_batch(folder / command[1], command[2:], folder)
     assert command[0] in ("aggarray", "python"), f"{where}: {line}: which program is this?"
+    if command[:2] == ["aggarray", "serve"]:
+        return run_server(command[1:], where, folder)
     words = ["-m", "aggarray", *command[1:]] if command[0] == "aggarray" else command[1:]
     done = subprocess.run(
         [sys.executable, "-W", "error", *words],
@@ -162,6 +164,20 @@ def run_command(line: str, where: str, folder: Path) -> str:
     )
     assert done.returncode == (int(status[1]) if status else 0), f"{where}: {line}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
+
+
+def run_server(words: list[str], where: str, folder: Path) -> str:
+    """Start a server on a free port, and stop it when it serves; return its first line, with port 8000."""
+    command = [sys.executable, "-W", "error", "-m", "aggarray", *words, "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=folder, env=rank_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.terminate()
+        errors = process.communicate(timeout=60)[1]
+    assert first.startswith("Serving ") and process.returncode == 0, f"{where}: {first}{errors}"
+    return re.sub(r"(http://[\d.]+):\d+/", r"\1:8000/", first)
 
 
 def run_console(text: str, where: str, folder: Path) -> int:
