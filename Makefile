@@ -14,13 +14,14 @@ FUZZER := $(VENV)/.fuzzer
 TARGET ?= index
 MINUTES ?= 10
 
-.PHONY: help demo test docs bench fuzz clean
+.PHONY: help demo test docs bench paper fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
 	@echo "make test    style, types, tests"
 	@echo "make docs    the documentation, in build/docs"
 	@echo "make bench   measure"
+	@echo "make paper   the figures and numbers of the paper; the paper as HTML where there is pandoc"
 	@echo "make fuzz    feed a reader with odd input: TARGET=index MINUTES=10"
 	@echo "make clean   remove .venv and everything made by the tools"
 
@@ -40,6 +41,12 @@ docs: $(DOCS)
 
 bench: $(PEERS)
 	$(RUN) -m tests.bench
+
+paper: $(READY)
+	$(RUN) -m paper.figures
+	@if command -v pandoc >/dev/null; then mkdir -p build && cd paper && \
+	  pandoc paper.md --standalone --citeproc --embed-resources -o ../build/paper.html && echo "build/paper.html"; \
+	else echo "no pandoc: the paper is not converted"; fi
 
 fuzz: $(FUZZER)
 	$(RUN) -m tests.fuzz $(TARGET) --minutes $(MINUTES)
