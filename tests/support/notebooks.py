@@ -1,11 +1,12 @@
 """Execution of notebooks: ``python -m tests.support.notebooks [NAME ...]`` runs them again and stores their outputs.
 
-Outputs contain nothing that differs from run to run, such as times and paths of temporary folders.
+Outputs contain nothing that differs from run to run: temporary folders have the name ``/tmp/notebook``.
 """
 
 import base64
 import io
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.support.paths import ROOT
 FOLDER = ROOT / "docs" / "notebooks"
 #: Seconds that a cell may take.
 PATIENCE = 120
+#: Names of temporary folders, in texts and in HTML.
+_TEMPORARY = re.compile(r"/tmp/(<wbr>)?tmp\w{8}")
 
 
 def environment() -> dict[str, str]:
@@ -24,7 +27,7 @@ def environment() -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     open_mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     mapping = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "PRTE_MCA_hwloc_default_binding_policy": "none"}
-    return {**rank_environment(), "PATH": path, **open_mpi, **mapping}
+    return {**rank_environment(), "PATH": path, "TMPDIR": "/tmp", **open_mpi, **mapping}
 
 
 def executed(path: Path, **variables: str) -> Any:
@@ -43,6 +46,10 @@ def executed(path: Path, **variables: str) -> Any:
     )
     with tempfile.TemporaryDirectory() as settings:
         client.execute(env={**environment(), "IPYTHONDIR": settings, **variables})
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            data.update({kind: _TEMPORARY.sub(r"/tmp/\1notebook", text) for kind, text in data.items() if kind[:4] == "text"})
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     return notebook
 
