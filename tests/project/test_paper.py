@@ -21,11 +21,6 @@ WORDS = (750, 1750)
 NUMBER = re.compile(r"(?<![\w.@-])\d[\d,]*(?:\.\d+)?(?![\w-])")
 
 
-def section(name: str) -> str:
-    """Return the text of a section, without comments."""
-    return re.sub(r"<!--.*?-->", "", re.split(rf"^# {name}$|^# ", BODY.partition(f"# {name}\n")[2], flags=re.MULTILINE)[0])
-
-
 def test_the_head() -> None:
     head = pytest.importorskip("yaml", reason="no YAML: the extra 'docs'").safe_load(HEAD)
     assert head["title"].startswith("aggarray") and len(head["tags"]) >= 3
@@ -67,7 +62,7 @@ def test_numbers_are_taken_from_the_results() -> None:
 def test_sizes_are_those_of_the_results() -> None:
     """Numbers without a comment, such as sizes of data, are in the tables."""
     known = set(NUMBER.findall(TABLES.read_text(encoding="utf-8")))
-    text = re.sub(r"\d[\d.,]*<!--.*?-->", "", BODY.partition("# Performance\n")[2].partition("# Research")[0])
+    text = re.sub(r"\d[\d.,]*<!--.*?-->|Figure \d", "", BODY.partition("# Performance\n")[2].partition("# Research")[0])
     assert set(NUMBER.findall(text)) == {"1,000", "746", "2,000"} <= known
 
 
