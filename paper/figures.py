@@ -1,8 +1,8 @@
 """Numbers and figures of the paper: ``python -m paper.figures`` writes them again.
 
 In ``paper.md`` a comment follows each measured number. ``14<!-- open: xarray.open_mfdataset / aggarray -->`` is the time of one
-contestant divided by that of another in the table ``open`` of docs/performance-data.md. ``9<!-- pairs: aggarray, right -->`` is
-a count of outcomes in the table of docs/howto/migrating.md.
+contestant divided by that of another in the table ``open`` of docs/performance-data.md. The table of the paper counts outcomes of
+the pairs of files in docs/howto/migrating.md.
 """
 
 import re
@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAPER, PAIRS = ROOT / "paper" / "paper.md", ROOT / "docs" / "howto" / "migrating.md"
-#: A number of the paper, and its source.
+#: A number of the paper, and its source; the table of the paper.
 MEASURED = re.compile(r"(?<![\d.])(?P<shown>\d[\d.,]*)<!-- (?P<table>[\w-]+): (?P<what>[^>]+?) -->")
+TABLE = re.compile(r"^\| library \|.*?\n\n", re.MULTILINE | re.DOTALL)
+#: Names of functions and operators in full.
+LIBRARIES = {
+    "open_mfdataset": "xarray, `open_mfdataset`",
+    "MFDataset": "netCDF4, `MFDataset`",
+    "iris": "Iris",
+    "mergetime": "CDO, `mergetime`",
+    "ncrcat": "NCO, `ncrcat`",
+}
+OUTCOMES = ("right", "separate", "error", "wrong")
 
 #: Rows of the chart: a label, a benchmark, its contestant of aggarray.
 ROWS = (
@@ -63,26 +73,28 @@ def outcomes(page: str) -> dict[str, list[str]]:
     return dict(zip(names, map(list, columns), strict=True))
 
 
-def results() -> tuple[dict[str, dict[str, Bar]], dict[str, list[str]]]:
-    """Return the contestants of each benchmark, and the outcomes of the pairs by library."""
-    measured = {name: {bar.name: bar for bar in bars} for name, _, bars in tables(TABLES.read_text(encoding="utf-8"))}
-    return measured, outcomes(PAIRS.read_text(encoding="utf-8"))
+def counts(found: dict[str, list[str]]) -> str:
+    """Return the table of the paper: a row for each library."""
+    rows = [("library", *OUTCOMES), ("---",) * (len(OUTCOMES) + 1)]
+    rows += [(LIBRARIES.get(name, name), *(str(each.count(outcome)) for outcome in OUTCOMES)) for name, each in found.items()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows) + "\n"
+
+
+def results() -> dict[str, dict[str, Bar]]:
+    """Return the contestants of each benchmark, by name."""
+    return {name: {bar.name: bar for bar in bars} for name, _, bars in tables(TABLES.read_text(encoding="utf-8"))}
 
 
 def filled(text: str) -> str:
-    """Return the paper with the numbers that its comments name."""
-    measured, pairs = results()
+    """Return the paper with the numbers that its comments name, and its table."""
+    measured = results()
 
     def number(match: re.Match[str]) -> str:
-        if match["table"] == "pairs":
-            library, outcome = match["what"].split(", ")
-            shown = str(pairs[library].count(outcome))
-        else:
-            slow, fast = (measured[match["table"]][name] for name in match["what"].split(" / "))
-            shown = shortened(slow.median / fast.median)
-        return f"{shown}<!-- {match['table']}: {match['what']} -->"
+        slow, fast = (measured[match["table"]][name] for name in match["what"].split(" / "))
+        return f"{shortened(slow.median / fast.median)}<!-- {match['table']}: {match['what']} -->"
 
-    return MEASURED.sub(number, text)
+    table = counts(outcomes(PAIRS.read_text(encoding="utf-8")))
+    return TABLE.sub(lambda _: table, MEASURED.sub(number, text))
 
 
 def matrix(path: Path) -> None:
@@ -114,7 +126,7 @@ def ratios(path: Path) -> None:
     """Draw the time of other software divided by that of aggarray, a row for each benchmark."""
     from matplotlib import pyplot as plt
 
-    measured, _ = results()
+    measured = results()
     figure, axes = plt.subplots(figsize=(7.2, 0.32 * len(ROWS) + 1), layout="constrained")
     axes.axvline(1, color="#333333", linewidth=1)
     for row, (_, name, ours) in enumerate(ROWS):
