@@ -1,8 +1,8 @@
 """Numbers and figures of the paper: ``python -m paper.figures`` writes them again.
 
 In ``paper.md`` a comment follows each measured number. ``14<!-- open: xarray.open_mfdataset / aggarray -->`` is the time of one
-contestant divided by that of another in the table ``open`` of docs/performance-data.md. The table of the paper counts outcomes of
-the pairs of files in docs/howto/migrating.md.
+contestant divided by that of another in the table ``open`` of docs/performance-data.md. The table of the paper counts outcomes
+of the pairs of files in docs/howto/migrating.md.
 """
 
 import re
@@ -57,11 +57,7 @@ SOFTWARE = {
 
 
 def shortened(value: float) -> str:
-    """Return a ratio with two significant digits.
-
-    >>> shortened(13.77), shortened(7.0), shortened(1.749), shortened(128.4)
-    ('14', '7.0', '1.7', '130')
-    """
+    """Return a ratio with two significant digits."""
     return f"{value:.1f}" if float(f"{value:.2g}") < 10 else f"{float(f'{value:.2g}'):.0f}"
 
 
@@ -151,11 +147,7 @@ def ratios(path: Path) -> None:
 
 
 def software_of(contestant: str) -> str | None:
-    """Return the software that a contestant is; None for bounds and loops that read less than the array.
-
-    >>> software_of("cdo -timmean -mergetime"), software_of("each rank by h5py"), software_of("netCDF4, a loop over headers")
-    ('cdo', 'h5py', None)
-    """
+    """Return the software that a contestant is; None for bounds and loops that read less than the array."""
     if "over headers" in contestant:
         return None
     return next((name for name in SOFTWARE if contestant.startswith(name) or contestant.endswith(f" by {name}")), None)

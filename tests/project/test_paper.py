@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paper.figures import FIGURES, PAPER, TABLES, counts, filled, outcomes, software_of
+from paper.figures import FIGURES, PAPER, TABLES, counts, filled, outcomes, shortened, software_of
 from tests.bench.charts import tables
 
 TEXT = PAPER.read_text(encoding="utf-8")
@@ -63,6 +63,11 @@ def test_sizes_are_those_of_the_results() -> None:
     known = set(NUMBER.findall(TABLES.read_text(encoding="utf-8")))
     text = re.sub(r"\d[\d.,]*<!--.*?-->|Figure \d", "", BODY.partition("# Performance\n")[2].partition("# Research")[0])
     assert set(NUMBER.findall(text)) == {"1,000", "746", "2,000"} <= known
+
+
+@pytest.mark.parametrize(("ratio", "shown"), [(13.77, "14"), (7.0, "7.0"), (1.749, "1.7"), (9.96, "10"), (128.4, "130")])
+def test_ratios_have_two_digits(ratio: float, shown: str) -> None:
+    assert shortened(ratio) == shown
 
 
 def test_outcomes_of_pairs() -> None:
