@@ -63,10 +63,11 @@ def shortened(value: float) -> str:
 
 def outcomes(page: str) -> dict[str, list[str]]:
     """Return the outcomes of the pairs of files by library, from the table of a page (its text)."""
-    rows = [[cell.strip(" *`") for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
-    start = next(number for number, row in enumerate(rows) if row[:2] == ["pair", "what differs"])
-    names, columns = rows[start][2:], zip(*(row[2:] for row in rows[start + 2 :]), strict=True)
-    return dict(zip(names, map(list, columns), strict=True))
+    start = page.index("| pair | what differs |")
+    lines = page[start : page.index("\n\n", start)].splitlines()
+    heads, _, *rows = [[cell.strip(" *`") for cell in line.strip("|").split("|")] for line in lines]
+    columns = zip(*(row[2:] for row in rows), strict=True)
+    return dict(zip(heads[2:], map(list, columns), strict=True))
 
 
 def counts(found: dict[str, list[str]]) -> str:

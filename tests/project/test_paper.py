@@ -71,7 +71,7 @@ def test_ratios_have_two_digits(ratio: float, shown: str) -> None:
 
 
 def test_outcomes_of_pairs() -> None:
-    page = "| x |\n| - |\n\n| pair | what differs | a | b |\n| --- | --- | --- | --- |\n| `p` | one | right | **wrong** |\n"
+    page = "| x |\n\n| pair | what differs | a | b |\n| --- | --- | --- | --- |\n| `p` | one | right | **wrong** |\n\n| y |\n"
     assert outcomes(page) == {"a": ["right"], "b": ["wrong"]}
     *_, first, second = counts(outcomes(page)).splitlines()[:4]
     assert (first, second) == ("| a | 1 | 0 | 0 | 0 |", "| b | 0 | 0 | 0 | 1 |")
