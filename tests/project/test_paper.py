@@ -103,4 +103,4 @@ def test_figures_are_those_of_the_results(name: str, tmp_path: Path) -> None:
     # Another version of matplotlib may have other fonts.
     assert drawn.shape[2] == stored.shape[2] and np.allclose(drawn.shape, stored.shape, rtol=0.1)
     if drawn.shape == stored.shape:
-        assert np.abs(drawn - stored).mean() < 0.01
+        assert np.abs(drawn - stored).mean() < 0.001
