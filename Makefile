@@ -16,7 +16,7 @@ FUZZER := $(VENV)/.fuzzer
 TARGET ?= index
 MINUTES ?= 10
 
-.PHONY: help demo test docs versions bench fuzz clean
+.PHONY: help demo test docs versions bench paper fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
@@ -24,6 +24,7 @@ help:
 	@echo "make docs    the documentation, in build/docs"
 	@echo "make versions  the documentation of every tag, in build/versions"
 	@echo "make bench   measure"
+	@echo "make paper   the figures and numbers of the paper; the paper as HTML where there is pandoc"
 	@echo "make fuzz    feed a reader with odd input: TARGET=index MINUTES=10"
 	@echo "make clean   remove .venv and everything made by the tools"
 
@@ -48,6 +49,12 @@ versions: $(DOCS)
 
 bench: $(PEERS)
 	$(RUN) -m tests.bench
+
+paper: $(READY)
+	$(RUN) -m paper.figures
+	@if command -v pandoc >/dev/null; then mkdir -p build && cd paper && \
+	  pandoc paper.md --standalone --citeproc --embed-resources -o ../build/paper.html && echo "build/paper.html"; \
+	else echo "no pandoc: the paper is not converted"; fi
 
 fuzz: $(FUZZER)
 	$(RUN) -m tests.fuzz $(TARGET) --minutes $(MINUTES)

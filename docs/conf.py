@@ -24,7 +24,7 @@ author = "aggarray developers"
 copyright = "aggarray developers"
 version = release = aggarray.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "parameters"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "parameters", "notebook_pages"]
 exclude_patterns = ["_build"]
 nitpicky = True
 smartquotes = False

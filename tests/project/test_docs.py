@@ -174,7 +174,7 @@ def visit(page: Browser, address: str, width: int, dark: bool = False) -> None:
     ],
 )
 def test_broken_links_raise(tmp_path: Path, page: str, warning: str) -> None:
-    for name in ("conf.py", "parameters.py"):
+    for name in ("conf.py", "notebook_pages.py", "parameters.py"):
         (tmp_path / name).write_bytes((DOCS / name).read_bytes())
     shutil.copytree(DOCS / "static", tmp_path / "static")
     (tmp_path / "index.md").write_text(f"# Page\n\n{page}\n", encoding="utf-8")

@@ -58,8 +58,8 @@ def test_commands_exist(page: str) -> None:
 
 def test_programs_of_the_makefile_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    modules = set(re.findall(r"-m ((?:sample_data|tests)[\w.]*)", makefile))
-    assert modules == {"sample_data.demo", "tests.bench", "tests.fuzz"}
+    modules = set(re.findall(r"-m ((?:sample_data|tests|paper)[\w.]*)", makefile))
+    assert modules == {"sample_data.demo", "tests.bench", "tests.fuzz", "paper.figures"}
     for module in modules:
         path = ROOT / module.replace(".", "/")
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), f"make runs {module}, which is not there"
