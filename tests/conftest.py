@@ -2,11 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import LIGHT, WHOLE, examples
 from tests.support.paths import ROOT
 
 # A job in the background ignores interrupts, and what it starts does so too: tests send some.
@@ -17,9 +19,24 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 collect_ignore_glob = ["bench/*", "interop/xarray_suite.py", "mpi/program.py"]
 
 # Examples that touch files take long on a loaded machine, which says nothing about the code.
-settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", deadline=None, max_examples=WHOLE, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
+settings.register_profile("light", settings.get_profile("local"), max_examples=LIGHT)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+#: Seconds of processor time that a test may take, processes that it waits for included: several times what is asked of it.
+QUICK_SECONDS, SECONDS = 5, 50
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that its markers do not allow to take so long; with fewer examples it may take less."""
+    start = sum(os.times()[:4])
+    yield
+    spent = sum(os.times()[:4]) - start
+    limit = examples(QUICK_SECONDS if item.get_closest_marker("quick") else SECONDS)
+    if spent > limit and not item.get_closest_marker("heavy"):
+        pytest.fail(f"takes {spent:.1f} s of processor time, more than {limit} s: see 'Fast tests' in docs/contributing.md")
 
 
 @pytest.fixture(scope="session")

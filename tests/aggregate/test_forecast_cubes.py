@@ -16,6 +16,7 @@ import aggarray as aa
 from aggarray.aggregate.report import hole_problems
 from aggarray.opening.persistence import _fields
 from tests.support import forecasts
+from tests.support.examples import examples
 from tests.support.forecasts import LAYOUTS, UNITS, Layout
 from tests.support.netcdf import write
 
@@ -326,7 +327,7 @@ RUNS = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(RUNS, st.randoms(use_true_random=False))
 def test_any_runs_and_layouts(made: dict[int, tuple[list[int], Layout, str]], random: Any) -> None:
     """Files in any layout give the cube that NumPy gives, opened at once or appended in any order."""

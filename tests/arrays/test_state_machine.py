@@ -22,6 +22,7 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.dap import Distribution
 from aggarray.read import close_files
+from tests.support.examples import examples
 from tests.support.tilings import FILL, Tile, keys, pick, tilings
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
@@ -218,6 +219,6 @@ def replace_directions(found: SubArray, directions: tuple[bool, ...]) -> SubArra
 
 
 def test_arrays() -> None:
-    how = settings(max_examples=40 * DEPTH, stateful_step_count=12)
+    how = settings(max_examples=examples(40 * DEPTH), stateful_step_count=12)
     with aa.set_options(threads=2):
         run_state_machine_as_test(Arrays, settings=how)

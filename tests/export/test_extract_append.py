@@ -22,6 +22,7 @@ from aggarray.export.extract import extract, lineage
 from aggarray.export.extract.target import ExtractTarget
 from aggarray.formats import scan
 from aggarray.output.layout import Variable
+from tests.support.examples import examples
 from tests.support.netcdf import TIME, cube, write
 from tests.support.paths import ROOT
 
@@ -127,7 +128,7 @@ def test_files_of_earlier_steps_are_not_read(tmp_path: Path, monkeypatch: pytest
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_random_portions(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("portions")
     files = archive(folder / "data", data.draw(st.lists(st.integers(1, 6), min_size=2, max_size=5)))
