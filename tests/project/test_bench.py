@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.bench import charts
 from tests.bench.__main__ import main
 from tests.bench.harness import BenchmarkError, Measured, benchmarks, present, run, same_values, table
+from tests.support.examples import heavy
 
 NAMES = sorted(benchmarks())
 
@@ -23,7 +24,7 @@ def quiet(_text: str) -> None:
 
 # xarray announces new defaults of `open_mfdataset`.
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", heavy(NAMES, "join", "open", "reduce"))
 def test_contestants_agree(name: str, tmp_path: Path) -> None:
     """Runs in this process, which is faster than the fresh processes of the harness."""
     benchmark, absent = present(benchmarks()[name])

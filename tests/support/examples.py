@@ -1,15 +1,46 @@
-"""How many cases a test with a free choice of their number takes: all in the whole suite, a part in ``make test``."""
+"""How many cases a test tries that may try any number: all in the whole suite, a part in ``make test``."""
 
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 #: Examples of a test without a number of its own: of the whole suite, and of the profile ``light``.
 WHOLE, LIGHT = 50, 10
 
 
-def examples(number: int) -> int:
-    """Return the number of cases to run: ``number``, or its share in the present profile of hypothesis.
+def examples(number: int, least: int = 1) -> int:
+    """Return how many cases to try: ``number``, or its share in the present profile of hypothesis.
 
     >>> examples(200) == 200 * settings.default.max_examples // WHOLE
     True
     """
-    return max(1, number * settings.default.max_examples // WHOLE)
+    return max(least, number * settings.default.max_examples // WHOLE)
+
+
+def heavy(cases: Iterable[Any], *light: Any) -> list[Any]:
+    """Return the cases of a parametrised test, all marked as heavy except ``light``; tuples have a value per name.
+
+    >>> [case.values[0] if hasattr(case, "marks") else case for case in heavy(["nc", "zarr"], "nc")]
+    ['nc', 'zarr']
+    """
+    return [
+        case if case in light else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy)
+        for case in cases
+    ]
+
+
+def product(*parameters: Sequence[Any]) -> list[Any]:
+    """Return all combinations, marked as heavy except as many as are needed to have each value once.
+
+    >>> [(*case.values, bool(case.marks)) for case in product("abc", (1, 2))]
+    [('a', 1, False), ('a', 2, True), ('b', 1, True), ('b', 2, False), ('c', 1, False), ('c', 2, True)]
+    """
+    light = {tuple(n % len(values) for values in parameters) for n in range(max(map(len, parameters)))}
+    result = []
+    for at in itertools.product(*(range(len(values)) for values in parameters)):
+        case = [values[n] for values, n in zip(parameters, at, strict=True)]
+        result.append(pytest.param(*case, marks=() if at in light else pytest.mark.heavy))
+    return result
