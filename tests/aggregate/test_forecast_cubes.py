@@ -283,6 +283,7 @@ def test_selected_variables_and_unnamed_reference_times(tmp_path: Path) -> None:
     check(agg["tas"], {0: [0, 6], 6: [0, 6]})
 
 
+@pytest.mark.heavy
 def test_the_archive_of_forty_runs(tmp_path: Path) -> None:
     """40 runs x 30 leads, odd runs with every other lead, a run and files left out; xarray reads the same."""
     runs = {6 * n: list(range(0, 90, 3)) if n % 2 == 0 else list(range(0, 90, 6)) for n in range(40) if n != 7}

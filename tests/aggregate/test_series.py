@@ -19,7 +19,7 @@ import aggarray.aggregate.series
 from aggarray.index.store import Reader
 from aggarray.scan.files import scan_files
 from aggarray.scan.structure_table import StructureTable
-from tests.support.examples import examples
+from tests.support.examples import examples, heavy
 
 _find_series = aggarray.aggregate.series.find_series
 
@@ -350,13 +350,16 @@ def test_files_of_members_form_a_series(tmp_path: Path, lengths: list[int], memb
 
 @pytest.mark.parametrize(
     ("trust", "own_units", "scalar"),
-    [
-        ("verify", False, False),
-        ("assume", False, False),
-        ("verify", True, False),
-        ("verify", False, True),
-        ("verify", True, True),
-    ],
+    heavy(
+        [
+            ("verify", False, False),
+            ("assume", False, False),
+            ("verify", True, False),
+            ("verify", False, True),
+            ("verify", True, True),
+        ],
+        but=[("verify", False, False)],
+    ),
 )
 def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: bool) -> None:
     write(tmp_path / "0.nc", [0.0], scalar=scalar)
@@ -387,6 +390,7 @@ def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: boo
     assert peak / count < 2048
 
 
+@pytest.mark.heavy
 def test_bytes_per_file_of_a_member(tmp_path: Path) -> None:
     write(tmp_path / "0.nc", [0.0], attrs={"realization": np.int32(1111111111)})
     data, count, rules = (tmp_path / "0.nc").read_bytes(), 3000, aa.Rules(new_dimension="realization")

@@ -419,7 +419,7 @@ CHUNKED: tuple[str, dict[str, Any]] = ("zarr", {"chunks": {"time": 4}})
 
 
 @pytest.mark.parametrize(
-    ("suffix", "how"), heavy([CHUNKED, ("zarr", {"chunks": {"time": 2}, "shards": {"time": 6}}), ("nc", {})], CHUNKED)
+    ("suffix", "how"), heavy([CHUNKED, ("zarr", {"chunks": {"time": 2}, "shards": {"time": 6}}), ("nc", {})], but=[CHUNKED])
 )
 def test_killed_at_every_step(tmp_path: Path, suffix: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader sees the old extract or the new one, and the next run completes it."""

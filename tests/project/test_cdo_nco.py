@@ -86,7 +86,7 @@ def by_shell(options: str, folder: Path, inputs: str) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("row", heavy(ROWS, *ROWS[::5]), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", heavy(ROWS, but=ROWS[::5]), ids=lambda row: row[0])
 def test_a_row_of_the_tables(row: list[str], folder: Path, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     command, options, code = row
     monkeypatch.chdir(folder)

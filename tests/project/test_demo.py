@@ -67,6 +67,7 @@ def test_the_demo_checks_every_claim() -> None:
     run("-m", "sample_data.demo")
 
 
+@pytest.mark.heavy
 def test_the_demo_runs_without_extras() -> None:
     present = installed_alone() | {"pip", "setuptools", "aggarray"}
     blocked = {

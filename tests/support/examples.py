@@ -20,16 +20,23 @@ def examples(number: int, least: int = 1) -> int:
     return max(least, number * settings.default.max_examples // WHOLE)
 
 
-def heavy(cases: Iterable[Any], *light: Any) -> list[Any]:
-    """Return the cases of a parametrised test, all marked as heavy except ``light``; tuples have a value per name.
+def heavy(cases: Iterable[Any], *, only: Sequence[Any] | None = None, but: Sequence[Any] = ()) -> list[Any]:
+    """Return the cases of a parametrised test, marked as heavy: all of them except ``but``, or ``only`` some.
 
-    >>> [case.values[0] if hasattr(case, "marks") else case for case in heavy(["nc", "zarr"], "nc")]
-    ['nc', 'zarr']
+    A case that is a tuple has a value per name.
+
+    >>> [case if isinstance(case, str) else case.marks[0].name for case in heavy(["nc", "zarr"], but=["nc"])]
+    ['nc', 'heavy']
     """
-    return [
-        case if case in light else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy)
-        for case in cases
-    ]
+    result = []
+    for case in cases:
+        if not (case not in but if only is None else case in only):
+            result.append(case)
+        elif hasattr(case, "marks"):  # a pytest.param
+            result.append(pytest.param(*case.values, marks=(*case.marks, pytest.mark.heavy), id=case.id))
+        else:
+            result.append(pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.heavy))
+    return result
 
 
 def product(*parameters: Sequence[Any]) -> list[Any]:
