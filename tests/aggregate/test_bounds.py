@@ -17,6 +17,8 @@ from aggarray.export.extract import extract
 from tests.support.examples import examples
 from tests.support.netcdf import TIME, one_array, write
 
+pytestmark = pytest.mark.quick
+
 LEVELS = np.array([1000.0, 850.0, 500.0])
 PAIRS = np.stack([LEVELS + 50, LEVELS - 50], axis=-1)
 

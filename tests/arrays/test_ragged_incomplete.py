@@ -19,6 +19,8 @@ from aggarray.export.extract import extract
 from aggarray.memory import Ragged, type_string
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.quick
+
 FILL = -999.0
 Rows = list[list[float | None]]
 #: Rows of samples; None: a place in the middle that has none.

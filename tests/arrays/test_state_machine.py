@@ -14,6 +14,7 @@ from typing import Any
 
 import netCDF4
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -24,6 +25,8 @@ from aggarray.dap import Distribution
 from aggarray.read import close_files
 from tests.support.examples import examples
 from tests.support.tilings import FILL, Tile, keys, pick, tilings
+
+pytestmark = pytest.mark.quick
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
 #: What one metre is in the units that arrays are converted to.

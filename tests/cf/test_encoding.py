@@ -15,6 +15,8 @@ from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.errors import FormatError
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.quick
+
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 TEXT = np.dtypes.StringDType()
 

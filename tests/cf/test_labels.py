@@ -22,6 +22,8 @@ from aggarray.cf.labels.duration import parse_duration
 from aggarray.errors import NotFoundError, SelectionError
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.quick
+
 TEXT = np.dtypes.StringDType()
 METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
 

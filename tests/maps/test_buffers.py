@@ -16,6 +16,8 @@ from aggarray.dap import Distribution, LocalArray, Unstructured, convert, num_ow
 from aggarray.errors import ProtocolError, SelectionError
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.quick
+
 LARGE = 2**63
 
 

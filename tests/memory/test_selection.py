@@ -14,6 +14,8 @@ from aggarray.errors import SelectionError
 from aggarray.memory.selection import Range, Selector, as_range, compose, length, normalise, result_shape
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.quick
+
 NAMES = ("time", "lat", "lon", "level")
 
 

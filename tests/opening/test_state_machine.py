@@ -33,6 +33,8 @@ from aggarray.read import close_files
 from tests.support.examples import examples
 from tests.support.netcdf import TIME, write
 
+pytestmark = pytest.mark.quick
+
 DEPTH = int(os.environ.get("DEPTH", "1"))
 #: Time steps per file, and number of files.
 STEPS, SLOTS = 3, 4

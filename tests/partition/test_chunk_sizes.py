@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from aggarray.partition.chunk_sizes import AxisCuts, chunk_sizes, stored_cuts
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import part_of
 from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 
 @st.composite

@@ -10,6 +10,8 @@ import pytest
 import aggarray
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.quick
+
 SKIP = {".git", ".venv", "__pycache__", "build", "dist", "archive", "tiles", "corpus", "kept"}
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".json", ".html", ".css", ".ipynb", ".sh", ""}
 

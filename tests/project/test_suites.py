@@ -13,6 +13,8 @@ from tests.faults.promises import promises
 from tests.support.examples import LIGHT, WHOLE, examples
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.quick
+
 MARKERS = ("heavy", "quick")
 #: Folders of helpers, without tests.
 HELPERS = {"bench", "fixtures", "fuzz", "support"}

@@ -16,6 +16,8 @@ from aggarray.read.chunk_index import chunk_tables
 from tests.support.examples import examples
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, write
 
+pytestmark = pytest.mark.quick
+
 FILES, STEPS, LATS, LONS = 40, 3, 4, 5
 
 

@@ -39,10 +39,10 @@ def heavy(cases: Iterable[Any], *, only: Sequence[Any] | None = None, but: Seque
     return result
 
 
-def product(*parameters: Sequence[Any]) -> list[Any]:
+def heavy_product(*parameters: Sequence[Any]) -> list[Any]:
     """Return all combinations, marked as heavy except as many as are needed to have each value once.
 
-    >>> [(*case.values, bool(case.marks)) for case in product("abc", (1, 2))]
+    >>> [(*case.values, bool(case.marks)) for case in heavy_product("abc", (1, 2))]
     [('a', 1, False), ('a', 2, True), ('b', 1, True), ('b', 2, False), ('c', 1, False), ('c', 2, True)]
     """
     light = {tuple(n % len(values) for values in parameters) for n in range(max(map(len, parameters)))}
