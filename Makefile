@@ -3,6 +3,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
+# More options for pytest; SUITE=all adds the heavy tests, as .ci/run does.
+ARGS ?=
+SUITE ?= light
+SUITE_light := -m "not heavy" --hypothesis-profile=light
+SUITE_all := -m ""
 RUN := $(VENV)/bin/python
 # Tests start many processes, which take four times as long where modules are compiled again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,11 +21,12 @@ FUZZER := $(VENV)/.fuzzer
 TARGET ?= index
 MINUTES ?= 10
 
-.PHONY: help demo test docs versions bench paper fuzz clean
+.PHONY: help demo test test-quick docs versions bench paper fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
-	@echo "make test    style, types, tests"
+	@echo "make test    style, types, tests; SUITE=all adds the heavy ones"
+	@echo "make test-quick    tests of a second or less each, for the loop of work: ARGS='-x -k tiles'"
 	@echo "make docs    the documentation, in build/docs"
 	@echo "make versions  the documentation of every tag, in build/versions"
 	@echo "make bench   measure"
@@ -33,9 +39,14 @@ demo: $(BASE)
 
 # pytest comes last: its summary is the last line.
 test: $(READY)
+	$(if $(SUITE_$(SUITE)),,$(error SUITE=$(SUITE): give light or all))
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -n $(WORKERS)
+	$(RUN) -m pytest -n $(WORKERS) $(SUITE_$(SUITE)) $(ARGS)
+
+# Only the files of quick tests are imported.
+test-quick: $(READY)
+	$(RUN) -m pytest -n $(WORKERS) -m quick --hypothesis-profile=light $(ARGS) $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
 
 # A warning is an error, a link that leads nowhere too.
 docs: $(DOCS)

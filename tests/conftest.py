@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import LIGHT, WHOLE
 from tests.support.paths import ROOT
 
 # A job in the background ignores interrupts, and what it starts does so too: tests send some.
@@ -17,10 +18,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 collect_ignore_glob = ["bench/*", "interop/xarray_suite.py", "mpi/program.py"]
 
 # Examples that touch files take long on a loaded machine, which says nothing about the code.
-settings.register_profile("local", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", deadline=None, max_examples=WHOLE, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
+settings.register_profile("light", settings.get_profile("local"), max_examples=LIGHT)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:

@@ -9,6 +9,8 @@ import pytest
 import aggarray as aa
 from tests.support.netcdf import LAT, LON, TAS, TIME, check, cube, field, one_array, write
 
+pytestmark = pytest.mark.quick
+
 
 def scalar(value: Any, **attrs: Any) -> tuple[tuple[()], Any, dict[str, Any]]:
     return (), value, attrs

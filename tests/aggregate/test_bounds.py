@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.export.extract import extract
+from tests.support.examples import examples
 from tests.support.netcdf import TIME, one_array, write
+
+pytestmark = pytest.mark.quick
 
 LEVELS = np.array([1000.0, 850.0, 500.0])
 PAIRS = np.stack([LEVELS + 50, LEVELS - 50], axis=-1)
@@ -180,7 +183,7 @@ UNITS = st.sampled_from(("hPa", "Pa", "kPa", "bar", "mmHg"))
 
 
 @given(UNITS, st.none() | UNITS, UNITS, st.booleans(), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_units_and_directions(
     tmp_path_factory: pytest.TempPathFactory, unit: str, own: str | None, wanted: str, up: bool, turned: bool
 ) -> None:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import aggarray as aa
 from tests.support.netcdf import LAT, TAS, cube, field, write
 
+pytestmark = pytest.mark.quick
+
 LATS, LONS = (10.0, 20.0, 30.0), (0.0, 5.0)
 
 

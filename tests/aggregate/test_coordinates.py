@@ -13,6 +13,8 @@ import zarr
 import aggarray as aa
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, check, cube, field, one_array, write
 
+pytestmark = pytest.mark.quick
+
 
 def test_bounds_without_units_are_joined(tmp_path: Path) -> None:
     for name, times, since in (("a", [0.0, 1.0], "2000-01-01"), ("b", [0.0, 1.0], "2000-01-03")):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.aggregate.candidate import identity_of
+from tests.support.examples import examples
 from tests.support.netcdf import LAT, TAS, TIME, cube, field, write
 
 Made = dict[str, Any]
@@ -368,7 +369,7 @@ def test_one_of_two_times_has_bounds(tmp_path: Path) -> None:
     assert "coordinate time differs: 'bounds no bounds' and 'no bounds no bounds'" in str(agg.refusals)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_any_mixture_of_odd_files_opens(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Any mixture of files opens without errors and is readable.

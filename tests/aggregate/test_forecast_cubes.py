@@ -16,6 +16,7 @@ import aggarray as aa
 from aggarray.aggregate.report import hole_problems
 from aggarray.opening.persistence import _fields
 from tests.support import forecasts
+from tests.support.examples import examples
 from tests.support.forecasts import LAYOUTS, UNITS, Layout
 from tests.support.netcdf import write
 
@@ -282,6 +283,7 @@ def test_selected_variables_and_unnamed_reference_times(tmp_path: Path) -> None:
     check(agg["tas"], {0: [0, 6], 6: [0, 6]})
 
 
+@pytest.mark.heavy
 def test_the_archive_of_forty_runs(tmp_path: Path) -> None:
     """40 runs x 30 leads, odd runs with every other lead, a run and files left out; xarray reads the same."""
     runs = {6 * n: list(range(0, 90, 3)) if n % 2 == 0 else list(range(0, 90, 6)) for n in range(40) if n != 7}
@@ -326,7 +328,7 @@ RUNS = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(RUNS, st.randoms(use_true_random=False))
 def test_any_runs_and_layouts(made: dict[int, tuple[list[int], Layout, str]], random: Any) -> None:
     """Files in any layout give the cube that NumPy gives, opened at once or appended in any order."""

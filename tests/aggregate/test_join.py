@@ -8,6 +8,8 @@ import pytest
 import aggarray as aa
 from tests.support.netcdf import LAT, LON, TAS, TIME, check, cube, field, one_array, write
 
+pytestmark = pytest.mark.quick
+
 # Along one dimension
 
 

@@ -17,6 +17,8 @@ from aggarray.aggregate.gaps import Gap, gaps
 from aggarray.aggregate.report import boxes
 from tests.support.netcdf import LAT, LON, TIME, cube, field, write
 
+pytestmark = pytest.mark.quick
+
 
 def days(values: Any) -> np.ndarray:
     """Return times, given as days."""

@@ -11,6 +11,8 @@ import pytest
 import aggarray as aa
 from tests.support.netcdf import LAT, TAS, cube, field, write
 
+pytestmark = pytest.mark.quick
+
 Made = dict[str, Any]
 
 

@@ -19,6 +19,8 @@ from aggarray.aggregate.view import View
 from aggarray.memory.selection import Range
 from tests.support.netcdf import TIME, check, cube, one_array, write
 
+pytestmark = pytest.mark.quick
+
 RULES = aa.Rules()
 
 

@@ -19,6 +19,7 @@ import aggarray.aggregate.series
 from aggarray.index.store import Reader
 from aggarray.scan.files import scan_files
 from aggarray.scan.structure_table import StructureTable
+from tests.support.examples import examples, heavy
 
 _find_series = aggarray.aggregate.series.find_series
 
@@ -125,7 +126,7 @@ def check(folder: Path, paths: list[Path], rules: aa.Rules) -> None:
     shutil.rmtree(folder)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(files=FILES, rules=st.sampled_from(RULES), order=st.randoms(use_true_random=False))
 # Runs of one file in both parts of a divided group: before, such groups were divided without end.
 @example(files=RUNS_IN_TWO_PARTS, rules=RULES[1], order=Random(0))
@@ -159,7 +160,7 @@ ODD_SCALARS: list[dict[str, Any]] = [
 SCALAR_RULES = [*RULES, aa.Rules(directions={"time": False}), aa.Rules(new_dimension="member=^.*/([0-9]+).nc")]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     files=st.lists(
         st.tuples(st.integers(0, 12), st.one_of(st.just(0), st.integers(0, len(ODD_SCALARS) - 1))), min_size=2, max_size=9
@@ -193,7 +194,7 @@ MEMBER_RULES = [
 ]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     files=st.lists(st.tuples(st.sampled_from(MEMBERS), ANY, st.sampled_from([0, 0, 0, 1])), min_size=2, max_size=9),
     steps=st.integers(1, 2),
@@ -231,7 +232,7 @@ GRID_RULES = [
 ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     shape=GRIDS,
     steps=st.integers(1, 2),
@@ -349,13 +350,16 @@ def test_files_of_members_form_a_series(tmp_path: Path, lengths: list[int], memb
 
 @pytest.mark.parametrize(
     ("trust", "own_units", "scalar"),
-    [
-        ("verify", False, False),
-        ("assume", False, False),
-        ("verify", True, False),
-        ("verify", False, True),
-        ("verify", True, True),
-    ],
+    heavy(
+        [
+            ("verify", False, False),
+            ("assume", False, False),
+            ("verify", True, False),
+            ("verify", False, True),
+            ("verify", True, True),
+        ],
+        but=[("verify", False, False)],
+    ),
 )
 def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: bool) -> None:
     write(tmp_path / "0.nc", [0.0], scalar=scalar)
@@ -386,6 +390,7 @@ def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: boo
     assert peak / count < 2048
 
 
+@pytest.mark.heavy
 def test_bytes_per_file_of_a_member(tmp_path: Path) -> None:
     write(tmp_path / "0.nc", [0.0], attrs={"realization": np.int32(1111111111)})
     data, count, rules = (tmp_path / "0.nc").read_bytes(), 3000, aa.Rules(new_dimension="realization")

@@ -11,6 +11,8 @@ import aggarray as aa
 from aggarray.scan.files import scan_files
 from tests.support.netcdf import TAS, TIME, check, cube, field, one_array, write
 
+pytestmark = pytest.mark.quick
+
 DAYS = {"standard_name": "time", "units": "days since 2000-01-01"}
 
 

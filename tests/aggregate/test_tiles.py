@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import aggarray as aa
 from tests.support.netcdf import TAS, check, cube, field, one_array, write
 
+pytestmark = pytest.mark.quick
+
 
 def tiles(folder: Path, cuts: Any, lats: Any, lons: Any, leave: Any = (), step: float = 0) -> None:
     """Write the rectangles ``cuts`` of one matrix, except those in ``leave``.

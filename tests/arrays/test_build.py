@@ -14,6 +14,8 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from tests.support.tilings import same, tilings
 
+pytestmark = pytest.mark.quick
+
 TEXT = np.dtypes.StringDType()
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.arrays.forecast import known_array
 from tests.support import forecasts
+from tests.support.examples import examples
 
 REFERENCE, PERIOD = "forecast_reference_time", "forecast_period"
 RUNS = {0: [0, 6, 12], 6: [0, 6, 12, 18], 12: [0, 12], 30: [6]}
@@ -215,7 +216,7 @@ def tilings(draw: st.DrawFn) -> tuple[np.ndarray, aa.MasterArray, list[int], lis
     return expected, _with_coordinates(array, runs, leads), runs, leads
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tilings())
 def test_views_of_any_tiling(made: tuple[np.ndarray, aa.MasterArray, list[int], list[int]]) -> None:
     expected, array, runs, leads = made

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.storage.access import Access
+from tests.support.examples import examples
 from tests.support.tilings import keys, pick, same, same_masked, tilings
 
 Eager = tuple[np.ndarray, np.ndarray]
@@ -44,7 +45,7 @@ def rewrapped(a: MasterArray) -> MasterArray:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_chains_of_selections_match_numpy(data: st.DataObject) -> None:
     tiling = data.draw(tilings())
     a, values, mask = known(tiling.master()), tiling.values, tiling.mask
@@ -114,7 +115,7 @@ OPERATIONS: dict[str, Any] = {
 
 
 @given(st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=5), st.sampled_from(["i2", "f4", "f8"]))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_chains_equal_eager_chains(names: list[str], dtype: str) -> None:
     values = np.ma.MaskedArray(np.array([3, -7, 1234, 5, 11, 0, 77]).astype(dtype) / 1, [0, 0, 0, 1, 0, 0, 0]).astype(dtype)
     lazy = eager = known(line(values, units="m"))

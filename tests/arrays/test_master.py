@@ -15,6 +15,7 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.read import executor
 from aggarray.storage import byte_source
+from tests.support.examples import examples
 from tests.support.tilings import FILL, Tile, Tiling, keys, pick, same, same_masked, tilings
 
 
@@ -35,7 +36,7 @@ def expected(tiling: Tiling) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_tilings_and_keys(data: st.DataObject) -> None:
     tiling = data.draw(tilings())
     a = tiling.master()
@@ -70,7 +71,7 @@ def write(tile: Tile, path: Path, form: str) -> SubArray:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_tilings_of_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("tiles")
     tiling = data.draw(tilings(min_size=1, native=True))
@@ -262,7 +263,7 @@ def test_numpy_iteration_len_and_repr() -> None:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_pickling(data: st.DataObject) -> None:
     tiling = data.draw(tilings())
     a = tiling.master()

@@ -16,6 +16,8 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.arrays import hints
 
+pytestmark = pytest.mark.quick
+
 VALUES = np.arange(24.0).reshape(4, 3, 2)
 NAMES = ("time", "lat", "lon")
 

@@ -23,6 +23,8 @@ from aggarray.memory.rows import contiguous, indexed, indexed_contiguous
 from sample_data.stations import CRUISES, SIZES, expected_profiles
 from tests.support.messages import says
 
+pytestmark = pytest.mark.quick
+
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=5), max_size=7)
 
 

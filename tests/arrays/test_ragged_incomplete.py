@@ -17,6 +17,9 @@ from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.dap import Distribution, validate_all
 from aggarray.export.extract import extract
 from aggarray.memory import Ragged, type_string
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 FILL = -999.0
 Rows = list[list[float | None]]
@@ -130,7 +133,7 @@ SAMPLES = st.lists(st.lists(st.one_of(st.none(), st.floats(0, 9, width=16)), max
 
 
 @given(st.lists(SAMPLES, min_size=1, max_size=3), st.data())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_rows_with_gaps_equal_a_loop(tmp_path: Path, files: list[Rows], data: st.DataObject) -> None:
     paths = [write(tmp_path / f"{n}.nc", rows) for n, rows in enumerate(files)]
     (a, *more) = [x for x in aa.open(paths, rules=aa.Rules(order={"profile": "given"})) if x.name == "temp"]

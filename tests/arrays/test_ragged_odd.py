@@ -22,6 +22,8 @@ from aggarray.memory.selection import Range
 from aggarray.partition.plan import pieces_by_file, plan_dimension
 from tests.support.messages import says
 
+pytestmark = pytest.mark.quick
+
 
 def stored(path: Path, variables: dict[str, tuple[tuple[str, ...], Any, dict[str, Any]]]) -> Path:
     """Write variables, {name: (dimensions, values, attributes)}, as a netCDF-4 file."""

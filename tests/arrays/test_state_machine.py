@@ -14,6 +14,7 @@ from typing import Any
 
 import netCDF4
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -22,7 +23,10 @@ import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.dap import Distribution
 from aggarray.read import close_files
+from tests.support.examples import examples
 from tests.support.tilings import FILL, Tile, keys, pick, tilings
+
+pytestmark = pytest.mark.quick
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
 #: What one metre is in the units that arrays are converted to.
@@ -218,6 +222,6 @@ def replace_directions(found: SubArray, directions: tuple[bool, ...]) -> SubArra
 
 
 def test_arrays() -> None:
-    how = settings(max_examples=40 * DEPTH, stateful_step_count=12)
+    how = settings(max_examples=examples(40 * DEPTH), stateful_step_count=12)
     with aa.set_options(threads=2):
         run_state_machine_as_test(Arrays, settings=how)

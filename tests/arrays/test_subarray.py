@@ -11,6 +11,8 @@ import aggarray as aa
 from aggarray import SubArray
 from tests.support.tilings import same
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from aggarray.cf.units.calendars import datetimes
 from aggarray.cf.units.date_fields import date_fields, day_numbers, named_years, to_reference_time
 
+pytestmark = pytest.mark.quick
+
 CALENDARS = (
     "standard",
     "gregorian",

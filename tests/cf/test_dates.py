@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from aggarray.cf.units.calendars import datetime_kind, datetimes, epoch, from_datetime
 from aggarray.errors import UnitsError
 
+pytestmark = pytest.mark.quick
+
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
 STEPS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1, "milliseconds": Fraction(1, 1000)}
 DATES = [

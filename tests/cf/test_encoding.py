@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.errors import FormatError
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 TEXT = np.dtypes.StringDType()
@@ -142,7 +145,7 @@ def test_large_integers_are_not_rounded() -> None:
         assert mask is not None and mask.tolist() == [True, False]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_unsigned_of_every_type_and_word_equals_netcdf4(scratch: Path, data: st.DataObject) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])))

@@ -20,6 +20,9 @@ import aggarray.cf.labels as labels
 from aggarray.cf.labels import locate
 from aggarray.cf.labels.duration import parse_duration
 from aggarray.errors import NotFoundError, SelectionError
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 TEXT = np.dtypes.StringDType()
 METHODS = [None, "nearest", "pad", "ffill", "backfill", "bfill"]
@@ -73,7 +76,7 @@ def near(draw: st.DrawFn, values: np.ndarray) -> Any:
     return draw(st.sampled_from([number, float(number), number + 0.5]))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data(), coordinates())
 def test_one_number_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     label = data.draw(near(values))
@@ -83,7 +86,7 @@ def test_one_number_as_in_xarray(data: st.DataObject, values: np.ndarray) -> Non
     assert ours(values, label, method, tolerance) == xarrays(values, label, method, tolerance)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data(), coordinates())
 def test_lists_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     expected = data.draw(st.lists(near(values), min_size=1, max_size=5))
@@ -93,7 +96,7 @@ def test_lists_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) 
     assert ours(values, expected, method, tolerance) == xarrays(values, expected, method, tolerance)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data(), coordinates())
 def test_slices_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     start, stop = (data.draw(st.none() | near(values)) for _ in range(2))
@@ -101,7 +104,7 @@ def test_slices_of_numbers_as_in_xarray(data: st.DataObject, values: np.ndarray)
     assert ours(values, label) == xarrays(values, label)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), st.lists(st.sampled_from(["a", "b", "bb", "c", "d", "e"]), max_size=6), st.booleans())
 def test_text_as_in_xarray(data: st.DataObject, names: list[str], ordered: bool) -> None:
     names = sorted(names) if ordered else names
@@ -139,7 +142,7 @@ def some_time(values: np.ndarray) -> st.SearchStrategy[Any]:
     return st.one_of(text, moment, moment.map(lambda m: np.datetime64(m, "ns")), moment.map(lambda m: np.datetime64(m, "s")))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data(), time_axes())
 def test_times_as_in_xarray(data: st.DataObject, values: np.ndarray) -> None:
     one = some_time(values)
@@ -173,7 +176,7 @@ def dates(values: np.ndarray, calendar: str) -> np.ndarray:
     return np.asarray(cftime.num2date(seconds, units, calendar, only_use_cftime_datetimes=True))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data(), time_axes(), st.sampled_from(["noleap", "360_day", "standard"]), st.booleans())
 def test_cftime_as_in_xarray(data: st.DataObject, times: np.ndarray, calendar: str, down: bool) -> None:
     values = dates(times, calendar)
@@ -398,7 +401,7 @@ def test_durations_as_pandas_reads_them(data: st.DataObject) -> None:
     assert abs(int(result.astype("m8[ns]").astype(np.int64)) - expected.as_unit("ns").value) <= 4  # pandas rounds each part
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), time_axes(), st.sampled_from(["", "noleap", "360_day"]))
 def test_tolerances_of_every_kind_as_in_xarray(data: st.DataObject, times: np.ndarray, calendar: str) -> None:
     label = data.draw(moments())

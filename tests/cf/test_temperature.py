@@ -25,6 +25,8 @@ from aggarray.mpi.metadata import metadata_of
 from tests.support.index_files import changed
 from tests.support.netcdf import cube, one_array, write
 
+pytestmark = pytest.mark.quick
+
 PURE = ("K", "degC", "degF", "degR", "mK", "kelvin", "celsius", "0.1 degC")
 DERIVED = ("K m-1", "degC/km", "degF/day", "K2", "degC2", "W m-2 K-1", "W/m2/degC")
 DIFFERENCE = {"units_metadata": "temperature: difference"}

@@ -14,6 +14,8 @@ from aggarray.dap import Distribution, validate_all
 from aggarray.memory import Ragged
 from aggarray.mpi import Broadcast, ProcessGroup
 
+pytestmark = pytest.mark.quick
+
 WORDS = [["one", "zwölf", ""], ["€ 3", "a b", "x" * 40]]
 TEXT = np.dtypes.StringDType()
 

@@ -20,6 +20,7 @@ import aggarray as aa
 from aggarray import formats
 from aggarray.cf.text import bytes_to_text, log_latin_1
 from aggarray.export.extract import extract
+from tests.support.examples import examples
 
 WIDTH = 8
 ENCODINGS = ["utf-8", "utf-16", "utf-7", "cp1252", "shift-jis", "utf-32"]
@@ -128,7 +129,7 @@ def test_no_byte_of_a_text_is_lost(tmp_path: Path, name: str) -> None:
     assert known is not None and known.tolist() == array[:].tolist()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.binary(max_size=6), max_size=5), st.sampled_from(ENCODINGS))
 def test_any_bytes_become_text(words: list[bytes], encoding: str) -> None:
     for values in (np.array(words, object), np.array(words, "S6")):
@@ -292,7 +293,7 @@ def test_names_in_netcdf3_that_are_not_utf8(tmp_path: Path) -> None:
     assert agg.names == ("tempé",) and agg["tempé"][:].tolist() == [1, 2]
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(STORED, min_size=1, max_size=4))
 @pytest.mark.parametrize("name", ["three.nc", "fixed.h5", "strings.h5"])
 def test_random_bytes_in_files(tmp_path: Path, name: str, words: list[bytes]) -> None:

@@ -17,6 +17,8 @@ from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.recognition import is_reference_time, normal_calendar, same_calendar
 from aggarray.errors import UnitsError
 
+pytestmark = pytest.mark.quick
+
 CALENDARS = ["standard", "proleptic_gregorian", "noleap", "all_leap", "360_day", "julian"]
 STEPS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1, "milliseconds": Fraction(1, 1000)}
 DATES = [

@@ -350,6 +350,7 @@ def test_the_command_line_is_history_without_secrets(index: Path, monkeypatch: p
         assert result.attrs["history"].endswith(f" aggarray extract ... --storage=secret=... -o {out} --overwrite")
 
 
+@pytest.mark.heavy
 def test_a_dataset_of_a_real_archive(shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive, index, out = shared_data / "cmip6", tmp_path / "cmip6.nca", tmp_path / "all.nc"
     assert run("aggregate", archive, "-o", index)[0] == 0

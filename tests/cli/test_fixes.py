@@ -11,6 +11,8 @@ import aggarray as aa
 from aggarray.cli import main
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 OWN = """
 [[fix]]
 where = "tas_1.nc"

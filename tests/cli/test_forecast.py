@@ -12,6 +12,8 @@ from aggarray.cli import commands
 from tests.support import forecasts
 from tests.support.netcdf import write
 
+pytestmark = pytest.mark.quick
+
 RUNS = {0: [0, 6, 12], 6: [0, 6, 12], 12: [0, 12]}
 
 

@@ -12,6 +12,8 @@ from aggarray.cli import commands, main
 from aggarray.cli._hints import PARAMETERS, in_shell, options_of
 from aggarray.export.extract import extract
 
+pytestmark = pytest.mark.quick
+
 COMMANDS = commands.list_commands(click.Context(commands))
 
 

@@ -10,6 +10,8 @@ from aggarray.display import report
 from tests.cli.test_commands import run
 from tests.layout.archives import SHAPE, clean, every, second, write
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def faulty(tmp_path: Path) -> Path:

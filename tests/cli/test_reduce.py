@@ -339,6 +339,7 @@ def test_an_invalid_job(folder: Path, old: str, new: str, text: str, capsys: pyt
     assert status == 2 and text in line, line
 
 
+@pytest.mark.heavy
 def test_every_dataset_of_a_real_archive(shared_data: Path, tmp_path: Path) -> None:
     agg = aa.open(shared_data / "cmip6", rules=aa.Rules.cmip())
     agg.save(tmp_path / "cmip6.nca")

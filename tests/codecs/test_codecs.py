@@ -37,6 +37,8 @@ from aggarray.codecs.shuffle import unshuffle_into
 from aggarray.codecs.streams import decode_streams
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.quick
+
 imagecodecs = pytest.importorskip("imagecodecs")
 
 SIZES = (1, 2, 3, 4, 8, 16)

@@ -20,6 +20,8 @@ import aggarray as aa
 from aggarray.codecs import Filter, decode
 from aggarray.formats import open_file
 
+pytestmark = pytest.mark.quick
+
 pytest.importorskip("imagecodecs")
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, 32000

@@ -6,6 +6,8 @@ import pytest
 from aggarray import codecs
 from aggarray.codecs import Filter, _blosc_frame, decode_all, shuffle
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("itemsize", [2, 4, 8, 16])
 @pytest.mark.parametrize("size", [1040, 300_000])

@@ -11,6 +11,8 @@ from aggarray.aggregate.gaps import coordinate_gaps
 from aggarray.display import cells, timeline
 from aggarray.display.cells import cells_of, spans, virtual_count
 
+pytestmark = pytest.mark.quick
+
 
 def grid(times: np.ndarray, holes: Any = ()) -> MasterArray:
     """Return an array of one time per partition, in three partitions of another dimension."""

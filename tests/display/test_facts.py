@@ -14,6 +14,8 @@ from aggarray.display.report import page
 from aggarray.partition.file_names import common_folder
 from tests.support.netcdf import TAS, cube, write
 
+pytestmark = pytest.mark.quick
+
 
 def opened(folder: Path, files: dict[str, dict[str, Any]], **changes: dict[str, Any]) -> aa.Aggregation:
     """Open a file of `cube` per name with its global attributes; ``changes``: attributes of `tas` by stem."""

@@ -244,6 +244,7 @@ def test_a_hundred_thousand_partitions(chromium: Browser, tmp_path: Path) -> Non
     assert chromium.complaints() == []
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("datasets", "files"), [(1, 100_000), (200, 500)])
 def test_an_archive_of_many_files_is_painted_soon(chromium: Browser, tmp_path: Path, datasets: int, files: int) -> None:
     one, arrays = many(files), []

@@ -4,6 +4,8 @@ import pytest
 
 from aggarray.display.table import shortened_middle, table, terminal_width
 
+pytestmark = pytest.mark.quick
+
 ROWS = [
     [
         "tas",

@@ -14,6 +14,8 @@ from aggarray.export.zarr_view import chunk_memory
 from aggarray.export.zarr_view.chunk_memory import ChunkMemory
 from aggarray.export.zarr_view.store import ZarrView
 
+pytestmark = pytest.mark.quick
+
 SHAPE, FLOAT = (512, 1024), np.dtype("f4")
 
 

@@ -11,6 +11,8 @@ import aggarray as aa
 from aggarray.export.extract import extract, is_extracted
 from aggarray.export.extract.reductions import Reduction
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def tas(sample_archive: Path) -> aa.MasterArray:

@@ -276,6 +276,7 @@ def test_groups(tmp_path: Path) -> None:
     xr.testing.assert_equal(tree.compute(), agg.to_xarray().compute())
 
 
+@pytest.mark.heavy
 def test_real_data(shared_data: Path, tmp_path: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
     assert agg.to_icechunk(tmp_path / "out").ok

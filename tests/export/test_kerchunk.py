@@ -142,6 +142,7 @@ print(ds.pr.attrs["units"], ds.time.attrs["calendar"])
         np.testing.assert_array_equal(result["time"], agg["tas"].coords["time"][...])
 
 
+@pytest.mark.heavy
 def test_kerchunk_reads_them(tmp_path: Path) -> None:
     pytest.importorskip("kerchunk")
     agg = aa.open(str(FOLDER / "y?.nc3"))

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 
+pytestmark = pytest.mark.quick
+
 fsspec = pytest.importorskip("fsspec")
 
 #: Chunks divide the shape: HDF5 may skip the filters of edge chunks.

@@ -128,6 +128,7 @@ def test_arrays_of_one_name_are_in_groups(tmp_path: Path) -> None:
     xr.testing.assert_equal(xr.open_zarr(store, group="B", zarr_format=2).compute(), tree["B"].to_dataset().compute())
 
 
+@pytest.mark.heavy
 def test_real_data(shared_data: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
     tree = xr.open_datatree(agg.to_zarr_store(), engine="zarr")

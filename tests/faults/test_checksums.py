@@ -21,6 +21,8 @@ from aggarray.formats import open_file
 from tests.faults.specimens import values
 from tests.support.messages import says
 
+pytestmark = pytest.mark.quick
+
 HDF5 = ("netcdf4-fletcher32", "netcdf4-deflate", "netcdf4-all", "hdf5-fletcher32-earliest", "hdf5-fletcher32-latest")
 ZARR = (
     *(f"zarr2-{name}" for name in ("fletcher32", "crc32", "adler32", "crc32c", "zlib", "gzip")),

@@ -281,7 +281,7 @@ def test_locks_held_by_threads_are_free_in_a_child(name: str, tmp_path: Path) ->
     """Deterministic: a child does not wait for a thread of its parent."""
     check_reads(stored("hdf5", tmp_path / "data"), 0, 1)
     place = name.split(".")
-    level = 3 if place[1] in ("read", "remote") else 2
+    level = 4 if place[2] == "remote" else 3
     module = importlib.import_module(".".join(place[:level]))
     find = attrgetter(".".join(place[level:]))
     with find(module):

@@ -17,6 +17,7 @@ from aggarray.export.extract import extract
 from aggarray.formats import stamp_of
 from aggarray.read import close_files
 from tests.faults.conftest import Made
+from tests.support.examples import heavy_product
 
 _LOOKS = [(os, "stat"), (os, "lstat"), (os, "open"), (os, "listdir"), (os, "scandir"), (builtins, "open")]
 #: Upper bound on the number of accesses.
@@ -66,8 +67,7 @@ class Vanishing:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("work", WORKS)
-@pytest.mark.parametrize("name", SPECIMENS)
+@pytest.mark.parametrize(("name", "work"), heavy_product(SPECIMENS, list(WORKS)))
 def test_file_removed_between_accesses(name: str, work: str, made: Made, tmp_path: Path) -> None:
     source = Path(made(name))
     for at in range(1, _MOST):

@@ -28,10 +28,11 @@ from aggarray.scan.files import scan_files
 from aggarray.storage.atomic import put_in_place
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
+from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
 
 #: Number of moments per work; AGGARRAY_FAULTS=1000 in the environment tests all of them, which takes minutes.
-MOMENTS = int(os.environ.get("AGGARRAY_FAULTS", "4"))
+MOMENTS = int(os.environ.get("AGGARRAY_FAULTS") or examples(4, least=2))
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 
 

@@ -16,11 +16,12 @@ from aggarray.export.extract import extract
 from aggarray.export.kerchunk import _write_table
 from aggarray.storage.byte_source import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
+from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
 
 #: Tolerance in bytes: caches of libraries and of Python.
 SLACK = 1 << 20
-READS, OPENINGS = 10_000, 1_000
+READS, OPENINGS = examples(10_000), examples(1_000)
 
 
 def descriptors() -> list[str]:
@@ -115,7 +116,7 @@ def test_errors_leave_nothing(tmp_path: Path) -> None:
         with pytest.raises(aa.AggregationError):
             extract(agg["tas"], tmp_path / "no" / "x.nc")
 
-    check_stays(work, 60)
+    check_stays(work, examples(60))
 
 
 def test_writes_leave_nothing(tmp_path: Path) -> None:

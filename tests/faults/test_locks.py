@@ -29,11 +29,12 @@ from aggarray.storage.atomic import replace_atomically
 from aggarray.storage.locks import Lock, LockError, _Exclusive, locked, unlock
 from aggarray.storage.owners import Owner, lock_of, owner_of, temporary_of, this_process
 from tests.faults.staging import ROOT, Stage
-from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, steps
+from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, steps
+from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
 
 #: Number of killed writers; AGGARRAY_KILLS=200 in the environment kills more.
-KILLS = int(os.environ.get("AGGARRAY_KILLS", "20"))
+KILLS = int(os.environ.get("AGGARRAY_KILLS") or examples(20))
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 LOCKING = pytest.mark.parametrize("flocks", [True, False], ids=["flock", "no-flock"])
 
@@ -470,7 +471,7 @@ def test_temporary_files_are_as_private_as_the_result(work: Work, folder: Path, 
     place = private()
     count = work.attempt(stage, folder, how="count").steps
     assert exposed(place) == []
-    for at in sorted({1 + round(n * (count - 1) / 11) for n in range(12)}):
+    for at in moments(count, examples(12)):
         place = private()
         assert work.attempt(stage, folder, how="kill", at=at).status == -signal.SIGKILL
         assert exposed(place) == []

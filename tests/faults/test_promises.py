@@ -57,6 +57,7 @@ def test_every_promise_is_in_the_documentation_once() -> None:
     assert written.count("\n| ") - written.count("\n| ---") >= len(counted)
 
 
+@pytest.mark.heavy
 def test_missing_guard_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aggarray").mkdir()
     (tmp_path / "tests").mkdir()

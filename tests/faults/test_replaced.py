@@ -19,9 +19,10 @@ from aggarray.read import chunk_blocks
 from aggarray.storage.byte_source import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
 from tests.faults.staging import ROOT
+from tests.support.examples import examples
 
 #: Seconds of reading, over all layouts.
-SECONDS = float(os.environ.get("SECONDS") or 15)
+SECONDS = float(os.environ.get("SECONDS") or examples(15))
 
 
 def test_64_threads_while_files_change() -> None:

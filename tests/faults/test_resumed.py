@@ -22,10 +22,11 @@ import zarr
 import aggarray as aa
 from aggarray.export.extract import extract
 from tests.faults.staging import HUNG, Stage
+from tests.support.examples import examples
 from tests.support.netcdf import write
 
 #: Number of kills of each kind; AGGARRAY_KILLS=50 in the environment tests more.
-KILLS = int(os.environ.get("AGGARRAY_KILLS", "5"))
+KILLS = int(os.environ.get("AGGARRAY_KILLS") or examples(5))
 _JOB = """
 log = "log"
 [input]

@@ -12,6 +12,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.index.store import Reader
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -82,7 +83,7 @@ def kill_half_way(folder: Path, number: int) -> "tuple[str, int]":
     return errors, process.returncode
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", heavy([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], but=[signal.SIGINT]))
 def test_a_killed_scan_resumes(archive: Path, number: int) -> None:
     errors, status = kill_half_way(archive, number)
     assert status == (130 if number == signal.SIGINT else -number)
@@ -110,7 +111,7 @@ def test_without_the_option_a_scan_starts_anew(archive: Path) -> None:
     assert not partial_of(archive).exists()
 
 
-@pytest.mark.parametrize("damage", ["absent", "garbage", "truncated", "flipped"])
+@pytest.mark.parametrize("damage", heavy(["absent", "garbage", "truncated", "flipped"], but=["truncated"]))
 def test_a_damaged_partial_index_is_reported(archive: Path, damage: str) -> None:
     kill_half_way(archive, signal.SIGKILL)
     data = partial_of(archive).read_bytes()

@@ -16,10 +16,11 @@ from aggarray.formats.netcdf3.header import header_of
 from aggarray.index.directory import end_of_hdf5
 from aggarray.storage.byte_source import open_source
 from tests.faults.running import cuts, faults_in, outcomes
+from tests.support.examples import examples
 
 
 def test_truncated_files(group: list[str], tmp_path: Path) -> None:
-    few = 400 // len(group)
+    few = max(1, examples(400) // len(group))
     cases = [case for path in group for case in list(cuts(path, 8, 1 + few // 20, 1))[:few]]
     result = outcomes(tmp_path, cases)
     assert not faults_in(result)
@@ -38,7 +39,7 @@ def test_every_header_length(made: Callable[[str], str], tmp_path: Path) -> None
     content, index = Path(paths.pop()).read_bytes(), tmp_path / "index.nca"
     index.write_bytes(content[: end_of_hdf5(content)])
     paths.append(str(index))
-    cases = [case for path in paths for case in cuts(path, 120, 5, 2)]
+    cases = [case for path in paths for case in cuts(path, examples(120), 5, 2)]
     result = outcomes(tmp_path, cases)
     assert not faults_in(result)
     assert {one.kind for one in result} == {"error"}

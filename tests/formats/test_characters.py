@@ -12,6 +12,8 @@ import zarr
 import aggarray as aa
 from aggarray import formats
 
+pytestmark = pytest.mark.quick
+
 FLAGS = np.array(list("abc"), "S1")
 GRID = np.array([list("abc"), list("def")], "S1")
 NAMES = np.array([list("one "), list("two "), list("four")], "S1")

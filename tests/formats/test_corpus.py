@@ -190,6 +190,7 @@ def wrong_files(folder: Path) -> dict[str, list[str]]:
     return {path.relative_to(folder).as_posix(): wrong for path, wrong in result.items() if wrong}
 
 
+@pytest.mark.heavy
 def test_files_of_the_libraries_tests_equal_the_libraries_values() -> None:
     folder = _folder()
     if not any(corpus_files(folder)):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray import formats
+from tests.support.examples import examples
 from tests.support.index_files import files_below, same, save_and_open
 from tests.support.netcdf import LAT, NOLEAP, TAS, cube, field, write
 from tests.support.paths import ROOT
@@ -315,7 +316,7 @@ def test_lazy_coordinates_survive_a_save_over_their_index(tmp_path: Path) -> Non
 
 
 @given(st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_random_splits(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("split")
     count = data.draw(st.integers(2, 6))

@@ -14,6 +14,8 @@ from aggarray.read import close_files
 from tests.support.index_files import same, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from aggarray.index import decoder
 
+pytestmark = pytest.mark.quick
+
 
 @given(st.lists(st.integers(-2, 7), max_size=9), st.integers(0, 8), st.sampled_from([0, 100]))
 def test_renumbered_rows(rows: list[int], count: int, short: int) -> None:

@@ -27,6 +27,7 @@ from aggarray.index import directory as module
 from aggarray.index.decoder import LazyValues
 from aggarray.index.directory import DTYPES, Column, Directory, IndexFile, encode, end_of_hdf5, parse
 from aggarray.index.store import Reader, stored_generation
+from tests.support.examples import examples
 from tests.support.index_files import same
 from tests.support.netcdf import cube, write
 from tests.support.servers import web_server
@@ -311,7 +312,7 @@ def test_threads_read_the_index_at_once(made: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_damaged_bytes_are_ignored(made: Path, data: st.DataObject) -> None:
     content, end = bytearray(made.read_bytes()), end_of(made)
     for place in data.draw(st.lists(st.integers(end, len(content) - 1), min_size=1, max_size=5, unique=True)):
@@ -346,7 +347,7 @@ _JSON = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_hostile_tables_open_or_are_refused(made: Path, data: st.DataObject) -> None:
     """Any values with a valid checksum: the index opens or an error says so, without much memory."""
     copy = made.with_name("hostile.nca")

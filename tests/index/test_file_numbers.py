@@ -1,6 +1,7 @@
 """Numbers of the files of an index: as a dict of their paths gives them, for columns and for texts."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from aggarray.index.uris import NOWHERE, Files
 from aggarray.memory.texts import Texts
 from aggarray.partition.file_names import count_files, paths_among
 from aggarray.partition.matrix import References
+
+pytestmark = pytest.mark.quick
 
 NAMES = [f"run/temperature_{n:04}.nc" for n in range(9)] + ["a.nc", "b%20c.nc", "../x/y.nc", "temperature_0001.nc"]
 rows = st.lists(st.integers(0, len(NAMES) - 1), unique=True)

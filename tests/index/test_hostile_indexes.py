@@ -23,6 +23,7 @@ import aggarray as aa
 from aggarray.index.directory import end_of_hdf5
 from aggarray.index.store import SCHEMA
 from aggarray.storage.access import Access
+from tests.support.examples import examples
 from tests.support.index_files import changed, document, group, put, same_values, save_and_open
 from tests.support.netcdf import cube, field, write
 
@@ -565,7 +566,7 @@ def _own_bytes(path: Path) -> list[int]:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
     """Flipped bits of stored items: they read, or raise an error of aggarray."""
     chance = random.Random(seed)
@@ -580,7 +581,7 @@ def test_any_bits_flipped(made: Path, seed: int, count: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["document", "records"]))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_any_part_of_a_document_replaced(small: Path, seed: int, name: str) -> None:
     """The replacement is any JSON value."""
     chance = random.Random(seed)

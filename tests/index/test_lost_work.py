@@ -10,6 +10,8 @@ import pytest
 import aggarray as aa
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 TAS = {"units": "K", "standard_name": "air_temperature"}
 
 

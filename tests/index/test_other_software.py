@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from tests.index import test_round_trip as kinds
+from tests.support.examples import examples
 from tests.support.netcdf import LAT, LON, TAS, TIME, cube, field, write
 from tests.support.tilings import tilings
 
@@ -155,7 +156,7 @@ def test_rules_of_the_convention(tmp_path: Path, make: Callable[[Path], None], r
 
 
 @given(st.lists(tilings(native=True), min_size=1, max_size=2))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_rules_of_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     path = tmp_path_factory.mktemp("cf") / "index.nc"
     arrays = tuple(t.master() for t in drawn)

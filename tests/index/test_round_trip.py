@@ -21,6 +21,7 @@ import aggarray as aa
 from aggarray.index.decoder import unplain
 from aggarray.index.encoder import plain
 from aggarray.opening.aggregation import Aggregation
+from tests.support.examples import examples
 from tests.support.index_files import same, same_array, same_value, same_values, save_and_open
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, TIME, cube, field, write
 from tests.support.paths import ROOT
@@ -48,7 +49,7 @@ def on_disk(tile: Tile, path: Path, form: str) -> aa.SubArray:
 
 
 @given(st.lists(tilings(), min_size=1, max_size=3))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list[Any]) -> None:
     path = tmp_path_factory.mktemp("memory") / "index.nc"
     agg = Aggregation(tuple(t.master() for t in drawn))
@@ -56,7 +57,7 @@ def test_tilings_in_memory(tmp_path_factory: pytest.TempPathFactory, drawn: list
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_tilings_of_files_and_memory_move(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Some pieces are in files, some in memory; the folder moves and the index is opened from elsewhere."""
     folder = tmp_path_factory.mktemp("mixed")
@@ -82,7 +83,7 @@ def test_tilings_of_files_and_memory_move(tmp_path_factory: pytest.TempPathFacto
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_lazy_arrays(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Selections with picks and steps, reversals, transpositions, chains of units and dtypes."""
     tiling = data.draw(tilings(min_size=1))

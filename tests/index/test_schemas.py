@@ -8,6 +8,8 @@ import aggarray as aa
 from aggarray.index.store import SCHEMA
 from tests.support.paths import FIXTURES
 
+pytestmark = pytest.mark.quick
+
 FILES = sorted(path.name for path in FIXTURES.glob("schema_*.nca"))
 
 

@@ -12,6 +12,8 @@ from aggarray.index.reference_search import rows_named
 from aggarray.index.uris import NOWHERE, Files, resolve_uri
 from aggarray.memory.texts import Texts
 
+pytestmark = pytest.mark.quick
+
 PARTS = (
     "a",
     "a.nc",

@@ -18,6 +18,8 @@ import aggarray as aa
 from aggarray.interop import chunk_sizes
 from aggarray.xarray_engine import AggarrayBackendEntrypoint as Engine
 
+pytestmark = pytest.mark.quick
+
 DAY = 40 * 50 * 4
 
 

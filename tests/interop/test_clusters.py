@@ -20,6 +20,7 @@ from distributed.client import futures_of
 
 import aggarray as aa
 from tests.support.clusters import local_client
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 
 SOURCES = ("index.nca", "?.nc")
@@ -66,7 +67,7 @@ def read_by(log: Path) -> dict[int, set[int]]:
     return result
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", heavy(SOURCES, but=SOURCES[:1]))
 def test_a_worker_is_killed_in_the_midst_of_a_reduction(folder: Path, tmp_path: Path, source: str) -> None:
     array = aa.open(folder / source)["tas"]
     lazy = array.to_dask({"time": 1})
@@ -96,7 +97,7 @@ def _holders(scheduler: Any, start: str) -> list[str]:
     return [worker.address for task in tasks for worker in task.who_has]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", heavy(SOURCES, but=SOURCES[:1]))
 def test_a_worker_that_starts_later_reads_too(folder: Path, tmp_path: Path, source: str) -> None:
     array = aa.open(folder / source)["tas"]
     lazy = array.to_dask({"time": 1})

@@ -243,6 +243,7 @@ def test_real_files_equal_those_of_xarray(shared_data: Path) -> None:
             xr.testing.assert_identical(xr.open_dataset(path, engine=Engine), expected)
 
 
+@pytest.mark.heavy
 def test_real_runs_equal_open_mfdataset(shared_data: Path, tmp_path: Path) -> None:
     runs = of_one_dataset(shared_data)
     assert len(runs) > 5

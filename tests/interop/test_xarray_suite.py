@@ -17,6 +17,7 @@ import xarray
 from tests.support.paths import ROOT
 
 
+@pytest.mark.heavy
 def test_xarray_suite_of_backends() -> None:
     if not (Path(xarray.__file__).parent / "tests" / "test_backends.py").is_file():
         pytest.skip("this xarray comes without its tests")

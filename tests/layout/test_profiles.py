@@ -8,6 +8,8 @@ from aggarray.errors import AggregationError, MissingFileError
 from aggarray.layout.checks import checks
 from aggarray.layout.profiles import load_profile, profile_names
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("name", profile_names())
 def test_every_figure_has_a_source(name: str) -> None:

@@ -18,6 +18,7 @@ import zarr
 import aggarray as aa
 from aggarray.aggregate.report import Problem
 from tests.layout.archives import FAULTS, SHAPE, STEPS, Fault, clean, every, every_attrs, second, write
+from tests.support.examples import heavy
 
 
 def run(line: str, folder: Path) -> None:
@@ -55,7 +56,10 @@ def values_in(folder: Path) -> np.ndarray:
 WITHOUT = {"file name", "no bounds", "lost bounds"}
 
 
-@pytest.mark.parametrize("fault", [f for f in FAULTS if f.name not in WITHOUT], ids=lambda fault: fault.name)
+WITH = [f for f in FAULTS if f.name not in WITHOUT]
+
+
+@pytest.mark.parametrize("fault", heavy(WITH, but=WITH[::4]), ids=lambda fault: fault.name)
 def test_a_remedy_removes_its_finding(tmp_path: Path, fault: Fault) -> None:
     folder = write(tmp_path / "a", fault.change(clean(fault.profile)))
     before = values_in(folder)

@@ -20,6 +20,8 @@ from aggarray.maps.balance import assign_contiguous, assign_longest_first
 from tests.support.distributions import everywhere
 from tests.support.netcdf import NOLEAP, TAS, write
 
+pytestmark = pytest.mark.quick
+
 COSTS = st.lists(st.integers(0, 20), max_size=9).map(lambda c: np.array(c, np.int64))
 
 

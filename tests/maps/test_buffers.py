@@ -14,6 +14,9 @@ from hypothesis.extra import numpy as hnp
 import aggarray as aa
 from aggarray.dap import Distribution, LocalArray, Unstructured, convert, num_owned_indices, picture, validate, validate_all
 from aggarray.errors import ProtocolError, SelectionError
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 LARGE = 2**63
 
@@ -59,7 +62,7 @@ DTYPES = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_arrays_with_buffers_are_valid(data: st.DataObject) -> None:
     dtype = data.draw(DTYPES)

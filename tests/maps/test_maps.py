@@ -13,6 +13,8 @@ from aggarray.errors import ProtocolError, SelectionError
 from aggarray.maps.block import find_intervals
 from tests.support.distributions import blocks, distributions, everywhere, maps
 
+pytestmark = pytest.mark.quick
+
 SIZES = st.integers(0, 12)
 ANY = st.one_of(*(SIZES.flatmap(lambda n, v=v: maps(n, v, positions=False)) for v in ("0.10.0", "0.9.0")))
 

@@ -27,6 +27,8 @@ from aggarray.maps.dim_data import FaultList, map_types, parse_dimension
 from tests.support.distributions import VERSIONS, distributions, normal
 from tests.support.paths import FIXTURES
 
+pytestmark = pytest.mark.quick
+
 EXAMPLES = json.loads((FIXTURES / "dap_examples.json").read_text(encoding="utf-8"))
 D = Distribution
 U30 = [

@@ -14,6 +14,8 @@ from hypothesis.extra import numpy as hnp
 import aggarray as aa
 from aggarray.memory import Access, Array, Block, array, asarray, view
 
+pytestmark = pytest.mark.quick
+
 READ, READ_WRITE, READ_IMMUTABLE = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 TEXT = np.dtypes.StringDType()
 KINDS = ("?", "i1", ">i2", "<u4", "f2", ">f8", "c8", ">c16", "g", "M8[s]", ">m8[ms]", "S3", "U2", ">U2", "V5")

@@ -10,6 +10,8 @@ import aggarray as aa
 from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, Block, Ragged, array, debug_repr, view
 
+pytestmark = pytest.mark.quick
+
 
 def shown(text: str) -> list[str]:
     """Return the lines without indentation, addresses replaced by X (and NULL by 0)."""

@@ -9,6 +9,8 @@ import aggarray as aa
 from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, array, view
 
+pytestmark = pytest.mark.quick
+
 READ = Access.READ
 TEXT = np.dtypes.StringDType()
 

@@ -17,6 +17,8 @@ from aggarray.memory.creation import _holder, mapped
 from aggarray.memory.mapping import _mapped
 from aggarray.read import close_files
 
+pytestmark = pytest.mark.quick
+
 VALUES = np.arange(12.0).reshape(4, 3)
 KINDS = ("classic", "records", "hdf5")
 PROC = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list what is mapped")

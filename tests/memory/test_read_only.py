@@ -15,6 +15,8 @@ from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Access, Array, Block, array, asarray, view
 from aggarray.memory.immutable import restorable
 
+pytestmark = pytest.mark.quick
+
 READ, READ_WRITE, READ_IMMUTABLE = Access.READ, Access.READ | Access.WRITE, Access.READ | Access.IMMUTABLE
 TEXT = np.dtypes.StringDType()
 KINDS = ("f8", ">i4", "?", "M8[D]", "U3", "V5", TEXT, np.dtype([("x", "i1"), ("y", "f8")], align=True))

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 import aggarray.memory.selection as selection
 from aggarray.errors import SelectionError
 from aggarray.memory.selection import Range, Selector, as_range, compose, length, normalise, result_shape
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 NAMES = ("time", "lat", "lon", "level")
 
@@ -56,7 +59,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, list[Any], tuple[int, ...]]:
     return tuple(parts[:start]), parts[:start] + whole[start:], shape
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_keys_equal_numpy_per_dimension(case: tuple[Any, list[Any], tuple[int, ...]]) -> None:
     key, parts, shape = case
@@ -79,7 +82,7 @@ def test_keys_equal_numpy_per_dimension(case: tuple[Any, list[Any], tuple[int, .
         assert length(selector) == len(listed(selector))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data(), st.integers(0, 12))
 def test_composing_equals_selecting_twice(data: st.DataObject, size: int) -> None:
     (first,) = normalise(data.draw(part_for(size, integers=False)), (size,))
@@ -91,7 +94,7 @@ def test_composing_equals_selecting_twice(data: st.DataObject, size: int) -> Non
         assert isinstance(both, Range)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(-3, 3).filter(bool))
 def test_ranges(start: int, count: int, step: int) -> None:
     positions = start + step * np.arange(count)
@@ -108,7 +111,7 @@ def test_ranges(start: int, count: int, step: int) -> None:
     assert len(chosen) == count
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 6), max_size=5))
 def test_as_range_takes_progressions_only(positions: list[int]) -> None:
     array = np.array(positions, np.int64)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from aggarray.memory import texts as module
 from aggarray.memory.texts import Texts
 
+pytestmark = pytest.mark.quick
+
 TEXT = st.text(st.sampled_from("ab:%/.\0é€") | st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     ["", "file:///a", "x" * 5000, "x" * 4095 + "é:", "a" * 20, "b" + "a" * 20, "ab" * 10, "c/" + "ab" * 10, "b" * 16]
 )

@@ -15,6 +15,8 @@ from aggarray.dap import Distribution, LocalArray
 from aggarray.memory import Type, array, parse_type, type_string, view
 from aggarray.memory.types import STRIDED, VAR
 
+pytestmark = pytest.mark.quick
+
 TEXT = np.dtypes.StringDType()
 
 EXAMPLES = {

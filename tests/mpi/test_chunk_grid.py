@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from aggarray.dap import Block, Cyclic, Distribution
 from aggarray.mpi.schedule.chunk_grid import chunk_layout
 
+pytestmark = pytest.mark.quick
+
 _MOST = 16 << 20
 
 

@@ -16,6 +16,7 @@ from aggarray.mpi.transport import moving
 from tests.mpi.checks import CHECKS, require_adjoint, section
 from tests.mpi.checks_mistakes import MISTAKE_CHECKS
 from tests.support.distributions import maps
+from tests.support.examples import examples
 from tests.support.thread_link import run
 
 SIZES = (2, 4, 7, 12)
@@ -59,7 +60,7 @@ def pairs(draw: Any) -> tuple[Distribution, Distribution, list[int]]:
 
 
 @given(pairs())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_repartition_of_anything(pair: tuple[Distribution, Distribution, list[int]]) -> None:
     source, target, order = pair
     full = np.arange(float(np.prod(source.shape))).reshape(source.shape)

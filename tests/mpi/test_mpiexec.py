@@ -18,6 +18,7 @@ from tests.support.mpi import run_mpi
 FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *REDUCE_CHECKS, *SCAN_CHECKS, *START_CHECKS)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ranks", [1, 2, 4, 7, 12])
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi/program.py", seconds=200 + 20 * ranks)

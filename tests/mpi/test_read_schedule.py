@@ -14,6 +14,8 @@ from aggarray.mpi.schedule.chunk_grid import chunk_layout
 from aggarray.mpi.schedule.read_schedule import Demand, Units, join_boxes, schedule_reads
 from tests.support.distributions import maps
 
+pytestmark = pytest.mark.quick
+
 
 @st.composite
 def chunked(draw: Any) -> tuple[tuple[int, ...], Units]:

@@ -19,6 +19,8 @@ from aggarray.mpi.schedule.overlap import Run, find_overlap, plan_receives, plan
 from tests.support.distributions import distributions, maps
 from tests.support.thread_link import run
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_worked_example_of_broadcast() -> None:
     result = broadcast_groups([1, 2, 3], (1, 3, 1), range(12), (2, 3, 2))

@@ -12,6 +12,8 @@ import aggarray as aa
 from aggarray.read import close_files
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def agg(tmp_path: Path) -> aa.Aggregation:

@@ -15,6 +15,8 @@ from aggarray import MasterArray, SubArray
 from aggarray.storage.files import local_path
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 PIECE = SubArray.from_array([1.0, 2.0], dimensions=("x",))
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.opening.catalogue import Row, kept_attributes, source_items
+from tests.support.examples import examples
 from tests.support.netcdf import cube, write
 
 MEMBERS = aa.Rules(new_dimension="variant_label")
@@ -320,7 +321,7 @@ TEXT = st.text("abcdefgh_", min_size=1, max_size=6)
 VALUES = st.one_of(TEXT, st.integers(-100, 100), st.none(), st.floats(allow_nan=True, allow_infinity=False, width=32))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.dictionaries(TEXT, VALUES, max_size=4), min_size=1, max_size=4))
 def test_dictionaries_and_pairs_are_the_same(rows: list[dict[str, Any]]) -> None:
     rows = [{k: v for k, v in row.items() if k not in ("path", "href")} for row in rows]

@@ -57,6 +57,7 @@ def test_a_messy_archive(executor: Any, messy: Path) -> None:
     check_equal(expected, aa.open(messy, executor=executor))
 
 
+@pytest.mark.heavy
 def test_a_real_archive(executor: Any, shared_data: Path) -> None:
     check_equal(aa.open(shared_data / "cmip6", processes=1), aa.open(shared_data / "cmip6", executor=executor))
 

@@ -30,7 +30,10 @@ from hypothesis.stateful import (
 import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
+from tests.support.examples import examples
 from tests.support.netcdf import TIME, write
+
+pytestmark = pytest.mark.quick
 
 DEPTH = int(os.environ.get("DEPTH", "1"))
 #: Time steps per file, and number of files.
@@ -354,6 +357,6 @@ class Aggregations(RuleBasedStateMachine):
 
 
 def test_aggregations() -> None:
-    how = settings(max_examples=25 * DEPTH, stateful_step_count=25)
+    how = settings(max_examples=examples(25 * DEPTH), stateful_step_count=25)
     with aa.set_options(threads=1):
         run_state_machine_as_test(Aggregations, settings=how)

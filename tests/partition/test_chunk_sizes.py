@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,9 @@ from aggarray import MasterArray, SubArray
 from aggarray.partition.chunk_sizes import AxisCuts, chunk_sizes, stored_cuts
 from aggarray.partition.matrix import Matrix
 from aggarray.partition.plan import part_of
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.quick
 
 
 @st.composite
@@ -115,7 +119,7 @@ def keys(draw: st.DrawFn, size: int) -> Any:
     return draw(st.sampled_from((slice(start, None, step), slice(start, None, -step), slice(None))))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_cuts_are_the_boundaries_that_all_pieces_share(data: st.DataObject) -> None:
     heights = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from aggarray.codecs.base import Filter
 from aggarray.index.chunk_tables import _narrow
 from aggarray.partition.chunk_tables import NO_TABLES, ChunkTables, Layout
 from aggarray.partition.matrix import References
+
+pytestmark = pytest.mark.quick
 
 FILES, NAMES = ["/a.nc", "/b.nc", "/c.nc"], ["tas", "pr"]
 LAYOUTS: list[Layout] = [((n,), (1,), np.dtype("f4"), (Filter("deflate"),), 0.0) for n in range(4)]

@@ -15,6 +15,8 @@ from aggarray.partition.conform import arrange, cast, conform, convert, fill_for
 from aggarray.partition.matrix import Step, Template
 from tests.support.tilings import same
 
+pytestmark = pytest.mark.quick
+
 TEXT = np.dtypes.StringDType()
 
 

@@ -10,6 +10,8 @@ from aggarray.partition.grid import GridCover, cut_points, refine
 from aggarray.partition.matrix import MAX_CELLS
 from tests.support.tilings import boxes as disjoint
 
+pytestmark = pytest.mark.quick
+
 NAMES = ("a", "b", "c", "d")
 
 

@@ -1,6 +1,7 @@
 """Read plans touch every selected element once, and nothing else."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +10,8 @@ from aggarray.memory.selection import normalise, result_shape
 from aggarray.partition.matrix import Matrix, References, Template
 from aggarray.partition.plan import DimensionPlan, part_of, pieces, plan_dimension, runs
 from aggarray.partition.tiling import reverse, select
+
+pytestmark = pytest.mark.quick
 
 
 @st.composite

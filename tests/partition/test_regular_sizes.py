@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from aggarray.partition.chunk_sizes import AxisCuts
 from aggarray.partition.regular_sizes import regular_sizes
 
+pytestmark = pytest.mark.quick
+
 
 def axis(lengths: list[int], side: int | None = None, free: bool = False) -> AxisCuts:
     """Return an axis of partitions, cut at each ``side`` positions of each of them."""

@@ -17,6 +17,8 @@ from aggarray.partition.tiling import expand, gather, relabel, rename, reverse, 
 from aggarray.read import ReadOptions, Target, read
 from tests.support.tilings import FILL, same, tilings
 
+pytestmark = pytest.mark.quick
+
 
 def values(matrix: Matrix, dtype: Any = "i8") -> np.ndarray:
     """Read a whole matrix; missing elements are -1."""

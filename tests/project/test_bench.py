@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.bench import charts
 from tests.bench.__main__ import main
 from tests.bench.harness import BenchmarkError, Measured, benchmarks, present, run, same_values, table
+from tests.support.examples import heavy
 
 NAMES = sorted(benchmarks())
 
@@ -23,7 +24,7 @@ def quiet(_text: str) -> None:
 
 # xarray announces new defaults of `open_mfdataset`.
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", heavy(NAMES, but=["join", "open", "reduce"]))
 def test_contestants_agree(name: str, tmp_path: Path) -> None:
     """Runs in this process, which is faster than the fresh processes of the harness."""
     benchmark, absent = present(benchmarks()[name])
@@ -49,6 +50,7 @@ def test_full_and_tiny_have_the_same_numbers() -> None:
         assert benchmark.sizes["full"].keys() == benchmark.sizes["tiny"].keys()
 
 
+@pytest.mark.heavy
 def test_the_program_prints_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["join", "--size", "tiny", "--repeats", "1"]) == 0
     printed = capsys.readouterr().out
@@ -169,6 +171,7 @@ def test_clients_of_a_server_are_timed(capsys: pytest.CaptureFixture[str]) -> No
     assert (count, wrong) == ("3", "0") and int(responses) >= 3
 
 
+@pytest.mark.heavy
 def test_the_first_task_is_timed() -> None:
     from tests.bench import graphs
 

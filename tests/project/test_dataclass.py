@@ -16,6 +16,8 @@ import pytest
 from aggarray.dataclass import NamedTuple, dataclass, replace
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.quick
+
 OPTIONS = [dict(zip(("frozen", "slots", "eq", "repr"), given, strict=True)) for given in product((False, True), repeat=4)]
 
 

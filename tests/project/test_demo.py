@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
+import pytest
 from packaging.requirements import Requirement
 
 from tests.project.test_project import project
@@ -61,10 +62,12 @@ def installed_alone() -> set[str]:
     return result
 
 
+@pytest.mark.heavy
 def test_the_demo_checks_every_claim() -> None:
     run("-m", "sample_data.demo")
 
 
+@pytest.mark.heavy
 def test_the_demo_runs_without_extras() -> None:
     present = installed_alone() | {"pip", "setuptools", "aggarray"}
     blocked = {

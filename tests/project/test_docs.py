@@ -61,6 +61,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.heavy
 def test_the_documentation_builds_and_describes_everything(pages: Path) -> None:
     from sphinx.util.inventory import InventoryFile
 
@@ -74,6 +75,7 @@ def test_the_documentation_builds_and_describes_everything(pages: Path) -> None:
     assert aggarray.__version__ in (pages / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.heavy
 def test_the_reference_has_tables_of_parameters_and_no_private_ones(pages: Path) -> None:
     rows: dict[str, int] = {}
     for page in (pages / "reference").glob("*.html"):

@@ -11,6 +11,7 @@ import pytest
 
 import aggarray as aa
 from sample_data import models
+from tests.support.examples import heavy
 from tests.support.executors import check_equal
 from tests.support.mpi import run_mpi
 from tests.support.pages import blocks
@@ -32,7 +33,7 @@ def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
     assert f"mean {np.nanmean(expected):.6f} K" in printed
 
 
-@pytest.mark.parametrize("value", ["0", "1"])
+@pytest.mark.parametrize("value", heavy(["0", "1"], but=["1"]))
 def test_shared_memory(monkeypatch: pytest.MonkeyPatch, sample_archive: Path, value: str) -> None:
     monkeypatch.setenv("AGGARRAY_SHARED_MEMORY", value)
     printed = run_mpi(4, "examples/shared_memory.py", ARCHIVE, "tas", "3")
@@ -54,15 +55,18 @@ def climatology(source: str, variable: str, store: Path) -> None:
         assert np.allclose(result[:], expected, rtol=1e-10, atol=1e-10, equal_nan=True)
 
 
+@pytest.mark.heavy
 def test_climatology(tmp_path: Path) -> None:
     climatology(ARCHIVE, "tas", tmp_path / "out.zarr")
 
 
+@pytest.mark.heavy
 def test_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     variable = next((shared_data / "cmip6").rglob("Amon/*"))
     climatology(str(variable), variable.name, tmp_path / "out.zarr")
 
 
+@pytest.mark.heavy
 def test_climatology_in_a_netcdf_file(tmp_path: Path) -> None:
     climatology(ARCHIVE, "tas", tmp_path / "out.nc")
 
@@ -103,6 +107,7 @@ def with_gaps(path: Path) -> None:
         tas.units, tas[:] = "K", values
 
 
+@pytest.mark.heavy
 def test_fill_gaps_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     variable = next((shared_data / "cmip6").rglob("Amon/*"))
     fill_gaps(str(variable), variable.name, tmp_path / "out.nc")
@@ -119,11 +124,13 @@ def test_scan_on_a_pool(tmp_path: Path) -> None:
     assert "1 arrays of 12 files, scanned by 2 workers" in scan_on_a_pool(ARCHIVE, tmp_path / "archive.nca")
 
 
+@pytest.mark.heavy
 def test_scan_of_models_on_a_pool(tmp_path: Path, shared_data: Path) -> None:
     printed = scan_on_a_pool(str((shared_data / "cmip6").resolve()), tmp_path / "cmip6.nca")
     assert "of 326 files, scanned by 2 workers" in printed
 
 
+@pytest.mark.heavy
 def test_pylops_imports_sections() -> None:
     pytest.importorskip("pylops_mpi", reason="no pylops-mpi")
     assert "as NumPy does" in run_mpi(4, "examples/pylops_consumer.py")
@@ -146,10 +153,12 @@ def dask_climatology(source: str, variable: str, path: Path) -> None:
     assert f"{variable}: {len(months)} steps in" in done.stdout and "on 2 workers" in done.stdout
 
 
+@pytest.mark.heavy
 def test_dask_climatology(tmp_path: Path) -> None:
     dask_climatology(ARCHIVE, "tas", tmp_path / "out.nc")
 
 
+@pytest.mark.heavy
 def test_dask_climatology_of_a_model(tmp_path: Path, shared_data: Path) -> None:
     variable = next((shared_data / "cmip6").rglob("Amon/*"))
     dask_climatology(str(variable), variable.name, tmp_path / "out.nc")
@@ -162,6 +171,7 @@ _SLURM = {
 }
 
 
+@pytest.mark.heavy
 def test_dask_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("dask_jobqueue", reason="no dask-jobqueue")
     page = (ROOT / "docs" / "howto" / "cluster.md").read_text(encoding="utf-8")
@@ -182,6 +192,7 @@ def test_dask_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert np.allclose(aa.open(tmp_path / "mean.nc")["tas"][:], array[:].mean(axis=0), rtol=1e-5)
 
 
+@pytest.mark.heavy
 def test_cubed_mean(tmp_path: Path) -> None:
     pytest.importorskip("cubed_xarray", reason="no cubed-xarray")
     output = tmp_path / "mean.nc"

@@ -16,6 +16,7 @@ import pytest
 
 from tests.bench import growth
 from tests.bench.growth_steps import STEPS, Place, make, measured
+from tests.support.examples import heavy
 
 SIZES = [1000, 2000, 4000]
 #: Steps whose functions run as often for any number of partitions: they work on columns.
@@ -80,7 +81,7 @@ def cases() -> Iterator[Any]:
         yield from (pytest.param(name, kind, id=f"{name}, {kind}", marks=marks) for kind in step.kinds)
 
 
-@pytest.mark.parametrize(("name", "kind"), list(cases()))
+@pytest.mark.parametrize(("name", "kind"), heavy(cases(), but=list(cases())[::4]))
 def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[str, Any]) -> None:
     step, places = STEPS[name], folders[kind]
     step.work(step.prepare(places[0]))  # imports, and caches that stay
@@ -102,7 +103,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
     return [Place(folder, "partitions", count) for count in counts]
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", heavy(EACH, only=["HTML page", "save", "append 100 files"]))
 def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None:
     if name in ON_DASK:
         pytest.importorskip("dask.array", reason="needs dask")

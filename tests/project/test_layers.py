@@ -100,7 +100,8 @@ def imported(node: ast.AST, package: tuple[str, ...]) -> list[str]:
         base = [*package[: len(package) - node.level + 1]] if node.level else []
         start = ".".join([*base, *([node.module] if node.module else [])])
         return [f"{start}.{alias.name}" for alias in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__"):
+    called = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call) and called in ("import_module", "__import__"):
         return [a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return []
 

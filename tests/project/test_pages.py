@@ -6,13 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.examples import heavy
 from tests.support.figures import figures, shrunk
 from tests.support.pages import PAGES, ROOT, blocks, run_page
+
+#: Pages whose examples start clusters, MPI and other software.
+LONG = [f"docs/{name}.md" for name in ("command-line", "parallel", "howto/cluster", "howto/cookbook", "howto/from-cf-python")]
 
 
 # xarray announces new defaults for code of other projects on these pages.
 @pytest.mark.filterwarnings("ignore::FutureWarning:xarray")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", heavy(PAGES, only=LONG))
 def test_examples(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")

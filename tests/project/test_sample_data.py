@@ -14,6 +14,8 @@ import zarr
 from sample_data import generate
 from sample_data.generate import ARCHIVE, TILES, Month, days_of, expected_tas
 
+pytestmark = pytest.mark.quick
+
 BY_NUMBER = {month.number: month for month in ARCHIVE}
 MAGIC = {
     "NETCDF3_CLASSIC": b"CDF\x01",

@@ -19,6 +19,7 @@ from aggarray.partition.chunk_selection import runs_along
 from aggarray.read import contiguous
 from aggarray.read.chunk_blocks import decoded_chunks
 from aggarray.read.chunk_index import chunk_tables
+from tests.support.examples import examples
 
 SHAPE = (7, 10, 6)
 KEYS = st.tuples(
@@ -141,7 +142,7 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.param, path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(key=KEYS, masked=st.booleans(), threads=st.integers(1, 3), sizes=st.sampled_from(SIZES))
 def test_any_selection(stored: tuple[str, Path], key: Any, masked: bool, threads: int, sizes: dict[str, int]) -> None:
     _, path = stored
@@ -177,7 +178,7 @@ def _has_imagecodecs() -> bool:
     return True
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_lazy_chains_come_out_the_same(stored: tuple[str, Path], data: st.DataObject) -> None:
     """Turned, transposed and converted values, through the one path and the other."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 
@@ -58,7 +59,7 @@ def write_step(path: Path, header: bytes, step: int) -> None:
         file["tas"][:] = np.float32(step * 100 + 10)
 
 
-@pytest.mark.parametrize("trust", ["verify", "assume"])
+@pytest.mark.parametrize("trust", heavy(["verify", "assume"], but=["verify"]))
 def test_three_thousand_files_with_64_descriptors(archive: Path, tmp_path: Path, trust: str) -> None:
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(tmp_path / "script.py"), str(archive), str(tmp_path / "index.nc"), trust, str(COUNT)]

@@ -16,6 +16,7 @@ import pytest
 import aggarray as aa
 from aggarray.read import close_files
 from aggarray.read.chunk_index import chunk_tables
+from tests.support.examples import heavy_product
 from tests.support.netcdf import NOLEAP, TAS, cube, write
 
 MEGABYTE = 1 << 20
@@ -38,8 +39,7 @@ MEMORY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("kind", MEMORY)
+@pytest.mark.parametrize(("kind", "threads"), heavy_product(list(MEMORY), [1, 8]))
 def test_memory_is_the_output_and_a_little(tmp_path: Path, kind: str, threads: int) -> None:
     how = dict(MEMORY[kind])
     values = (np.arange(np.prod(BIG), dtype="i4") % 1000).reshape(BIG).astype(how.pop("dtype"))

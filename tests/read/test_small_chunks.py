@@ -13,7 +13,10 @@ import aggarray as aa
 import aggarray.read as reading
 from aggarray.read import close_files, small_chunks
 from aggarray.read.chunk_index import chunk_tables
+from tests.support.examples import examples
 from tests.support.netcdf import LAT, LON, NOLEAP, TAS, write
+
+pytestmark = pytest.mark.quick
 
 FILES, STEPS, LATS, LONS = 40, 3, 4, 5
 
@@ -69,7 +72,7 @@ def keys(size: int) -> Any:
     return st.one_of(st.slices(size), st.integers(-size, size - 1), st.lists(st.integers(0, size - 1), min_size=1, max_size=9))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     key=st.tuples(keys(FILES * STEPS), keys(LATS), keys(LONS)),
     threads=st.integers(1, 3),

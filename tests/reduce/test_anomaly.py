@@ -15,6 +15,8 @@ from aggarray.reduce import anomaly
 from tests.reduce.arrays import TIME, array, series
 from tests.reduce.test_running import archive
 
+pytestmark = pytest.mark.quick
+
 
 def days(count: int = 800, calendar: str = "standard", dtype: str = "f8") -> MasterArray:
     """Return daily values on a grid, some missing, in an order where time is not first."""

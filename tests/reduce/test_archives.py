@@ -62,6 +62,7 @@ def test_weights_of_months_are_those_of_xarray(archive: list[MasterArray]) -> No
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.heavy
 def test_groups_are_those_of_cdo(archive: list[MasterArray], tmp_path: Path) -> None:
     if shutil.which("cdo") is None:
         pytest.skip("no CDO")

@@ -15,6 +15,8 @@ from aggarray.reduce.description import Description, result_dimensions
 from aggarray.reduce.grouping import groups_of
 from tests.reduce.arrays import LATITUDE, LONGITUDE, TIME, array
 
+pytestmark = pytest.mark.quick
+
 DAYS = np.arange(731.0) + 0.5
 
 

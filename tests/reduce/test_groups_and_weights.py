@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from aggarray.reduce import reduce_array
 from aggarray.reduce.operations import OPERATIONS
 from tests.reduce.test_operations import NAMES, arrays, joined, small_blocks
 from tests.support.reductions import assert_reduced, deviation_scale, reduced
+
+pytestmark = pytest.mark.quick
 
 DRAWN = tuple[aa.MasterArray, np.ndarray, np.ndarray]
 SIZES = st.sampled_from([1, 5, 1000]), st.sampled_from([1, 300, 10**6])

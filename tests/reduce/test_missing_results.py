@@ -15,6 +15,8 @@ from aggarray.export.extract import extract
 from aggarray.export.extract.reductions import Reduction
 from aggarray.mpi import ProcessGroup
 
+pytestmark = pytest.mark.quick
+
 
 def write(path: Path, values: Any, fill: Any) -> aa.MasterArray:
     """Write one file of (time, x) and return its array."""

@@ -15,6 +15,8 @@ from aggarray.reduce import blocks, reduce_array
 from aggarray.reduce.operations import OPERATIONS, ORDERED
 from tests.support.reductions import assert_reduced, deviation_scale, reduced
 
+pytestmark = pytest.mark.quick
+
 NAMES = ("t", "y", "x")
 NUMBERS = {
     "f": st.one_of(st.integers(-8, 8).map(float), st.floats(-1e3, 1e3, width=32), st.sampled_from([np.inf, -0.0])),

@@ -114,6 +114,7 @@ def test_chunks_are_decoded_once_where_columns_fit(tmp_path: Path) -> None:
         assert count[0] <= times * stored and np.allclose(median[...], np.median(values.astype("f8"), axis=0), rtol=1e-12)
 
 
+@pytest.mark.heavy
 def test_memory(tmp_path: Path) -> None:
     values = np.broadcast_to(np.float32(1), (400, 180, 360)).copy()
     values[::3] = 2

@@ -12,6 +12,8 @@ from aggarray.reduce.cell_areas import RADIUS
 from aggarray.reduce.weighting import weight_units, weights_of
 from tests.reduce.arrays import LATITUDE, LONGITUDE, array, series
 
+pytestmark = pytest.mark.quick
+
 SPHERE = 4 * np.pi * RADIUS**2
 
 

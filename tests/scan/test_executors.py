@@ -256,6 +256,7 @@ def test_a_pool_runs_several_rounds(paths: list[str]) -> None:
             assert [s.uri for s in pool.run([(path, None) for path in paths]) if isinstance(s, Structure)] == paths
 
 
+@pytest.mark.heavy
 def test_killed_workers_of_dask(paths: list[str], tmp_path: Path) -> None:
     everything = [*paths[:30], write_fatal(tmp_path / "fatal"), *paths[30:]]
     with fatal_format(tmp_path / "plugin"), dask_client() as client:

@@ -11,6 +11,8 @@ import aggarray as aa
 from aggarray.scan.fix_files import known_faults, read_fixes
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 Check = Callable[[aa.Aggregation], None]
 
 

@@ -14,6 +14,8 @@ from aggarray.scan import pickling
 from aggarray.scan.pickling import MARK, Interner, Receiver, Sender, skip_to_mark
 from tests.support.netcdf import cube, write
 
+pytestmark = pytest.mark.quick
+
 
 def sent(*items: object) -> list[object]:
     stream = io.BytesIO()

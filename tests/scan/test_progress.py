@@ -5,6 +5,8 @@ import pytest
 from aggarray.errors import AggregationError
 from aggarray.scan.progress import Bar, checked_progress
 
+pytestmark = pytest.mark.quick
+
 
 class Clock:
     """A clock that is set by hand."""

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import aggarray as aa
 from aggarray.aggregate.variables import arrays_of
 from aggarray.formats import scan
 from tests.support.netcdf import LAT, TAS, TIME, cube, write
+
+pytestmark = pytest.mark.quick
 
 
 def roles(path: str) -> dict[str, set[str]]:

@@ -18,6 +18,8 @@ from aggarray.serve import responses, server
 from aggarray.serve.reads import ByteBudget
 from tests.support.http_server import request, serving
 
+pytestmark = pytest.mark.quick
+
 ARCHIVE = ROOT / "sample_data" / "archive"
 
 

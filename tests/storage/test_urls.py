@@ -15,6 +15,8 @@ from aggarray.storage.ranges import merge_ranges
 from aggarray.storage.remote.listing import _expression, has_magic
 from aggarray.storage.urls import canonical, carrier, is_below, join, origin, parent, resolve
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("written", "form"),

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs.jenkins import jenkins_lookup3
 
 from aggarray.formats.hdf5.metadata import checksum
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.quick
 
 FRESH = """
 import sys

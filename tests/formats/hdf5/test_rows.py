@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aggarray.formats.hdf5 import h5py_files
 from aggarray.formats.hdf5.handle import HDF5File
+from tests.support.examples import examples
 
 STORAGES: list[dict[str, Any]] = [
     {},
@@ -50,7 +51,7 @@ def check(path: Path, rows: list[np.ndarray], dtype: str, cut: tuple[int, int, i
     file.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40) | st.just(0), max_size=14),
     dtype=st.sampled_from(["i1", "<i4", ">i2", "<f8", ">f4", "u8"]),

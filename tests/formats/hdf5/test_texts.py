@@ -15,6 +15,7 @@ from aggarray.formats.base import Variable
 from aggarray.formats.hdf5 import h5py_files
 from aggarray.formats.hdf5.handle import HDF5File
 from aggarray.memory.texts import Texts
+from tests.support.examples import examples
 
 STORAGES: list[dict[str, Any]] = [
     {},
@@ -34,7 +35,7 @@ def column(path: Path, variable: str, shape: tuple[int, ...]) -> list[str] | Non
         file.close()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     texts=st.lists(TEXT, min_size=30, max_size=30),
     gaps=st.sets(st.integers(0, 29)),
@@ -166,7 +167,7 @@ def test_what_is_read_otherwise(tmp_path: Path) -> None:
     assert column(tmp_path / "a.h5", "nul", (2,)) == ["", "c"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     count=st.sampled_from([40, 300]),
     size=st.sampled_from([1, 13, 16, 40]),

@@ -16,6 +16,8 @@ from tests.support.foreign_indexes import fragment, opened
 from tests.support.messages import says
 from tests.support.netcdf import LAT, TIME, cube, write
 
+pytestmark = pytest.mark.quick
+
 VALUES = np.arange(20, dtype="f4").reshape(5, 4)
 LOCATIONS = ([[0, 1], [0, 3]], [[2, 4], [0, 3]])
 

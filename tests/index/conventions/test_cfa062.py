@@ -13,6 +13,8 @@ from tests.support.foreign_indexes import fragment, opened
 from tests.support.messages import says
 from tests.support.netcdf import TIME, write
 
+pytestmark = pytest.mark.quick
+
 VALUES = np.arange(20, dtype="f4").reshape(5, 4)
 DATA = "location: loc file: fil format: fmt address: adr"
 MISSING = {"_FillValue": np.int32(-1)}

@@ -1,7 +1,11 @@
 """Recognition of aggregation files without importing the conventions."""
 
+import pytest
+
 from aggarray.index.conventions.foreign import conventions
 from aggarray.index.recognition import MARKS
+
+pytestmark = pytest.mark.quick
 
 
 def test_marks_begin_as_recognition_expects() -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.storage.remote import filesystems, objects
 from aggarray.storage.remote import web as asking
+from tests.support.examples import examples
 from tests.support.index_files import changed
 from tests.support.messages import says
 from tests.support.netcdf import cube, field, write
@@ -86,7 +87,7 @@ def both(archive: Web, sample_archive: Path) -> tuple[aa.MasterArray, aa.MasterA
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_random_selections(both: tuple[aa.MasterArray, aa.MasterArray], data: st.DataObject) -> None:
     far, near = both
     key = tuple(
