@@ -65,7 +65,9 @@ def test_it_warns_once_per_place_and_names_the_replacement() -> None:
     ]
     first, second = (str(w.message) for w in caught)
     assert first == "Box.pick() is deprecated since aggarray 0.2 and will be removed in 0.4; use Box.take"
-    assert second == "argument 'nearest' of Box.take() is deprecated since aggarray 0.2 and will be removed in 0.4; use 'method'"
+    assert (
+        second == "argument 'nearest' of Box.take() is deprecated since aggarray 0.2 and will be removed in 0.4; use 'method'"
+    )
 
 
 def test_a_module_warns_where_a_renamed_object_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

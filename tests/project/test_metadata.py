@@ -60,7 +60,9 @@ def test_one_version(recipe: dict[str, Any]) -> None:
 def test_one_address(project: dict[str, Any], recipe: dict[str, Any]) -> None:
     address = project["urls"]["Homepage"]
     code = json.loads(text("codemeta.json"))
-    assert {recipe["about"]["homepage"], code["codeRepository"], yaml.safe_load(text("CITATION.cff"))["repository-code"]} == {address}
+    assert {recipe["about"]["homepage"], code["codeRepository"], yaml.safe_load(text("CITATION.cff"))["repository-code"]} == {
+        address
+    }
     pages = [".github/ISSUE_TEMPLATE/config.yml", "recipe/recipe.yaml", "codemeta.json", "CITATION.cff", "pyproject.toml"]
     for page in pages:
         for found in re.findall(r"https://github\.com/[^\s\"]+", text(page)):
@@ -78,7 +80,11 @@ def test_the_recipe_requires_what_the_package_requires(project: dict[str, Any], 
 
     python = project["requires-python"].removeprefix(">=")
     assert recipe["context"]["python_min"] == python
-    assert set(recipe["requirements"]["run"]) == {"python >=${{ python_min }}", "__unix", *expected(lowest(project["dependencies"]))}
+    assert set(recipe["requirements"]["run"]) == {
+        "python >=${{ python_min }}",
+        "__unix",
+        *expected(lowest(project["dependencies"])),
+    }
     optional = {name: version for rows in extras(project).values() for name, version in rows.items()}
     assert set(recipe["requirements"]["run_constraints"]) == expected(optional)
     assert recipe["build"]["python"]["entry_points"] == [f"{name} = {value}" for name, value in project["scripts"].items()]
@@ -93,6 +99,17 @@ def test_the_page_lists_the_lowest_versions(project: dict[str, Any]) -> None:
     page = text("docs/stability.md").partition("| package | lowest | for |")[2].partition("\n\n")[0]
     listed = {tuple(cell.strip() for cell in line.strip("| ").split("|")) for line in page.splitlines()[2:]}
     assert listed == set(rows)
+
+
+def test_the_lowest_versions_are_those_of_make_test_lowest(project: dict[str, Any]) -> None:
+    pins = dict(re.findall(r"^([\w-]+)==([\w.]+)$", text("tests/lowest/requirements.txt"), re.MULTILINE))
+    rows = [lowest(project["dependencies"]), *extras(project).values()]
+    for name, version in ((name, version) for row in rows for name, version in row.items()):
+        pinned = pins.get(name.lower(), "none")
+        same = re.sub(r"(\.0)+$", "", pinned) == re.sub(r"(\.0)+$", "", version)
+        assert same, (
+            f"{name}>={version}, tested: {pinned}; run the command in tests/lowest/requirements.txt, or raise the bound"
+        )
 
 
 def test_the_page_lists_the_versions_of_python(project: dict[str, Any]) -> None:

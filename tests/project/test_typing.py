@@ -33,7 +33,11 @@ def test_checkers_see_the_names_that_are_imported_on_first_use(module: str) -> N
 
 
 def test_the_program_uses_every_public_name() -> None:
-    used = {ast.unparse(node) for node in ast.walk(ast.parse(PROGRAM.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)}
+    used = {
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(PROGRAM.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
     for module in (*MODULES, "aggarray.exchange"):
         short = "aa" if module == "aggarray" else module.rpartition(".")[2]
         names = {f"{short}.{name}" for name in importlib.import_module(module).__all__}
