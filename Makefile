@@ -20,13 +20,16 @@ FUZZER := $(VENV)/.fuzzer
 # What `make fuzz` runs, and for how long.
 TARGET ?= index
 MINUTES ?= 10
+# The interpreters of `make test-matrix`.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 
-.PHONY: help demo test test-quick docs versions bench paper fuzz clean
+.PHONY: help demo test test-quick test-lowest test-matrix docs versions bench paper fuzz clean
 
 help:
 	@echo "make demo    show what aggarray does, on the sample data"
 	@echo "make test    style, types, tests; SUITE=all adds the heavy ones"
 	@echo "make test-quick    tests of a second or less each, for the loop of work: ARGS='-x -k tiles'"
+	@echo "make test-lowest, test-matrix    the tests with the lowest versions of dependencies, with each interpreter"
 	@echo "make docs    the documentation, in build/docs"
 	@echo "make versions  the documentation of every tag, in build/versions"
 	@echo "make bench   measure"
@@ -89,6 +92,18 @@ $(DOCS): pyproject.toml
 $(READY): pyproject.toml
 	$(INSTALL) '.[test]'
 	@touch $(BASE) $(DOCS) $@
+
+# The lowest versions of dependencies that pyproject.toml admits; tests of other libraries than these skip.
+test-lowest:
+	$(PYTHON) -m venv --clear build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/lowest/requirements.txt --editable .
+	build/lowest/bin/python -m pytest -n $(WORKERS) --ignore tests/project --ignore tests/reduce/test_description.py
+
+# `make test` with every interpreter that is there.
+test-matrix:
+	@for python in $(PYTHONS); do \
+	    if command -v $$python > /dev/null; then $(MAKE) test PYTHON=$$python VENV=build/$$python || exit 1; \
+	    else echo "$$python is not there" >&2; fi; done
 
 # What cannot be installed here is left out of the benchmarks, which say so.
 $(PEERS): $(READY)

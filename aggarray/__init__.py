@@ -61,18 +61,20 @@ __all__ += ["Refusal", "Report", "Rules", "SelectionError", "Skipped", "Source",
 __all__ += ["concat", "open", "set_options"]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first access."""
-    import importlib
+if not TYPE_CHECKING:  # type checkers then report names that do not exist
 
-    if name not in __all__:
-        from aggarray.errors import near_names
+    def __getattr__(name: str) -> Any:
+        """Import a public name on first access."""
+        import importlib
 
-        near = "" if name.startswith("_") else near_names(name, __all__)
-        raise AttributeError(f"module 'aggarray' has no attribute {name!r}{near and f'; {near}'}")
-    home = next((module for module, names in _HOMES.items() if name in names), "aggarray.errors")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+        if name not in __all__:
+            from aggarray.errors import near_names
+
+            near = "" if name.startswith("_") else near_names(name, __all__)
+            raise AttributeError(f"module 'aggarray' has no attribute {name!r}{near and f'; {near}'}")
+        home = next((module for module, names in _HOMES.items() if name in names), "aggarray.errors")
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ closures. ``fields``, ``replace``, signatures and pickles work as usual.
 
 import collections
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING
 from operator import attrgetter, itemgetter
@@ -41,7 +42,8 @@ _FEW = 32
 
 
 def _named_tuple(name: str, content: dict[str, Any]) -> Any:
-    types = content.get("__annotations__", {})
+    annotate = content.get("__annotate_func__")  # from Python 3.14 on, annotations are evaluated on demand
+    types = content.get("__annotations__", {}) if annotate is None else annotate(1)
     names = tuple(types)
     defaults = {item: content[item] for item in names if item in content}
     content["__doc__"] = content.get("__doc__") or f"{name}({', '.join(names)})"
@@ -91,7 +93,8 @@ def _replace_items(self: Any, /, **changes: Any) -> Any:
     """Return the value with other items of some names."""
     items = [changes.pop(name, item) for name, item in zip(self._fields, self, strict=True)]
     if changes:
-        raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+        error = TypeError if sys.version_info >= (3, 13) else ValueError
+        raise error(f"Got unexpected field names: {list(changes)!r}")
     return self._make(items)
 
 
@@ -215,8 +218,8 @@ def _fields(plain: Any) -> dict[str, _Field]:
     for base in plain.__mro__[-1:0:-1]:
         if isinstance(inherited := base.__dict__.get(_FIELDS), _Standard):
             fields |= inherited.fields
-    # Importing `inspect` takes longer than all the rest.
-    for name, annotation in plain.__dict__.get("__annotations__", {}).items():  # noqa: RUF063
+    # Those of the class itself, without inherited ones.
+    for name, annotation in plain.__annotations__.items():
         if getattr(annotation, "__origin__", annotation) is ClassVar:
             continue
         declared = plain.__dict__.get(name, MISSING)

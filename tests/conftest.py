@@ -23,6 +23,7 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True,
 settings.register_profile("light", settings.get_profile("local"), max_examples=LIGHT)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data, which is not part of the project: tests that need it skip where it is absent."""

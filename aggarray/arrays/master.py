@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -145,8 +145,6 @@ class MasterArray(NamedArray, Convertible, Reducible):
         array = cls.from_subarrays(parts.pieces, dimensions=parts.names, shape=shape, directions=forward, name=name)
         return array.lazy[parts.key]
 
-    # Parameters
-
     @property
     def dimensions(self) -> tuple[str, ...]:
         """Names of the dimensions."""
@@ -190,13 +188,16 @@ class MasterArray(NamedArray, Convertible, Reducible):
             raise text_key(self, key)
         return self.read(key)
 
+    @overload
     def read(
-        self,
-        key: Any = ...,
-        masked: bool = False,
-        out: np.ndarray | None = None,
-        copy: bool | None = True,
-        threads: int | None = None,
+        self, key: Any = ..., *, masked: Literal[True], out: None = None, copy: bool | None = True, threads: int | None = None
+    ) -> "np.ma.MaskedArray[Any, Any]": ...
+    @overload
+    def read(
+        self, key: Any = ..., masked: bool = False, out: Any = None, copy: bool | None = True, threads: int | None = None
+    ) -> np.ndarray: ...
+    def read(
+        self, key: Any = ..., masked: bool = False, out: Any = None, copy: bool | None = True, threads: int | None = None
     ) -> np.ndarray:
         """Read a selection of the array.
 
@@ -291,8 +292,6 @@ class MasterArray(NamedArray, Convertible, Reducible):
         from aggarray.arrays.local import LocalArray
 
         return LocalArray(self, distribution, rank, copy)
-
-    # Lazy operations
 
     @property
     def lazy(self) -> Lazy:

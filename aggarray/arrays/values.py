@@ -11,6 +11,9 @@ from aggarray.cf.frozen import FrozenDict
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:
+    from dask.array import Array as DaskArray
+    from xarray import DataArray
+
     from aggarray.arrays.master import MasterArray
     from aggarray.memory.arrays import Array
 
@@ -86,7 +89,7 @@ class NamedArray(AttributeHints, _Operators):
         return FrozenDict(zip(self.dimensions, self.shape, strict=True))
 
     @property
-    def values(self) -> Any:
+    def values(self) -> np.ndarray:
         """All values, of the shape of the array, read anew on each access.
 
         Raises FormatError, MissingFileError and UnitsError as `MasterArray.read` does.
@@ -95,7 +98,8 @@ class NamedArray(AttributeHints, _Operators):
         >>> SubArray.from_array([[1, 2, 3]]).values
         array([[1, 2, 3]])
         """
-        return self.read()
+        values: np.ndarray = self.read()
+        return values
 
     @property
     def ndim(self) -> int:
@@ -170,7 +174,7 @@ class Convertible:
 
         return files_for(self, chunks)
 
-    def to_dask(self, chunks: Any = None) -> Any:
+    def to_dask(self, chunks: Any = None) -> "DaskArray":
         """Return the array as a dask array of one layer, read lazily.
 
         ``chunks``: None or {} = stored chunks, merged up to 100 MB as by `chunks_for`, and across files if they are more than
@@ -181,7 +185,7 @@ class Convertible:
 
         return to_dask(self, chunks)
 
-    def to_xarray(self, chunks: Any = None) -> Any:
+    def to_xarray(self, chunks: Any = None) -> "DataArray":
         """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
 
         ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB; else as in ``xarray.open_dataset``.
@@ -337,10 +341,7 @@ class Reducible:
         return self._reduced("argmin", dims, options)
 
     def argmax(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
-        """Return the positions of the greatest values along one dimension.
-
-        As `argmin`, in all other respects.
-        """
+        """Return the positions of the greatest values, otherwise as `argmin`."""
         return self._reduced("argmax", dims, options)
 
     def median(self, dims: Dimensions = None, **options: Any) -> "MasterArray":

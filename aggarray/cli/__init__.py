@@ -54,7 +54,7 @@ class FolderGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Run 'aggarray COMMAND --help' for the options of a command.",
 )
-@click.version_option(package_name="aggarray")
+@click.version_option(sys.modules["aggarray"].__version__)
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors (anywhere on the line).")
 def commands(debug: bool) -> None:
     """One array out of many netCDF, HDF5 and Zarr files."""

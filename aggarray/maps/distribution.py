@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class Distribution:
     """
 
     maps: tuple[Map, ...]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, maps: Iterable[Map]) -> None: ...
 
     def __post_init__(self) -> None:
         candidates: Any = self.maps

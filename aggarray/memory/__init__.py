@@ -28,14 +28,16 @@ _NAMES = {
 __all__ = ["Access", "Array", "Block", "Ragged", "Type", "array", "asarray", "debug_repr", "parse_type", "type_string", "view"]
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:
 
-    for module, names in _NAMES.items():
-        if name in names:
-            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-            return value
-    raise AttributeError(f"module 'aggarray.memory' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        import importlib
+
+        for module, names in _NAMES.items():
+            if name in names:
+                value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                return value
+        raise AttributeError(f"module 'aggarray.memory' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

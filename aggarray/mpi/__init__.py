@@ -41,14 +41,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:
 
-    for module, names in _NAMES.items():
-        if name in names:
-            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-            return value
-    raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        import importlib
+
+        for module, names in _NAMES.items():
+            if name in names:
+                value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+                return value
+        raise AttributeError(f"module 'aggarray.mpi' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

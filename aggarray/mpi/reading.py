@@ -31,6 +31,7 @@ from aggarray.opening.aggregation import Aggregation
 from aggarray.options import get_options
 
 if TYPE_CHECKING:
+    from aggarray.arrays.local import LocalArray
     from aggarray.scan.executors import ExecutorPool
 
 #: Bytes up to which one process reads an array and broadcasts it.
@@ -100,7 +101,7 @@ def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation
         executor.close()
 
 
-def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> Any:
+def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> "LocalArray | Any":
     """Return the section of this process, a LocalArray.
 
     ``comm`` has as many processes as the distribution. ``collective``: read the section before returning. One process decodes

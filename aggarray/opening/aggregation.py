@@ -13,6 +13,9 @@ from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 
 if TYPE_CHECKING:
+    from xarray import Dataset
+    from zarr.abc.store import Store
+
     from aggarray.aggregate.report import Report
     from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
@@ -251,7 +254,7 @@ class Aggregation(AttributeHints):
 
         return write_repository(self._resolved(), local_path(location), copy)
 
-    def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> Any:
+    def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> "Store":
         """Return the arrays as a read-only Zarr store, without copying values.
 
         A ``zarr.abc.store.Store`` of version 3, with consolidated metadata; the keys of version 2 exist too. Each chunk holds
@@ -313,7 +316,7 @@ class Aggregation(AttributeHints):
 
         return check_layout(self, load_profile(profile))
 
-    def to_xarray(self, chunks: Any = None) -> Any:
+    def to_xarray(self, chunks: Any = None) -> "Dataset | Any":
         """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
 
         A ``DataTree`` holds arrays that do not share names and grid. Decodes as ``xarray.open_dataset`` decodes a file.

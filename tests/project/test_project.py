@@ -1,4 +1,4 @@
-"""Consistency of the project: one version, existing commands, files that refer only to the project."""
+"""Consistency of the project: existing commands, files that refer only to the project."""
 
 import re
 import tomllib
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import aggarray
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.quick
@@ -44,11 +43,6 @@ def project() -> dict[str, object]:
     """Return the project table of pyproject.toml."""
     table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return table
-
-
-def test_one_version() -> None:
-    assert project()["version"] == aggarray.__version__
-    assert f"## [{aggarray.__version__}]" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/contributing.md"])
