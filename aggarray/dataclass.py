@@ -48,16 +48,21 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
     defaults = {item: content[item] for item in names if item in content}
     content["__doc__"] = content.get("__doc__") or f"{name}({', '.join(names)})"
     content |= {item: _getter(number, f"Alias for field number {number}") for number, item in enumerate(names)}
-    content |= {"__slots__": (), "_fields": names, "_field_defaults": defaults, "__match_args__": names}
-    content = {**_TUPLE_METHODS, **content}
+    content = {
+        **_TUPLE_METHODS,
+        **content,
+        "__slots__": (),
+        "_fields": names,
+        "_field_defaults": defaults,
+        "__match_args__": names,
+    }
     count = 0
 
     def compiled() -> Callable[..., Any]:
         arguments = ", ".join(f"{item}=_defaults[{item!r}]" if item in defaults else item for item in names)
         spaces: dict[str, Any] = {"_make": tuple.__new__, "_defaults": defaults}
         new: Callable[..., Any] = eval(f"lambda _cls, {arguments}: _make(_cls, ({', '.join(names)},))", spaces)
-        new.__name__, new.__qualname__ = "__new__", f"{name}.__new__"
-        new.__annotations__ = types
+        new.__name__, new.__qualname__, new.__annotations__ = "__new__", f"{name}.__new__", types
         return new
 
     def construct(cls: Any, /, *arguments: Any, **named: Any) -> Any:

@@ -70,7 +70,7 @@ class NamedArray(AttributeHints, _Operators):
             """Data type of the values."""
 
     @abstractmethod
-    def read(self, *, copy: bool | None = True) -> Any:
+    def read(self, *, copy: bool | None = True) -> np.ndarray:
         """Return the values; ``copy`` False: a view, or raise AggregationError."""
 
     @property
@@ -98,8 +98,7 @@ class NamedArray(AttributeHints, _Operators):
         >>> SubArray.from_array([[1, 2, 3]]).values
         array([[1, 2, 3]])
         """
-        values: np.ndarray = self.read()
-        return values
+        return self.read()
 
     @property
     def ndim(self) -> int:

@@ -19,7 +19,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("furo", reason="no Sphinx: the extra 'docs'")
     folder = tmp_path_factory.mktemp("repository")
     (folder / "docs").mkdir()
-    for name in ("conf.py", "parameters.py", "versions.py"):
+    for name in ("conf.py", "notebook_pages.py", "parameters.py", "versions.py"):
         shutil.copy(ROOT / "docs" / name, folder / "docs" / name)
     shutil.copytree(ROOT / "docs" / "static", folder / "docs" / "static")
     (folder / "docs" / "index.md").write_text("# First\n", encoding="utf-8")
