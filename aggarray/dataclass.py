@@ -48,14 +48,8 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
     defaults = {item: content[item] for item in names if item in content}
     content["__doc__"] = content.get("__doc__") or f"{name}({', '.join(names)})"
     content |= {item: _getter(number, f"Alias for field number {number}") for number, item in enumerate(names)}
-    content = {
-        **_TUPLE_METHODS,
-        **content,
-        "__slots__": (),
-        "_fields": names,
-        "_field_defaults": defaults,
-        "__match_args__": names,
-    }
+    content = _TUPLE_METHODS | content
+    content |= {"__slots__": (), "_fields": names, "_field_defaults": defaults, "__match_args__": names}
     count = 0
 
     def compiled() -> Callable[..., Any]:
@@ -112,10 +106,6 @@ def _represent_tuple(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in zip(self._fields, self, strict=True))})"
 
 
-def _items(self: Any) -> tuple[Any, ...]:
-    return tuple(self)
-
-
 def _named_property(number: int, doc: str) -> property:
     return property(itemgetter(number), doc=doc)
 
@@ -127,7 +117,7 @@ _TUPLE_METHODS = {
     "_replace": _replace_items,
     "_asdict": _items_by_name,
     "__repr__": _represent_tuple,
-    "__getnewargs__": _items,
+    "__getnewargs__": lambda self: (*self,),
 }
 
 
