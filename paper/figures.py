@@ -176,13 +176,20 @@ def save(figure: Any, path: Path) -> None:
 FIGURES = {"matrix.png": matrix, "ratios.png": ratios}
 
 
-def main() -> None:
-    """Write the figures, and the numbers into the paper."""
+def draw(name: str, folder: Path) -> None:
+    """Write a figure into a folder, without a window and whatever the settings of matplotlib are."""
     import matplotlib
+    from matplotlib import style
 
     matplotlib.use("Agg")
-    for name, draw in FIGURES.items():
-        draw(PAPER.parent / name)
+    with style.context("default"):
+        FIGURES[name](folder / name)
+
+
+def main() -> None:
+    """Write the figures, and the numbers into the paper."""
+    for name in FIGURES:
+        draw(name, PAPER.parent)
         print(PAPER.parent / name)
     PAPER.write_text(filled(PAPER.read_text(encoding="utf-8")), encoding="utf-8")
 

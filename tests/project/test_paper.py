@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paper.figures import FIGURES, PAPER, TABLES, counts, filled, outcomes, shortened, software_of
+from paper.figures import FIGURES, PAPER, TABLES, counts, draw, filled, outcomes, shortened, software_of
 from tests.bench.charts import tables
 
 TEXT = PAPER.read_text(encoding="utf-8")
@@ -93,12 +93,13 @@ def test_contestants_are_software(contestant: str, software: str | None) -> None
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
-def test_figures_are_those_of_the_results(name: str, tmp_path: Path) -> None:
+def test_figures_are_those_of_the_results(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m paper.figures` draws them again."""
     matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: the extra 'plot'")
-    matplotlib.use("Agg")
     assert re.findall(r"\]\((\w+\.png)\)", BODY) == list(FIGURES)
-    FIGURES[name](tmp_path / name)
+    monkeypatch.setitem(matplotlib.rcParams, "savefig.transparent", True)
+    monkeypatch.setitem(matplotlib.rcParams, "figure.constrained_layout.use", True)
+    draw(name, tmp_path)
     drawn, stored = (matplotlib.pyplot.imread(path) for path in (tmp_path / name, PAPER.parent / name))
     # Another version of matplotlib may have other fonts.
     assert drawn.shape[2] == stored.shape[2] and np.allclose(drawn.shape, stored.shape, rtol=0.1)

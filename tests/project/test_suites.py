@@ -1,5 +1,6 @@
 """What `make test`, `make test-quick` and continuous integration run."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -21,9 +22,11 @@ HELPERS = {"bench", "fixtures", "fuzz", "lowest", "support"}
 
 
 def pytest_command(*words: str) -> str:
-    """Return the pytest command that a target of the Makefile runs."""
+    """Return the pytest command that a target of the Makefile runs, wherever the tests themselves run."""
     command = ["make", "-n", "--no-print-directory", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    outer = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "SUITE", "ARGS"}
+    variables = {name: value for name, value in os.environ.items() if name not in outer}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[-1].partition("-m pytest")[2]
 
 
