@@ -132,7 +132,7 @@ def decimal_years(times: np.ndarray) -> np.ndarray:
     if times.dtype.kind != "M":
         return np.array([_decimal_year(t) for t in times])
     months = times.astype("M8[M]")
-    length = (months + 1).astype("M8[s]") - months.astype("M8[s]")
+    length = (months + np.timedelta64(1, "M")).astype("M8[s]") - months.astype("M8[s]")
     years: np.ndarray = 1970 + (months.astype(np.int64) + (times.astype("M8[s]") - months.astype("M8[s]")) / length) / 12
     return years
 
