@@ -191,7 +191,7 @@ if not TYPE_CHECKING:
             return dataclasses.replace(value, **changes)
         made = {name for name, field in standard.fields.items() if not field.init}
         if not made.isdisjoint(changes):
-            raise ValueError(f"fields without an argument: {', '.join(sorted(made & changes.keys()))}")
+            raise TypeError(f"fields without an argument: {', '.join(sorted(made & changes.keys()))}")
         return type(value)(**{name: getattr(value, name) for name in standard.fields.keys() - made} | changes)
 
 

@@ -8,7 +8,7 @@ from aggarray.errors import FormatError
 _OPENING = (
     r"Unable to (?:synchronously )?open file \((?P<why>truncated file: eof = (?P<size>\d+).*stored_eof = (?P<end>\d+)|.*)\)"
 )
-_CODEC = r"codec not available: '*(?P<name>[^']+)'*"
+_CODEC = r"(?:codec not available: |An implementation for codec )'*(?P<name>[^' ]+)'*.*"
 
 
 def error_text(error: BaseException) -> str:

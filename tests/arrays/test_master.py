@@ -147,7 +147,7 @@ def test_holes_of_every_dtype() -> None:
         ("f4", np.nan),
         ("i2", -32767),
         ("?", False),
-        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", np.datetime64("NaT", "s")),
         (text, ""),
         ("c8", complex("nan+nanj")),
     ]

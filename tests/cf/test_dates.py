@@ -171,7 +171,7 @@ def test_from_datetime() -> None:
     ]:
         result = from_datetime(value, units)
         assert isinstance(result, float) and result == expected
-    assert np.isnan(from_datetime(np.datetime64("NaT"), units))
+    assert np.isnan(from_datetime(np.datetime64("NaT", "s"), units))
     assert from_datetime("2000-02-30", "days since 2000-01-01", "360_day") == 59
     assert from_datetime(np.datetime64("1500-01-01"), "days since 1500-01-01", "proleptic_gregorian") == 0
 

@@ -321,7 +321,7 @@ def test_not_a_number() -> None:
     assert ours(values, 11, "nearest") is SelectionError
     assert ours(np.arange(3.0), np.nan, "nearest") is NotFoundError
     times = np.array(["2000", "NaT", "2001"], "M8[s]")
-    assert ours(times, "2001") == [2] and ours(times, np.datetime64("NaT")) is NotFoundError
+    assert ours(times, "2001") == [2] and ours(times, np.datetime64("NaT", "s")) is NotFoundError
 
 
 def test_empty_coordinates() -> None:

@@ -339,7 +339,7 @@ ATTRIBUTES = (
         np.longdouble(1) / 3,
     ),
     *(np.arange(3, dtype="i2"), np.zeros(0), np.zeros((2, 2), "f4"), np.array(["a", "b"]), np.array([b"ab", b""])),
-    *(np.datetime64("2000-01-01"), np.datetime64("NaT"), np.timedelta64(3, "D"), np.array(["2000"], "M8[Y]")),
+    *(np.datetime64("2000-01-01"), np.datetime64("NaT", "D"), np.timedelta64(3, "D"), np.array(["2000"], "M8[Y]")),
     *(["a", ""], [], ("a", 1), [1, [2.5, None]], {"a": 1, "b": [np.float32(1)]}, np.complex64(1j)),
     np.arange(3, dtype=">i4"),
     np.array(["a", "ü"], np.dtypes.StringDType()),

@@ -140,8 +140,8 @@ def check_netcdf_dtypes(root: ProcessGroup) -> None:
                 export = Exporter(section(values, distribution, me), distribution.dim_data(me))
                 mpi.write(export, root, path, "v")
                 call_on_root(root.link, lambda p=path, v=values: _is_read_by_all(p, "v", v))  # type: ignore[misc]
-        times = np.array("2001-02-03", "M8[h]") + rng.integers(0, 9000, shape)
-        times[1, 1] = np.datetime64("NaT")
+        times = np.array("2001-02-03", "M8[h]") + rng.integers(0, 9000, shape).astype("m8[h]")
+        times[1, 1] = np.datetime64("NaT", "h")
         for values in (rng.random(shape) < 0.5, times, times.astype("M8[ns]"), times.astype("M8[W]")):
             path = folder / f"{values.dtype.str[1:]}.nc"
             piece = aa.SubArray.from_array(values, dimensions=("y", "x"))

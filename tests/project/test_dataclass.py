@@ -276,7 +276,7 @@ def test_replace_is_that_of_the_standard_library() -> None:
     assert replace(Range(1), stop=3) == dataclasses.replace(Range(1), stop=3)
     assert (replace(Range(1), start=4).stop, replace(Range(1), stop=3).size) == (9, 2)
     for changes in ({"size": 1}, {"step": 1}):
-        with pytest.raises((TypeError, ValueError)) as expected:
+        with pytest.raises((TypeError, ValueError)):  # Python 3.11 raises ValueError for a field without an argument
             dataclasses.replace(Range(1), **changes)
-        with pytest.raises(expected.type):
+        with pytest.raises(TypeError):
             replace(Range(1), **changes)

@@ -191,7 +191,7 @@ def _numpy_period(fields: list[int], fraction: str) -> tuple[np.datetime64, np.d
     start = np.datetime64(year + "".join(parts) + ("." + fraction if fraction else ""))
     if not fraction:
         start = start.astype(f"M8[{_UNITS[len(fields) - 1]}]")
-    return start, start + np.timedelta64(1, np.datetime_data(start.dtype))
+    return start, (start.astype("i8") + 1).astype(start.dtype)
 
 
 def _cftime_period(fields: list[int], fraction: str, axis: Axis) -> tuple[Any, Any]:
