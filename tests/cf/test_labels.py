@@ -378,10 +378,14 @@ def test_invalid_labels_give_the_reason(label: Any, extra: dict[str, Any], words
     assert "variable 'tas'" in str(caught.value)
 
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # NumPy deprecates it, and users may still pass it
+    WITHOUT_UNIT = np.timedelta64(7)
+
 #: Tolerances that are not durations.
 WRONG_FOR_TIMES = [
     *(7, 1.5, True, "7", "h", "", "-7h", "7 fortnights", "1M", "1Y", "1 month", "P1Y", "P", "PT", "nan", "\u0661h", b"7h"),
-    *("12h x", "9" * 30 + "D", "9" * 5000 + "D", np.timedelta64(1, "M"), np.timedelta64(7), object(), [[1], [2, 3]], {"a": 1}),
+    *("12h x", "9" * 30 + "D", "9" * 5000 + "D", np.timedelta64(1, "M"), WITHOUT_UNIT, object(), [[1], [2, 3]], {"a": 1}),
     [np.timedelta64(1, "M"), np.timedelta64(1, "D")],
 ]
 

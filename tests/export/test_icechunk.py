@@ -41,7 +41,7 @@ def small_arrays_are_references(request: pytest.FixtureRequest, monkeypatch: pyt
 def opened(path: Path) -> Any:
     storage = icechunk.local_filesystem_storage(str(path))
     folders = icechunk.Repository.fetch_config(storage).virtual_chunk_containers or {}
-    access = getattr(icechunk.credentials, "LocalFileSystemAccess", lambda: None)()  # None before icechunk 2
+    access = getattr(icechunk.credentials, "LocalFileSystemAccess", None)  # None before icechunk 2
     return icechunk.Repository.open(storage, authorize_virtual_chunk_access=dict.fromkeys(folders, access))
 
 
