@@ -256,7 +256,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_fork_while_a_library_reads() -> None:
     """Deterministic: at the fork, another thread is about to call h5py, which takes its own lock before a fork."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
