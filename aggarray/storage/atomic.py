@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 
 from aggarray.errors import IndexFileError
@@ -149,7 +150,11 @@ def flush(path: str) -> None:
 
 def _remove(path: str) -> None:
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
+        for pause in (0, 0.01, 0.1):  # threads of a library may still write after its error
+            time.sleep(pause)
+            shutil.rmtree(path, ignore_errors=True)
+            if not os.path.lexists(path):
+                break
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
