@@ -17,12 +17,15 @@ from click.testing import CliRunner
 import aggarray as aa
 from aggarray.cli import commands
 from aggarray.storage.remote import objects, replacement
+from tests.support.clouds import azure_server, google_server
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 from tests.support.servers import s3_server, upload
 
 fsspec = pytest.importorskip("fsspec")
 
+#: Schemes of stores other than S3.
+CLOUDS = {"azure": "az", "google": "gs"}
 #: Appends files to an index, one after the other, opening it again after each refusal; prints the number of refusals.
 WRITER = """
 import json, sys
@@ -51,7 +54,23 @@ def options() -> Iterator[dict[str, Any]]:
         yield options
 
 
-@pytest.fixture(params=["s3", "memory", "unconditional", "renaming"])
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Options for a server of Azure on this machine, with a container ``indexes``."""
+    with azure_server(tmp_path_factory.mktemp("azure")) as options:
+        fsspec.filesystem("az", **options, skip_instance_cache=True).mkdir("indexes")
+        yield options
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[dict[str, Any]]:
+    """Options for a server of Google Cloud Storage on this machine, with a bucket ``indexes``."""
+    with google_server() as options:
+        fsspec.filesystem("gs", **options, skip_instance_cache=True).mkdir("indexes")
+        yield options
+
+
+@pytest.fixture(params=["s3", "azure", "google", "memory", "unconditional", "renaming"])
 def store(
     request: pytest.FixtureRequest, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, dict[str, Any]]:
@@ -59,6 +78,8 @@ def store(
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     if request.param == "memory":
         return f"memory://data/{name}", {}
+    if request.param in CLOUDS:
+        return f"{CLOUDS[request.param]}://indexes/{name}", request.getfixturevalue(request.param)
     if request.param == "unconditional":  # a service of S3 that does not know conditions
         return f"s3://indexes/{name}", {**options, "local_expiry_check": True}
     if request.param == "renaming":
@@ -198,14 +219,15 @@ def test_readers_of_the_old_object(options: dict[str, Any], tmp_path: Path) -> N
     assert aa.open(url, **how)["tas"].shape == (4, 3, 2)
 
 
-def test_racing_writers_lose_nothing(options: dict[str, Any], tmp_path: Path) -> None:
-    url, writers, each = "s3://indexes/race.nca", 3, 2
-    aa.open(_days(tmp_path, 0), storage_options=options, roots=[tmp_path, "s3://indexes"])
-    bucket = fsspec.filesystem("s3", **options)
-    for day in range(0, 2 * (writers * each + 1), 2):
-        bucket.put(_days(tmp_path, day), f"indexes/race/{day}.nc")
-    aa.open("s3://indexes/race/0.nc", storage_options=options).save(url)
-    names = [f"s3://indexes/race/{day}.nc" for day in range(2, 2 * (writers * each + 1), 2)]
+@pytest.mark.parametrize("store", ["s3", *CLOUDS], indirect=True)
+def test_racing_writers_lose_nothing(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    (folder, options), writers, each = store, 3, 2
+    url, fs = f"{folder}/race.nca", fsspec.filesystem(folder.partition(":")[0], **options)
+    names = [f"{folder}/{day}.nc" for day in range(0, 2 * (writers * each + 1), 2)]
+    for number, name in enumerate(names):
+        fs.put(_days(tmp_path, 2 * number), name)
+    first, *names = names
+    aa.open(first, storage_options=options).save(url)
     order = [sys.executable, "-c", WRITER, url, json.dumps(options)]
     running = [
         subprocess.Popen(
@@ -223,7 +245,7 @@ def test_racing_writers_lose_nothing(options: dict[str, Any], tmp_path: Path) ->
             process.wait()
     objects.forget()
     array = aa.open(url, storage_options=options)["tas"]
-    assert {p.data.uri for p in array.partitions if p.data} == {"s3://indexes/race/0.nc", *names}
+    assert {p.data.uri for p in array.partitions if p.data} == {first, *names}
 
 
 def test_a_write_whose_answer_was_lost(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
