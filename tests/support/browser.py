@@ -21,6 +21,8 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: Seconds to wait for a browser, at most.
 _PATIENCE = 60
+#: The error of an evaluation whose page was navigated away from.
+_REPLACED = -32000
 
 
 class Browser:
@@ -62,24 +64,34 @@ class Browser:
         await self._socket.send_str(json.dumps({"id": self._number, "method": method, "params": parameters}))
         return await asyncio.wait_for(answer, _PATIENCE)
 
+    def _answer(self, method: str, parameters: dict[str, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(self._ask(method, parameters), self._loop).result(_PATIENCE)
+
     def call(self, method: str, **parameters: Any) -> Any:
         """Call a method of the protocol; return its result."""
-        found = asyncio.run_coroutine_threadsafe(self._ask(method, parameters), self._loop).result(_PATIENCE)
+        found = self._answer(method, parameters)
         assert "error" not in found, found
         return found["result"]
 
     def run(self, script: str) -> Any:
         """Evaluate an expression in the page; promises are waited for."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        return self._value({"result": self.call("Runtime.evaluate", **_expression(script))})
 
     def until(self, script: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true; the page may be replaced by another one meanwhile."""
         end = time.monotonic() + _PATIENCE
-        while not self.run(script):
+        while True:
+            answer = self._answer("Runtime.evaluate", _expression(script))
+            # The answer of a page that another one replaces is an error: the next one answers for itself.
+            if answer.get("error", {}).get("code") != _REPLACED and self._value(answer):
+                return
             assert time.monotonic() < end, f"{script} never came true"
             time.sleep(0.02)
+
+    @staticmethod
+    def _value(answer: Any) -> Any:
+        assert "error" not in answer and "exceptionDetails" not in answer["result"], answer
+        return answer["result"]["result"].get("value")
 
     def show(self, path: Path, width: int = 1000, height: int = 900, dark: bool = False) -> None:
         """Open a page and wait until its script has drawn."""
@@ -105,6 +117,10 @@ class Browser:
     def requests(self) -> list[str]:
         """Return the addresses that were asked for."""
         return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
+
+
+def _expression(script: str) -> dict[str, Any]:
+    return {"expression": script, "returnByValue": True, "awaitPromise": True}
 
 
 @contextmanager
