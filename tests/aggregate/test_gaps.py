@@ -320,6 +320,7 @@ def test_no_false_alarm_in_a_real_archive(shared_data: Path) -> None:
     assert len(agg) == 76 and all(along.gaps == [] for array in agg for along in time_gaps(array))
 
 
+@pytest.mark.heavy
 def test_a_missing_file_of_a_real_archive(shared_data: Path) -> None:
     tested = 0
     for array in aa.open(shared_data / "cmip6"):

@@ -243,6 +243,7 @@ def test_consecutive_leads_of_a_run_are_one_partition() -> None:
     assert view[:].tolist() == [0, 4, 8, 9, 10, 11]
 
 
+@pytest.mark.heavy
 def test_a_hundred_thousand_cells_take_less_than_a_second() -> None:
     values = np.arange(100_000.0).reshape(1000, 100)
     pieces = [

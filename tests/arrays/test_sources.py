@@ -166,6 +166,7 @@ def test_sources_pickle_and_print(sample_archive: Path) -> None:
     assert "secret" not in repr(signed) and "secret" not in repr(Sources([signed]))
 
 
+@pytest.mark.heavy
 def test_a_selection_of_a_million_partitions_takes_the_time_of_its_pieces() -> None:
     one = SubArray.from_array([1.0], dimensions=("x",))
     few, many = (

@@ -12,6 +12,7 @@ import pytest
 import aggarray as aa
 from aggarray import MasterArray, SubArray
 from aggarray.read import close_files
+from tests.support.examples import heavy_product
 from tests.support.tilings import same
 
 VALUES = np.arange(24, dtype="f4").reshape(4, 6)
@@ -41,9 +42,14 @@ def stored(folder: Path, kind: str) -> SubArray:
     return SubArray.from_file(path, "v")
 
 
-@pytest.mark.parametrize("kind", ["classic", "records", "netcdf4", "hdf5"])
-@pytest.mark.parametrize("copy", [None, False])
-@pytest.mark.parametrize("key", [..., (slice(1, 3), slice(None, None, -2)), (2, slice(None)), ([0, 2], 1), (1, 1)])
+@pytest.mark.parametrize(
+    ("kind", "copy", "key"),
+    heavy_product(
+        ["classic", "records", "netcdf4", "hdf5"],
+        [None, False],
+        [..., (slice(1, 3), slice(None, None, -2)), (2, slice(None)), ([0, 2], 1), (1, 1)],
+    ),
+)
 def test_views_of_mapped_files(tmp_path: Path, kind: str, copy: bool | None, key: Any) -> None:
     piece = stored(tmp_path, kind)
     a = whole(piece)

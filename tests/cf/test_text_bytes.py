@@ -20,7 +20,7 @@ import aggarray as aa
 from aggarray import formats
 from aggarray.cf.text import bytes_to_text, log_latin_1
 from aggarray.export.extract import extract
-from tests.support.examples import examples
+from tests.support.examples import examples, heavy
 
 WIDTH = 8
 ENCODINGS = ["utf-8", "utf-16", "utf-7", "cp1252", "shift-jis", "utf-32"]
@@ -222,7 +222,7 @@ def test_attributes_that_are_not_utf8(tmp_path: Path, name: str, by_library: boo
     assert aa.open(path)["v"].to_units("K")[:1].tolist() == [273.15]
 
 
-@pytest.mark.parametrize("name", ATTRIBUTES)
+@pytest.mark.parametrize("name", heavy(ATTRIBUTES, but=[*ATTRIBUTES][:1]))
 def test_exports_of_invalid_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with_attributes(path, name)

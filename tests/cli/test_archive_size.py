@@ -46,6 +46,7 @@ def cells(text: str) -> list[list[str]]:
     return [re.split(r"\s{2,}", line) for line in text.splitlines()]
 
 
+@pytest.mark.heavy
 def test_years_are_whole_in_narrow_terminals(run: Run, shared_data: Path) -> None:
     for group in ((), ("--group-by", "source_id,table_id")):
         lines = run("info", shared_data / "cmip6", *group, columns=62)[1].splitlines()
@@ -103,6 +104,7 @@ def test_info_into_a_pipe_is_whole(run: Run, shared_data: Path) -> None:
     assert "…" not in out and "table_id  grid_label  shape" in out
 
 
+@pytest.mark.heavy
 def test_groups_of_a_real_archive(run: Run, shared_data: Path) -> None:
     status, out, _ = run("info", shared_data / "cmip6", "--group-by", "table_id")
     assert status == 0 and cells(out) == [
@@ -170,6 +172,7 @@ def test_explain_counts_datasets_and_lists_the_unexpected(run: Run, archive: Pat
     assert "3 datasets" not in run("explain", archive, "--where", "source_id=A")[1]
 
 
+@pytest.mark.heavy
 def test_explain_of_a_real_archive_is_a_table(run: Run, shared_data: Path) -> None:
     status, out, _ = run("explain", shared_data / "cmip6", columns=100)
     lines = out.splitlines()

@@ -176,6 +176,7 @@ def test_problems_are_on_top_and_linked_to_their_rows(datasets: Path) -> None:
         assert flagged == [["M10", "historical"], ["M10", "historical"], ["M2", "ssp585"]]
 
 
+@pytest.mark.heavy
 def test_large_archives_are_grouped(shared_data: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
     text = report.page(agg)

@@ -208,12 +208,14 @@ def many(count: int) -> MasterArray:
     return replace(array, _matrix=whole, coords={"time": time})
 
 
+@pytest.mark.heavy
 def test_a_hundred_thousand_partitions_make_a_small_page() -> None:
     text = report.page(Aggregation((many(100_000),)))
     assert len(text) < 3_000_000 and len(drawn(text)["arrays"][0]["files"]) == 100_000
     assert len(many(100_000)._repr_html_()) < 40_000
 
 
+@pytest.mark.heavy
 def test_more_partitions_share_cells() -> None:
     text = report.page(Aggregation((many(300_001),)))
     array = drawn(text)["arrays"][0]

@@ -236,6 +236,7 @@ def test_it_prints_in_light_colours(chromium: Browser, messy: Path) -> None:
     assert not chromium.run("document.getElementById('search').checkVisibility()")
 
 
+@pytest.mark.heavy
 def test_a_hundred_thousand_partitions(chromium: Browser, tmp_path: Path) -> None:
     report.write(report.page(Aggregation((many(100_000),))), tmp_path / "page.html")
     chromium.show(tmp_path / "page.html", width=800)
@@ -357,6 +358,7 @@ def test_bars_of_groups_and_rows_have_one_axis(chromium: Browser, archive: Path)
         assert sorted(set(flags)) == ["", "problems"] and flags.count("problems") == 1
 
 
+@pytest.mark.heavy
 def test_an_archive_takes_few_screens(chromium: Browser, archive: Path, shared_data: Path, tmp_path: Path) -> None:
     chromium.show(archive, width=1400)
     assert chromium.run("document.documentElement.scrollHeight") < 60 * 32 + 400

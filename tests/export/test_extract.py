@@ -337,6 +337,7 @@ def attempt(process: subprocess.Popen[str], number: int) -> int:
     return int(process.stdout.readline())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_run_killed_anywhere_resumes_to_the_same_bytes(tmp_path: Path, suffix: str, killer: Any) -> None:
     archive(tmp_path / "data")

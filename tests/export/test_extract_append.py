@@ -323,6 +323,7 @@ print(len(set(sizes)))
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("suffix", ["zarr", "nc"])
 def test_readers_during_appends(tmp_path: Path, suffix: str) -> None:
     """Every reader sees a complete extract, of some number of steps."""

@@ -445,6 +445,7 @@ def test_an_error_leaves_nothing(years: Callable[..., aa.Aggregation], tmp_path:
     assert os.listdir(tmp_path) == ["in"]
 
 
+@pytest.mark.heavy
 def test_a_full_disk(years: Callable[..., aa.Aggregation], tmp_path: Path) -> None:
     years(3, 4, **DEFLATED)
     program = """

@@ -15,6 +15,7 @@ import aggarray as aa
 from aggarray.export.extract import extract
 from tests.aggregate.test_cases import CASES
 from tests.support.cases import Folder, Outcome
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 
 #: Cases that xarray reads differently from a store than `to_xarray` returns them, and why; their values are equal.
@@ -54,7 +55,7 @@ def compare(agg: Any, *, by_xarray: bool = True) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::xarray.SerializationWarning")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", heavy(CASES, but=CASES[::4]), ids=lambda case: case.__name__)
 def test_values_of_cases(case: Callable[[Folder], Outcome], tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     outcome = case(folder)

@@ -24,6 +24,7 @@ import zarr
 import aggarray as aa
 from tests.faults.staging import ROOT
 from tests.faults.works import NEW, OLD, make_data, steps
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 
 THREADS = 64
@@ -119,7 +120,7 @@ def all_at_once(works: list[Callable[[], None]]) -> None:
             done.result(timeout=120)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", heavy(KINDS, but=[*KINDS][::2]))
 def test_many_threads_read_one_array(kind: str, tmp_path: Path) -> None:
     array = stored(kind, tmp_path / "data")
     # Read by h5py first: it cannot open a file while the threads have it open with other settings.
@@ -194,6 +195,7 @@ def test_children_read_what_was_opened_before(kind: str, method: str, tmp_path: 
     check_reads(array, 10)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["hdf5", "library", "zarr"])
 def test_forks_while_threads_read(kind: str, tmp_path: Path) -> None:
     """Locks held by threads at the moment of a fork do not block a child."""
@@ -343,6 +345,7 @@ def test_threads_append_to_one_index(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*(f"{t}.nc" for t in range(8)), "i.nca"])
 
 
+@pytest.mark.heavy
 def test_readers_see_the_old_index_or_the_new_one(tmp_path: Path) -> None:
     make_data(tmp_path)
     index = tmp_path / "i.nca"

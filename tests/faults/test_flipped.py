@@ -44,6 +44,7 @@ def test_random_damage(group: list[str], tmp_path: Path) -> None:
     assert {one.kind for one in result} >= {"right", "error"}
 
 
+@pytest.mark.heavy
 def test_metadata_checksums_are_verified(made: Callable[[str], str], tmp_path: Path) -> None:
     """Newer HDF5 structures have checksums: damage raises an error, or lies in unread structures."""
     names = ("hdf5-growing-latest", "hdf5-growing-twice-latest", "hdf5-deflate-latest", "hdf5-groups-latest", "netcdf4_many")

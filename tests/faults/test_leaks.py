@@ -16,7 +16,7 @@ from aggarray.export.extract import extract
 from aggarray.export.kerchunk import _write_table
 from aggarray.storage.byte_source import close_sources
 from tests.faults.test_concurrency import KINDS, stored, truth
-from tests.support.examples import examples
+from tests.support.examples import examples, heavy
 from tests.support.netcdf import cube, field, write
 
 #: Tolerance in bytes: caches of libraries and of Python.
@@ -52,12 +52,13 @@ def check_stays(work: Callable[[], object], times: int, slack: int = 8 * SLACK) 
     assert resident() - memory < slack
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", heavy(KINDS, but=[*KINDS][:2]))
 def test_reads_leave_nothing(kind: str, tmp_path: Path) -> None:
     array = stored(kind, tmp_path / "data")
     check_stays(lambda: array[3:9, 5:9, ::7], READS // len(KINDS))
 
 
+@pytest.mark.heavy
 def test_reads_keep_no_python_objects(tmp_path: Path) -> None:
     array = stored("hdf5", tmp_path / "data")
     for _ in range(200):
@@ -74,7 +75,7 @@ def test_reads_keep_no_python_objects(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("kind", ["file", "index", "kerchunk"])
+@pytest.mark.parametrize("kind", heavy(["file", "index", "kerchunk"], but=["index"]))
 def test_openings_leave_nothing(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.nc", cube([0, 1]))
     if kind == "index":
@@ -90,6 +91,7 @@ def test_openings_leave_nothing(kind: str, tmp_path: Path) -> None:
     check_stays(work, OPENINGS // 3)
 
 
+@pytest.mark.heavy
 def test_errors_leave_nothing(tmp_path: Path) -> None:
     """Damaged, missing and changed files, files that are not data, invalid keys, unwritable paths."""
     good = write(tmp_path / "a.nc", cube([0]))
@@ -119,6 +121,7 @@ def test_errors_leave_nothing(tmp_path: Path) -> None:
     check_stays(work, examples(60))
 
 
+@pytest.mark.heavy
 def test_writes_leave_nothing(tmp_path: Path) -> None:
     agg = aa.open(write(tmp_path / "data" / "a.nc", cube([0, 1])))
 
@@ -131,6 +134,7 @@ def test_writes_leave_nothing(tmp_path: Path) -> None:
     check_stays(work, 25)
 
 
+@pytest.mark.heavy
 def test_writes_that_fail_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an error while an index is written, or an interrupt, netCDF-C has closed the file."""
     agg = aa.open(write(tmp_path / "data" / "a.nc", cube([0, 1])))

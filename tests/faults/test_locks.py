@@ -129,6 +129,7 @@ def files_of(index: Path) -> set[str]:
     return {str(uri) for uri in aa.open(index)["tas"]._matrix.references.uris}
 
 
+@pytest.mark.heavy
 @LOCKING
 def test_what_was_saved_is_in_the_index(flocks: bool, tmp_path: Path, appender: Callable[..., Any]) -> None:
     """Four processes append to one index at the same time."""
@@ -146,6 +147,7 @@ def test_what_was_saved_is_in_the_index(flocks: bool, tmp_path: Path, appender: 
     assert [p.name for p in index.parent.iterdir()] == ["i.nca"]
 
 
+@pytest.mark.heavy
 @LOCKING
 def test_writers_are_killed_and_nothing_is_lost(flocks: bool, tmp_path: Path, appender: Callable[..., Any]) -> None:
     """Readers see the old or the new index at every moment, and it contains everything reported as saved."""

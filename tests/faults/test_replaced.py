@@ -25,6 +25,7 @@ from tests.support.examples import examples
 SECONDS = float(os.environ.get("SECONDS") or examples(15))
 
 
+@pytest.mark.heavy
 def test_64_threads_while_files_change() -> None:
     """Runs in its own process, so that a crash or hang fails only this test. `SECONDS=300` runs it longer."""
     assert {*NETCDF, *ZARR, *INDEXED} < set(KINDS)

@@ -104,6 +104,7 @@ def test_a_killed_scan_resumes(archive: Path, number: int) -> None:
     assert content(archive / "index.nca") == result
 
 
+@pytest.mark.heavy
 def test_without_the_option_a_scan_starts_anew(archive: Path) -> None:
     kill_half_way(archive, signal.SIGKILL)
     output, _ = start(archive).communicate()
@@ -136,6 +137,7 @@ def test_a_file_that_is_no_index_is_kept(archive: Path) -> None:
     assert partial_of(archive).read_bytes() == b"mine" and "is not an index: it is kept" in errors
 
 
+@pytest.mark.heavy
 def test_only_files_of_the_source_are_taken(archive: Path) -> None:
     kill_half_way(archive, signal.SIGKILL)
     first = sorted((archive / "data").iterdir())[0]
@@ -146,6 +148,7 @@ def test_only_files_of_the_source_are_taken(archive: Path) -> None:
     assert aa.open(archive / "index.nca").arrays[0].shape[0] == 11
 
 
+@pytest.mark.heavy
 def test_python_resumes_by_append(archive: Path) -> None:
     kill_half_way(archive, signal.SIGKILL)
     resumed = aa.open(partial_of(archive)).append(archive / "data")
@@ -199,6 +202,7 @@ def write_copies(folder: Path, times: range) -> None:
         (folder / f"{n:05}.nc").write_bytes(data.replace(mark, struct.pack(">d", float(n))))
 
 
+@pytest.mark.heavy
 def test_a_killed_append_resumes(archive: Path) -> None:
     write_copies(archive / "more", range(100, 2100))
     start(archive).communicate()

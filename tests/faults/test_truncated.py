@@ -33,6 +33,7 @@ def test_truncated_files(group: list[str], tmp_path: Path) -> None:
     assert sum(one.kind == "error" for one in result) > len(result) / 2
 
 
+@pytest.mark.heavy
 def test_every_header_length(made: Callable[[str], str], tmp_path: Path) -> None:
     paths = [made(name) for name in ("netcdf3-records-CLASSIC", "netcdf3-64BIT_DATA", "hdf5-deflate-earliest", "index")]
     # An index that lost only its directory, which lies behind the HDF5 file, is read without it.

@@ -147,6 +147,7 @@ def test_a_duplicate_changes(tmp_path: Path) -> None:
     same(agg.append(tmp_path / "b.nc"), aa.open(tmp_path / "*.nc"))
 
 
+@pytest.mark.heavy
 def test_new_variables_datasets_and_grids(tmp_path: Path) -> None:
     write(tmp_path / "a.nc", cube([0]), {"source_id": "A"})
     write(tmp_path / "b.nc", cube([0], pr=(("time", "lat"), np.ones((1, 3)), {"units": "mm"})), {"source_id": "A"})

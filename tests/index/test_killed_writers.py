@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 import aggarray as aa
 from tests.support.index_files import files_below, same
 from tests.support.netcdf import cube, write
@@ -73,6 +75,7 @@ def sources(folder: Path) -> list[Path]:
     return [folder / "0.nc", folder / "1.nc"]
 
 
+@pytest.mark.heavy
 def test_writers_killed_at_random_moments(tmp_path: Path) -> None:
     """Forked writers save in a loop and are killed; a valid index is found every time."""
     one, two = sources(tmp_path / "data")

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("dask.array", reason="arrays become dask arrays: install the extra 'xarray'")
 
 import aggarray as aa
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, field, write
 from tests.support.paths import ROOT
 
@@ -83,7 +84,7 @@ def read_elsewhere(items: dict[str, Any], folder: Path, **environment: str) -> d
     return {name: result[path] for name, path in paths.items()}
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", heavy(CHANGES, but=["replaced"]))
 def test_an_index_that_changes(change: str, folder: Path) -> None:
     shutil.copy(folder / "index.nca", folder / "copy.nca")
     aa.open(folder / "a").save(folder / "index.nca")

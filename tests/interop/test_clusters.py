@@ -97,7 +97,8 @@ def _holders(scheduler: Any, start: str) -> list[str]:
     return [worker.address for task in tasks for worker in task.who_has]
 
 
-@pytest.mark.parametrize("source", heavy(SOURCES, but=SOURCES[:1]))
+@pytest.mark.heavy
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_worker_that_starts_later_reads_too(folder: Path, tmp_path: Path, source: str) -> None:
     array = aa.open(folder / source)["tas"]
     lazy = array.to_dask({"time": 1})
@@ -134,6 +135,7 @@ def test_two_arrays_in_one_graph(client: Client, folder: Path) -> None:
     assert np.allclose(both, [indexed[...].sum(), indexed[3:9].sum()])
 
 
+@pytest.mark.heavy
 def test_threads_of_a_worker(folder: Path) -> None:
     with local_client(1, threads_per_worker=4):
         for source in SOURCES:
@@ -195,6 +197,7 @@ def _threads() -> int:
     return threading.active_count()
 
 
+@pytest.mark.heavy
 def test_cancelled_work_leaves_no_threads(folder: Path, tmp_path: Path) -> None:
     with local_client() as client:
         for source in SOURCES:

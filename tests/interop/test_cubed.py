@@ -159,6 +159,7 @@ print(memory("VmHWM") - before, read.projected_mem - reserved, *(len(c) for c in
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="no measurement of peak memory")
 def test_memory_is_as_planned(tmp_path: Path) -> None:
     """Reading and decoding need less memory than cubed allows for a task."""
@@ -185,6 +186,7 @@ def test_memory_that_does_not_suffice(index: Path, tmp_path: Path) -> None:
         lazy.compute()
 
 
+@pytest.mark.heavy
 def test_real_data(shared_data: Path, tmp_path: Path) -> None:
     aa.open(shared_data / "cmip6").save(tmp_path / "cmip6.nca", relative=False)
     for array in aa.open(tmp_path / "cmip6.nca").arrays[::9]:

@@ -38,6 +38,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> aa.MasterArray:
     return aa.open(index)["tas"]
 
 
+@pytest.mark.heavy
 def test_a_layer_of_a_million_partitions_of_an_index(million: aa.MasterArray) -> None:
     made = million.to_dask()
     assert made.npartitions <= MOST_CHUNKS and {*np.diff(made.chunks[0])} <= {0}
@@ -137,6 +138,7 @@ def test_threads_load_an_array_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert len(loads) == 1
 
 
+@pytest.mark.heavy
 def test_processes_of_dask(folder: Path) -> None:
     for source in ("index.nca", "?.nc"):
         array = aa.open(folder / source)["tas"]

@@ -181,6 +181,7 @@ def test_unequal_chunks_state_those_of_zarr(tmp_path: Path, monkeypatch: pytest.
     assert xr.open_zarr(tmp_path / "rechunked.zarr")["tas"].encoding["chunks"] == (50, 10, 40)
 
 
+@pytest.mark.heavy
 def test_real_archives_are_saved(shared_data: Path, tmp_path: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
     longest = sorted(agg.arrays, key=lambda a: len(a.partitions))[-3:]

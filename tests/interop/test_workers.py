@@ -65,6 +65,7 @@ def saved(item: Any, folder: Path) -> str:
     return str(folder / "item.pickle")
 
 
+@pytest.mark.heavy
 def test_an_unpickled_array_is_read_with_few_modules(folder: Path) -> None:
     for name, array in arrays(folder).items():
         path = saved(array, folder)

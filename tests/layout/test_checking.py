@@ -152,6 +152,7 @@ def test_cmip7_agrees_with_its_own_check(tmp_path: Path, chunks: tuple[int, ...]
     compare_with_cmip7(aa.open(write(tmp_path / "a", second(time_chunk=1)(files))), "tas")
 
 
+@pytest.mark.heavy
 def test_cmip7_agrees_with_its_own_check_on_real_data(shared_data: Path) -> None:
     compare_with_cmip7(aa.open(shared_data / "cmip6"), "ta")
 

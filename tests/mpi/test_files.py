@@ -21,11 +21,12 @@ from tests.mpi.checks_reduce import REDUCE_CHECKS
 from tests.mpi.checks_scan import SCAN_CHECKS
 from tests.mpi.checks_shared import SHARED_CHECKS
 from tests.mpi.checks_start import START_CHECKS
+from tests.support.examples import heavy
 
 CHECKS = (*FILE_CHECKS, *NETCDF_CHECKS, *REDUCE_CHECKS, *SCAN_CHECKS, *START_CHECKS, *SHARED_CHECKS, *MISTAKE_CHECKS)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", heavy(CHECKS, but=[*CHECKS][::2]), ids=lambda c: c.__name__)
 def test_one_process_without_mpi(check: Callable[[ProcessGroup], None]) -> None:
     with ProcessGroup.serial() as root:
         check(root)

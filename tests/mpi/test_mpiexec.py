@@ -27,6 +27,7 @@ def test_movements(ranks: int) -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_hanging_run_times_out() -> None:
     start = time.monotonic()
     with pytest.raises(pytest.fail.Exception, match="takes more than"):

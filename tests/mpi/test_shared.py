@@ -18,7 +18,6 @@ from aggarray.mpi.transport import shared
 from aggarray.mpi.transport.shared import Handle, Window
 from tests.mpi.checks import section
 from tests.mpi.checks_shared import MACHINES
-from tests.support.examples import heavy
 from tests.support.mpi import ROOT, launching, rank_environment, run_mpi
 from tests.support.thread_link import run
 
@@ -139,7 +138,8 @@ def test_messages_of_halos_and_sums(name: str, halo: int, total: int) -> None:
     assert sent == [halo, total]
 
 
-@pytest.mark.parametrize("value", heavy(["0", "1"], but=["1"]))
+@pytest.mark.heavy
+@pytest.mark.parametrize("value", ["0", "1"])
 def test_readings_with_and_without_shared_memory(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(shared.VARIABLE, value)
     printed = run_mpi(4, "tests/mpi/program.py", "check_reading", "check_opening")
@@ -185,6 +185,7 @@ print("not reached", flush=True)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("program", [_KILLED, _KILLED_IN_HALO], ids=["read", "halo"])
 def test_a_killed_rank_leaves_nothing(tmp_path: Path, program: str) -> None:
     pytest.importorskip("mpi4py", reason="no mpi4py: the extra 'mpi'")

@@ -131,6 +131,7 @@ def test_an_index_needs_no_executor(messy: Path, tmp_path: Path) -> None:
     assert executor.count == 0
 
 
+@pytest.mark.heavy
 def test_a_killed_worker_of_dask(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{number:03}.nc", cube([number]), {"source_id": "M"}) for number in range(600)]
     expected = aa.open(files, processes=1)

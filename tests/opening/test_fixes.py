@@ -311,6 +311,7 @@ def _opened(path: Path, later: float) -> tuple[Variables, Mapping[str, Any]]:
         return made, {key: file.getncattr(key) for key in file.ncattrs()}
 
 
+@pytest.mark.heavy
 def test_other_processes_open_the_same(tmp_path: Path) -> None:
     expected = []
     for number, (faulty, fixes, *_) in enumerate(KINDS.values()):

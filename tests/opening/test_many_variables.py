@@ -26,6 +26,7 @@ from aggarray.formats.hdf5.metadata import validation as survey_module
 from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.storage.lru_cache import LRUCache
+from tests.support.examples import heavy
 
 #: Number of variables of the smaller file, and the largest ratio of work for twice as many.
 COUNT, MOST_TIMES = 150, 2.3
@@ -112,7 +113,7 @@ def read_all(path: Path, count: int) -> None:
         array.read()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", heavy(CASES, but=[*CASES][::4]))
 @pytest.mark.filterwarnings("ignore")
 def test_work_is_linear_in_the_number_of_variables(case: str, tmp_path: Path) -> None:
     counted = []

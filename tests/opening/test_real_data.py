@@ -143,6 +143,7 @@ def test_ostia_opens(shared_data: Path) -> None:
             np.testing.assert_array_equal(array[..., :1], plain(paths[0], array.name)[..., :1].astype(array.dtype))
 
 
+@pytest.mark.heavy
 def test_the_archive_has_no_gaps(everything: aa.Aggregation) -> None:
     """Every time axis is regular in days or months of its calendar according to netCDF4, and no gap is reported."""
     for array in everything:

@@ -116,6 +116,7 @@ def test_last_step() -> None:
     assert hash(plain) == hash(template(1)) and plain == template(1) != template(2)
 
 
+@pytest.mark.heavy
 def test_a_million_partitions_take_little_memory() -> None:
     n = 1_000_000
     tracemalloc.start()

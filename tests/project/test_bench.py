@@ -162,6 +162,7 @@ def test_graphs_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert index["chunks"] == index["partitions"] == "20" and index["tasks"] == "28"
 
 
+@pytest.mark.heavy
 def test_clients_of_a_server_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn", reason="no uvicorn")
     from tests.bench import clients

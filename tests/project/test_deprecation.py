@@ -91,6 +91,7 @@ def test_signatures_and_docstrings_stay() -> None:
     assert (Box.pick.__name__, Box.pick.__doc__) == ("pick", "Return an item.")
 
 
+@pytest.mark.heavy
 def test_no_deprecation_is_due_or_too_short() -> None:
     for path in sorted((ROOT / "aggarray").rglob("*.py")):
         if path != Path(deprecation.__file__):

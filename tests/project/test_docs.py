@@ -62,6 +62,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.heavy
 def test_the_documentation_builds_and_describes_everything(pages: Path) -> None:
     from sphinx.util.inventory import InventoryFile
 
@@ -75,6 +76,7 @@ def test_the_documentation_builds_and_describes_everything(pages: Path) -> None:
     assert aggarray.__version__ in (pages / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.heavy
 @pytest.mark.heavy
 def test_the_reference_has_tables_of_parameters_and_no_private_ones(pages: Path) -> None:
     rows: dict[str, int] = {}
@@ -110,6 +112,7 @@ class _Links(HTMLParser):
                 self.anchors.add(value or "")
 
 
+@pytest.mark.heavy
 def test_links_resolve(pages: Path) -> None:
     found = {page: _Links(page) for page in pages.rglob("*.html")}
     broken = []
@@ -138,6 +141,7 @@ def test_figures_of_the_front_page_are_measured() -> None:
         assert re.search(rf"(?<![\d.]){re.escape(figure)} \([\d.]+\) times as fast", measured), figure
 
 
+@pytest.mark.heavy
 def test_pages_in_a_browser(pages: Path) -> None:
     kinds = ["index", "gallery", "comparison", "cheat-sheet", "howto/faq", "howto/migrating"]
     kinds += ["performance-data", "reference/opening"]

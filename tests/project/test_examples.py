@@ -11,7 +11,6 @@ import pytest
 
 import aggarray as aa
 from sample_data import models
-from tests.support.examples import heavy
 from tests.support.executors import check_equal
 from tests.support.mpi import run_mpi
 from tests.support.pages import blocks
@@ -20,6 +19,7 @@ from tests.support.paths import ROOT
 ARCHIVE = "sample_data/archive"
 
 
+@pytest.mark.heavy
 def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
     printed = run_mpi(4, "examples/halo_stencil.py", ARCHIVE, "tas", str(tmp_path / "out.zarr"))
     values = aa.open(sample_archive)["tas"].astype("f8")[:]
@@ -33,7 +33,8 @@ def test_halo_stencil(tmp_path: Path, sample_archive: Path) -> None:
     assert f"mean {np.nanmean(expected):.6f} K" in printed
 
 
-@pytest.mark.parametrize("value", heavy(["0", "1"], but=["1"]))
+@pytest.mark.heavy
+@pytest.mark.parametrize("value", ["0", "1"])
 def test_shared_memory(monkeypatch: pytest.MonkeyPatch, sample_archive: Path, value: str) -> None:
     monkeypatch.setenv("AGGARRAY_SHARED_MEMORY", value)
     printed = run_mpi(4, "examples/shared_memory.py", ARCHIVE, "tas", "3")
@@ -88,6 +89,7 @@ def fill_gaps(source: str, variable: str, path: Path) -> None:
     assert f"{np.isnan(values).sum()} of {values.size} values filled" in printed
 
 
+@pytest.mark.heavy
 def test_fill_gaps(tmp_path: Path) -> None:
     with_gaps(tmp_path / "gaps.nc")
     fill_gaps(str(tmp_path / "gaps.nc"), "tas", tmp_path / "out.nc")
@@ -120,6 +122,7 @@ def scan_on_a_pool(source: str, index: Path) -> str:
     return printed
 
 
+@pytest.mark.heavy
 def test_scan_on_a_pool(tmp_path: Path) -> None:
     assert "1 arrays of 12 files, scanned by 2 workers" in scan_on_a_pool(ARCHIVE, tmp_path / "archive.nca")
 

@@ -11,6 +11,7 @@ import pytest
 
 import aggarray as aa
 from sample_data.pairs import PAIRS, expected, main, write
+from tests.support.examples import heavy
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "howto" / "migrating.md"
@@ -131,7 +132,7 @@ def table() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("peer", heavy(PEERS, only=["cf-python"]))
 def test_table_matches_results(peer: str, tmp_path: Path) -> None:
     library, read = PEERS[peer]
     try:

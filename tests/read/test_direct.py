@@ -254,6 +254,7 @@ def test_chunks_that_are_kept(tmp_path: Path, direct: list[Any]) -> None:
     decoded_chunks.clear()
 
 
+@pytest.mark.heavy
 def test_a_read_takes_little_beside_its_output(tmp_path: Path) -> None:
     path = tmp_path / "v.nc"
     raw = np.random.default_rng(0).integers(0, 9, (40, 500, 500)).astype("i2")

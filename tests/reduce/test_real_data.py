@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import aggarray as aa
 from aggarray.reduce import reduce_array
@@ -35,6 +36,7 @@ def test_sample_archive(sample_archive: Path) -> None:
     check(aa.open(sample_archive)["tas"])
 
 
+@pytest.mark.heavy
 def test_cmip6(shared_data: Path) -> None:
     arrays = [a for a in aa.open(shared_data / "cmip6") if a.dtype.kind in "iuf" and a.ndim]
     assert len(arrays) >= 70

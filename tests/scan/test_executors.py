@@ -45,6 +45,7 @@ def test_only_submit_and_result_are_required(paths: list[str]) -> None:
     assert executor.count == len(list(cut_batches(len(paths)))) > 3
 
 
+@pytest.mark.heavy
 def test_batches_in_flight_are_bounded(paths: list[str]) -> None:
     executor = Executor()
     check_all(scan_on(executor, paths * 100), paths * 100)

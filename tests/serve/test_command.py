@@ -161,6 +161,7 @@ def test_several_indexes(tmp_path: Path) -> None:
         assert zarr.open_group(second, mode="r", zarr_format=3)["tas"].shape == (1, 3, 2)
 
 
+@pytest.mark.heavy
 def test_workers(values: np.ndarray) -> None:
     with command("sample_data/archive", "--workers", "2", "--compress", "zstd:3") as (process, (printed,)):
         np.testing.assert_array_equal(zarr.open_group(printed, mode="r", zarr_format=3)["tas"][...], values)
@@ -203,6 +204,7 @@ main(["serve", "sample_data/archive", "--port", "0"])
 """
 
 
+@pytest.mark.heavy
 def test_reads_that_hang_do_not_delay_the_end() -> None:
     line = [sys.executable, "-c", STUCK]
     with subprocess.Popen(line, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -230,6 +232,7 @@ def _until(condition: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_killed_processes() -> None:
     """A killed worker is replaced; workers end if their parent is killed, and free the port."""
@@ -261,6 +264,7 @@ def test_ipv6() -> None:
         assert json.load(urllib.request.urlopen(f"{printed}zarr.json", timeout=60))["node_type"] == "group"
 
 
+@pytest.mark.heavy
 def test_log(address: str) -> None:
     with command("sample_data/archive") as (process, (printed,)):
         port = port_of(printed)

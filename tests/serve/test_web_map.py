@@ -53,6 +53,7 @@ def files_of(folder: Path) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.heavy
 def test_the_page_draws_the_array(tmp_path: Path) -> None:
     if not (MODULES / "zarrita").exists():
         pytest.skip("no zarrita: npm install --prefix build/npm zarrita")

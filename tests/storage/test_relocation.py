@@ -256,6 +256,7 @@ def test_scans_on_an_executor(archive: Path, tmp_path: Path) -> None:
     assert [s.file for s in agg.skipped] == [str(archive / "run 1" / "bad.nc")] and "copy" not in agg.skipped[0].reason
 
 
+@pytest.mark.heavy
 def test_workers_of_dask(archive: Path) -> None:
     pytest.importorskip("distributed", reason="no dask.distributed")
     from distributed import Client, LocalCluster

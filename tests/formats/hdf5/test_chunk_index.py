@@ -28,6 +28,7 @@ from tests.formats.hdf5.test_metadata_h5py import VERSIONS, extensible, fixed, i
 from tests.formats.test_chunk_indexes import datasets
 from tests.support import h5py_chunk_index
 from tests.support.chunk_indexes import assembled
+from tests.support.examples import heavy_product
 from tests.support.scans import by_h5py as scanned
 from tests.support.scans import partial_scan_without_library, same
 
@@ -255,8 +256,7 @@ def test_real_data(shared_data: Path) -> None:
 # Damage
 
 
-@pytest.mark.parametrize("write", [single, fixed, extensible, tree])
-@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize(("write", "libver"), heavy_product([single, fixed, extensible, tree], ["earliest", "latest"]))
 def test_damaged_files(tmp_path: Path, write: Callable[[h5py.File], None], libver: str) -> None:
     whole = tmp_path / "whole.h5"
     with h5py.File(whole, "w", libver=libver) as file:

@@ -18,6 +18,7 @@ from aggarray.errors import ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.zarr import chunk_values
 from aggarray.formats.zarr.format import ZarrHandle
 from aggarray.storage.state import one_version
+from tests.support.examples import heavy
 from tests.support.servers import Web, free_of_proxies, web_server
 
 VALUES = np.random.default_rng(3).integers(0, 100, (7, 5)).astype("f4")
@@ -194,7 +195,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 
 
 @pytest.mark.usefixtures("without_zarr")
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", heavy(STORES, but=[*STORES][::3]))
 def test_remote_stores(tmp_path: Path, name: str, web: Web) -> None:
     path = write(tmp_path / "a.zarr", *STORES[name])
     url, expected = f"{web.url}/a.zarr", expected_values(path)

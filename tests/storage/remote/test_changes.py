@@ -19,6 +19,7 @@ import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
 from aggarray.storage.remote import objects, reader, requests
+from tests.support.examples import heavy_product
 from tests.support.servers import Web, free_of_proxies, web_server
 
 fsspec = pytest.importorskip("fsspec")
@@ -168,8 +169,7 @@ def test_replaced_before_an_index_is_opened_or_after(server: Server, tmp_path: P
     assert not aa.open(tmp_path / "i.nca", roots=[server.url], storage_options=server.options).check().ok
 
 
-@pytest.mark.parametrize("kind", HOW)
-@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize(("kind", "after"), heavy_product([*HOW], [0, 1, 3]))
 def test_replaced_in_the_middle_of_a_read(
     server: Server, tmp_path: Path, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,7 @@ def test_addresses_that_cannot_be_written(url: str, reason: str, options: dict[s
     assert refused.value.path is not None and refused.value.hint is not None
 
 
+@pytest.mark.heavy
 def test_an_error_leaves_the_old_object(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agg = aa.open(_days(tmp_path, 0), storage_options=options)
     agg.save("s3://indexes/kept.nca")

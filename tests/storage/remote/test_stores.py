@@ -73,6 +73,7 @@ def test_a_bucket(s3: dict[str, Any], sample_archive: Path) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(result["tas"]))[3], expected["tas"][3], equal_nan=True)
 
 
+@pytest.mark.heavy
 def test_credentials_that_are_looked_up(
     s3: dict[str, Any], sample_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_an_index_in_a_bucket(s3: dict[str, Any], sample_archive: Path, tmp_path
     same(aa.open("s3://data/far.nca", storage_options=s3), expected)
 
 
+@pytest.mark.heavy
 def test_a_bucket_from_the_shell(s3: dict[str, Any], tmp_path: Path) -> None:
     options = [f"--storage={name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in s3.items()]
     done = CliRunner().invoke(commands, ["info", "s3://data/archive", *options])
@@ -122,6 +124,7 @@ def test_a_bucket_from_the_shell(s3: dict[str, Any], tmp_path: Path) -> None:
     assert aa.open(tmp_path / "tas.nca", roots=["s3://data"], storage_options=s3)["tas"].shape == (365, 18, 36)
 
 
+@pytest.mark.heavy
 def test_errors_of_a_bucket(s3: dict[str, Any]) -> None:
     for uri in ("s3://data/none.nc", "s3://nowhere/a.nc", "s3://data/archive/*.grb"):
         with pytest.raises(aa.MissingFileError, match="no "):
