@@ -15,7 +15,7 @@ import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.formats.hdf5 import FORMAT
 from aggarray.formats.hdf5.library import H5pyFile
-from aggarray.read import chunk_blocks
+from aggarray.read import OpenFiles, chunk_blocks
 from aggarray.storage.byte_source import close_sources
 from tests.faults.replacing import INDEXED, KINDS, NETCDF, ZARR
 from tests.faults.staging import ROOT
@@ -60,6 +60,24 @@ def test_zeros_past_the_end_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ChangedFileError, match=r"changed while it was read.*variable 'tas' in .*a\.h5"):
             array[...]
     np.testing.assert_array_equal(aa.open(path)["tas"][...], np.arange(4000).reshape(40, 100) + 7)
+
+
+def test_values_cached_by_another_read(tmp_path: Path) -> None:
+    """HDF5 shares caches among handles of a file: here one that has read zeros past the end stays in use."""
+    path, truth = tmp_path / "a.h5", np.arange(4000, dtype="i4").reshape(40, 100) + 7
+    with h5py.File(path, "w") as file:
+        file.create_dataset("tas", data=truth, chunks=(10, 100), scaleoffset=0)
+    whole = path.read_bytes()
+    with pytest.raises(ChangedFileError, match="changed while it was read"), OpenFiles().use(str(path)) as handle:
+        np.testing.assert_array_equal(handle.read("tas", (slice(0, 10, 1), slice(0, 100, 1))), truth[:10])
+        os.truncate(path, 3000)
+        assert not handle.read("tas", (slice(30, 40, 1), slice(0, 100, 1))).any()
+        with path.open("r+b") as file:
+            file.seek(3000)
+            file.write(whole[3000:])
+        np.testing.assert_array_equal(aa.open(path)["tas"][...], truth)
+        handle.read("tas", (slice(0, 10, 1), slice(0, 100, 1)))
+    np.testing.assert_array_equal(aa.open(path)["tas"][...], truth)
 
 
 @pytest.mark.parametrize("compressed", [False, True])

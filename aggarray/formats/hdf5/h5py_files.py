@@ -3,6 +3,8 @@
 A link is followed without opening its target: opening a pipe or a device has side effects.
 """
 
+import os
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -13,17 +15,45 @@ from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.files import for_library
 from aggarray.storage.urls import is_remote
 
+#: Open files with device and inode, and with modification time and size when they were opened.
+_opened: list[tuple["weakref.ref[Any]", tuple[int, int], tuple[int, int]]] = []
+
 
 def open_file(path: str) -> Any:
-    """Open a file with h5py; the lock must be held."""
+    """Open a file with h5py; the lock must be held.
+
+    It closes handles of earlier versions: HDF5 shares cached metadata and chunks among the handles of a file.
+    """
     if is_remote(path):
         return h5py_file(for_library(path), "r")
+    with suppress(OSError):
+        # The error of a missing file comes from h5py.
+        status = os.stat(path)
+        identity, state = (status.st_dev, status.st_ino), (status.st_mtime_ns, status.st_size)
+        # promise: hdf5-shared-caches
+        _close_versions(identity, state)
     try:
         # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
-        return h5py_file(path, "r", locking=False)
+        file = h5py_file(path, "r", locking=False)
     except OSError:
         # The file is already open with locking in this process, and HDF5 requires the same flag.
-        return h5py_file(path, "r")
+        file = h5py_file(path, "r")
+    _opened.append((weakref.ref(file), identity, state))
+    return file
+
+
+def _close_versions(identity: tuple[int, int], state: tuple[int, int]) -> None:
+    """Close the handles of other versions of a file, and forget closed ones."""
+    others = []
+    for entry in _opened:
+        file = entry[0]()
+        if not file:
+            continue  # closed
+        if entry[1] == identity and entry[2] != state:
+            file.close()
+        else:
+            others.append(entry)
+    _opened[:] = others
 
 
 def leads_outside(file: Any, path: str | bytes) -> str:

@@ -19,6 +19,7 @@ from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse, 
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.memory.texts import Texts
 from aggarray.partition.chunk_index import ChunkIndex
+from aggarray.storage.state import changed
 from aggarray.storage.urls import is_remote
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class HDF5File:
             from aggarray.formats.hdf5.library import H5pyFile
 
             self._opened = H5pyFile(self._path, open_file(self._path))
+        if not self._opened.is_open:
+            raise changed(self._path)
         return self._opened
 
     def _query(self, read: Callable[[H5File], _T], method: str, variable: str) -> _T:

@@ -35,6 +35,11 @@ class H5pyFile:
         self._offsets: dict[str, np.ndarray] = {}
         self._checked: set[str] = set()
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether the file is open: `open_file` closes earlier versions."""
+        return bool(self._file)
+
     def dataset(self, variable: str) -> tuple[Any, np.dtype[Any], dict[str, Any]]:
         """Return dataset, stored dtype and, as an attribute, text encoding."""
         import h5py
@@ -124,7 +129,8 @@ class H5pyFile:
         """Close the file."""
         # Closing the FileID is faster than File.close, which searches for open datasets. Here no dataset is open.
         self._datasets.clear()
-        self._file.id.close()
+        if self.is_open:
+            self._file.id.close()
 
 
 def _read_box(dataset: Any, box: Box) -> np.ndarray:
