@@ -29,9 +29,9 @@ def install_command(extra: str) -> str:
     """Return the command that installs an extra.
 
     >>> install_command("plot")
-    "pip install '.[plot]'"
+    "pip install 'aggarray[plot]'"
     """
-    return f"pip install '.[{extra}]'"
+    return f"pip install 'aggarray[{extra}]'"
 
 
 def is_credential(parameter: str) -> bool:

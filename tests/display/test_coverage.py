@@ -119,7 +119,7 @@ def test_matplotlib_is_optional() -> None:
         "try: a.plot_coverage()\nexcept aa.AggregationError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install '.[plot]'" in done.stdout
+    assert "pip install 'aggarray[plot]'" in done.stdout
     assert issubclass(aa.AggregationError, ValueError)
 
 

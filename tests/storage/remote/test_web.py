@@ -514,7 +514,7 @@ except aa.FormatError as error:
         done = subprocess.run(
             [sys.executable, "-c", code.format(lacking=lacking)], capture_output=True, text=True, env=env, check=False
         )
-        assert "pip install '.[remote]'" in done.stdout and not done.stderr, done.stderr
+        assert "pip install 'aggarray[remote]'" in done.stdout and not done.stderr, done.stderr
 
 
 def test_local_files_load_no_library_for_remote_ones(sample_archive: Path) -> None:
