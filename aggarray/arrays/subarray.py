@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -162,6 +162,10 @@ class SubArray(NamedArray):
         """Packing: value added after scaling, or None."""
         return self.template.encoding.add_offset
 
+    @overload
+    def read(self, key: Any = ..., *, masked: Literal[True], copy: bool | None = True) -> "np.ma.MaskedArray[Any, Any]": ...
+    @overload
+    def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray: ...
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
         """Return the unpacked values of the sub-array, not conformed to a master.
 

@@ -7,7 +7,7 @@ from typing import Any, assert_type
 import numpy as np
 
 import aggarray as aa
-from aggarray import dap, exchange, memory, mpi, report
+from aggarray import dap, exchange, memory, mpi, report, serve
 
 
 def opening(folder: Path) -> aa.MasterArray:
@@ -31,6 +31,8 @@ def opening(folder: Path) -> aa.MasterArray:
     assert_type(agg.check_layout("cloud"), aa.Report)
     assert_type(agg.to_kerchunk(), dict[str, Any])
     assert_type(report.page(agg), str)
+    assert_type(report.write(report.page(agg), folder / "page.html"), bool)
+    assert_type(serve.app("tas.nca", agg, chunks={"time": 30}).debug, bool)
     with aa.open("tas.nca", relocate={"/old": "/new"}, missing="fill") as again, aa.set_options(threads=2):
         return again["tas"]
 
@@ -65,6 +67,7 @@ def building() -> aa.MasterArray:
     stored = aa.SubArray.from_file("a.nc", "tas")
     in_memory = aa.SubArray.from_array([[1.0, 2.0]], dimensions=("y", "x"), units="K")
     assert_type(stored.read(copy=False), np.ndarray)
+    assert_type(stored.read(masked=True), "np.ma.MaskedArray[Any, Any]")
     array = aa.MasterArray.from_subarrays([([(0, 1), (0, 2)], in_memory)], dimensions=("y", "x"))
     matrix = array.partitions
     assert_type(matrix, aa.PartitionMatrix)
