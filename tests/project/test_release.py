@@ -1,5 +1,6 @@
 """A release builds, its metadata are valid, and its wheel runs the README where nothing else of the project is installed."""
 
+import os
 import site
 import subprocess
 import sys
@@ -29,8 +30,9 @@ print(run_page((Path(root) / "README.md").read_text(encoding="utf-8"), "README.m
 
 
 def run(*words: object, cwd: Path) -> str:
-    """Return the output of a module of this interpreter, which succeeds."""
-    done = subprocess.run([*map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+    """Return the output of a program, which succeeds, and of which PYTHONPATH changes no import."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -60,7 +62,8 @@ def test_the_metadata_are_valid(archives: tuple[Path, Path]) -> None:
 def test_the_archives_have_what_users_need(archives: tuple[Path, Path]) -> None:
     with tarfile.open(archives[0]) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
-    assert {"tests/conftest.py", "docs/index.md", "sample_data/README.md", "CITATION.cff", ".ci/run"} <= names
+    tracked = {name for name in run("git", "ls-files", cwd=ROOT).split("\n") if name and (ROOT / name).is_file()}
+    assert tracked - names <= {".gitattributes", ".gitignore"}
     assert not [name for name in names if name.startswith(("build/", ".venv")) or name.endswith(".pyc")]
     with zipfile.ZipFile(archives[1]) as wheel:
         own = {name for name in wheel.namelist() if not name.startswith("aggarray-")}
