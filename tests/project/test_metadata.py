@@ -64,9 +64,15 @@ def test_one_address(project: dict[str, Any], recipe: dict[str, Any]) -> None:
         address
     }
     pages = [".github/ISSUE_TEMPLATE/config.yml", "recipe/recipe.yaml", "codemeta.json", "CITATION.cff", "pyproject.toml"]
-    for page in pages:
-        for found in re.findall(r"https://github\.com/[^\s\"]+", text(page)):
+    for page in (*pages, "SECURITY.md"):
+        for found in re.findall(r"https://github\.com/[^\s\")]+", text(page)):
             assert found.startswith(address), (page, found)
+
+
+def test_one_address_for_vulnerabilities() -> None:
+    links = yaml.safe_load(text(".github/ISSUE_TEMPLATE/config.yml"))["contact_links"]
+    (private,) = (link["url"] for link in links if link["name"] == "Report a vulnerability")
+    assert f"]({private})" in text("SECURITY.md")
 
 
 def test_licence_and_description(project: dict[str, Any], recipe: dict[str, Any]) -> None:
