@@ -56,8 +56,8 @@ def by_command(program: str, folder: Path, inputs: str) -> np.ndarray | None:
         return None
     out = folder / "theirs.nc"
     files = sorted(map(str, folder.glob(f"{inputs}/*.nc")))
+    tool = ["ncrcat", "-O"] if of_nco else ["cdo", "-s", "-O", "mergetime"]
     if words[0] not in ("mergetime", "ncrcat"):
-        tool = ["ncrcat", "-O"] if of_nco else ["cdo", "-s", "-O", "mergetime"]
         merged = folder / f"merged_{tool[0]}_{inputs.replace('/', '_')}.nc"
         if not merged.exists():
             subprocess.run([*tool, *files, merged], check=True, capture_output=True)
@@ -67,7 +67,7 @@ def by_command(program: str, folder: Path, inputs: str) -> np.ndarray | None:
         for member in ("r1i1p1f1", "r2i1p1f1", "r3i1p1f1"):
             files.append(str(folder / f"merged_{member}.nc"))
             parts = sorted(map(str, folder.glob(f"{RUN.format(member)}/*.nc")))
-            subprocess.run(["ncrcat", "-O", *parts, files[-1]], check=True, capture_output=True)
+            subprocess.run([*tool, *parts, files[-1]], check=True, capture_output=True)
     words = [files[0] if word == "IN" else word.replace("lon=10/lat", "lon=10_lat") for word in words]
     command = [words[0], "-O", *words[1:]] if of_nco else ["cdo", "-s", "-O", *words]
     done = subprocess.run([*command, *files, out], capture_output=True, text=True, check=False)
