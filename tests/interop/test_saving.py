@@ -18,6 +18,7 @@ import aggarray as aa
 from aggarray.export.extract import extract
 from aggarray.interop import chunk_sizes
 from aggarray.xarray_engine import AggarrayBackendEntrypoint as Engine
+from tests.support.examples import heavy_product
 
 DAY = 30 * 40 * 4
 DEFLATED = {"zlib": True, "complevel": 3, "shuffle": True}
@@ -101,8 +102,7 @@ def reopened(folder: Path, how: str) -> Any:
     return xr.open_dataset(folder / ("out.zarr" if zarr else "out.nc"), engine="zarr" if zarr else how, **more).load()
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "how"), heavy_product(CASES, [*WAYS]))
 def test_saved_and_opened_again(case: Any, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "h5netcdf":
         pytest.importorskip("h5netcdf")

@@ -81,7 +81,7 @@ def cases() -> Iterator[Any]:
         yield from (pytest.param(name, kind, id=f"{name}, {kind}", marks=marks) for kind in step.kinds)
 
 
-@pytest.mark.parametrize(("name", "kind"), heavy(cases(), but=list(cases())[::8]))
+@pytest.mark.parametrize(("name", "kind"), heavy(cases(), but=list(cases())[::16]))
 def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[str, Any]) -> None:
     step, places = STEPS[name], folders[kind]
     step.work(step.prepare(places[0]))  # imports, and caches that stay
@@ -103,7 +103,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
     return [Place(folder, "partitions", count) for count in counts]
 
 
-@pytest.mark.parametrize("name", heavy(EACH, but=["sel", "to_dask"]))
+@pytest.mark.parametrize("name", heavy(EACH, but=["sel"]))
 def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None:
     if name in ON_DASK:
         pytest.importorskip("dask.array", reason="needs dask")

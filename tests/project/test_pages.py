@@ -10,8 +10,14 @@ from tests.support.examples import heavy
 from tests.support.figures import figures, shrunk
 from tests.support.pages import PAGES, ROOT, blocks, run_page
 
-#: Pages whose examples start clusters, MPI and other software.
-LONG = [f"docs/{name}.md" for name in ("command-line", "parallel", "howto/cluster", "howto/cookbook", "howto/from-cf-python")]
+#: Pages whose examples start clusters, MPI and other software, or take seconds.
+LONG = [
+    f"docs/{name}.md"
+    for name in (
+        *("cheat-sheet", "command-line", "parallel", "xarray"),
+        *(f"howto/{topic}" for topic in ("cluster", "cookbook", "faq", "forecasts", "from-cf-python", "means")),
+    )
+]
 
 
 # xarray announces new defaults for code of other projects on these pages.

@@ -32,6 +32,7 @@ def by_xarray(x: xr.DataArray) -> Iterator[tuple[str, xr.DataArray]]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.heavy
 def test_groups_are_those_of_xarray(archive: list[MasterArray]) -> None:
     for a in archive[::6]:
         x = a.to_xarray().load().astype("f8")

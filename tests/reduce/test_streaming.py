@@ -33,10 +33,13 @@ def write(path: Path, values: np.ndarray, start: int, chunks: tuple[int, int, in
         file["tas"].units = "K"
 
 
-CHUNKS = (7, 10, 12), (1, 30, 48), (30, 5, 48), (13, 30, 7)
+#: Shapes of chunks, and dtypes.
+STORED = [((7, 10, 12), "f4"), ((1, 30, 48), "f4"), ((30, 5, 48), "f4"), ((13, 30, 7), "f4"), ((4, 9, 48), "i2")]
 
 
-@pytest.fixture(scope="module", params=[*((c, "f4") for c in CHUNKS), ((4, 9, 48), "i2")], ids=str)
+@pytest.fixture(
+    scope="module", params=[STORED[0], *(pytest.param(case, marks=pytest.mark.heavy) for case in STORED[1:])], ids=str
+)
 def series(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[aa.MasterArray, int]:
     """An array of three files with missing values, and the number of its stored chunks."""
     chunks, dtype = request.param
@@ -119,15 +122,18 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("operations", "dims", "options"),
-    [
-        (["mean", "sum", "count", "max"], "time", {}),
-        (["std", "var"], "time", {}),
-        (["mean"], ["lat", "lon"], {"weights": "area"}),
-        (["std"], ["lat", "lon"], {}),
-        (["mean"], "time", {"by": "month"}),
-        (["mean"], "time", {"by": "dayofyear"}),
-        (["argmin", "first"], "time", {}),
-    ],
+    heavy(
+        [
+            (["mean", "sum", "count", "max"], "time", {}),
+            (["std", "var"], "time", {}),
+            (["mean"], ["lat", "lon"], {"weights": "area"}),
+            (["std"], ["lat", "lon"], {}),
+            (["mean"], "time", {"by": "month"}),
+            (["mean"], "time", {"by": "dayofyear"}),
+            (["argmin", "first"], "time", {}),
+        ],
+        but=[(["std", "var"], "time", {}), (["mean"], "time", {"by": "month"})],
+    ),
     ids=str,
 )
 def test_memory(large: Path, operations: list[str], dims: Any, options: dict[str, Any]) -> None:

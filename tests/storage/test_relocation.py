@@ -162,6 +162,7 @@ def test_a_process_finds_arrays_elsewhere(name: str, archive: Path, tmp_path: Pa
             pickle.loads((tmp_path / "array.pickle").read_bytes())
 
 
+@pytest.mark.heavy
 def test_a_sub_array_a_section_and_a_dataset(archive: Path, tmp_path: Path) -> None:
     xr = pytest.importorskip("xarray", reason="no xarray")
     from aggarray.dap import Distribution

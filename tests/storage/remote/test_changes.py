@@ -19,7 +19,7 @@ import aggarray as aa
 from aggarray.errors import ChangedFileError
 from aggarray.read import close_files
 from aggarray.storage.remote import objects, reader, requests
-from tests.support.examples import heavy_product
+from tests.support.examples import heavy, heavy_product
 from tests.support.servers import Web, free_of_proxies, web_server
 
 fsspec = pytest.importorskip("fsspec")
@@ -89,7 +89,7 @@ def _web(tmp_path: Path, tags: bool) -> Iterator[Server]:
         yield Server(web.url, put, {}, web)
 
 
-@pytest.fixture(params=["s3", "tagged", "untagged"])
+@pytest.fixture(params=heavy(["s3", "tagged", "untagged"], only=["s3"]))
 def server(request: pytest.FixtureRequest) -> Server:
     result: Server = request.getfixturevalue(request.param)
     return result
@@ -131,7 +131,7 @@ def refused(array: aa.MasterArray, key: Any = ...) -> None:
         array[key]
 
 
-@pytest.mark.parametrize("kind", HOW)
+@pytest.mark.parametrize("kind", heavy(HOW, but=["contiguous", "deflated"]))
 def test_replaced_between_opening_and_reading(server: Server, tmp_path: Path, kind: str) -> None:
     server.put("a.nc", made(tmp_path, 1, kind))
     array = aa.open(f"{server.url}/a.nc", storage_options=server.options)["tas"]
@@ -142,7 +142,7 @@ def test_replaced_between_opening_and_reading(server: Server, tmp_path: Path, ki
     assert version_read(again[...]) == 2
 
 
-@pytest.mark.parametrize("kind", HOW)
+@pytest.mark.parametrize("kind", heavy(HOW, but=["chunked", "netcdf3"]))
 def test_replaced_between_two_reads(server: Server, tmp_path: Path, kind: str) -> None:
     server.put("a.nc", made(tmp_path, 1, kind))
     array = aa.open(f"{server.url}/a.nc", storage_options=server.options)["tas"]
@@ -154,7 +154,7 @@ def test_replaced_between_two_reads(server: Server, tmp_path: Path, kind: str) -
         assert version_read(array[20:30], slice(20, 30)) == 1
 
 
-@pytest.mark.parametrize("kind", HOW)
+@pytest.mark.parametrize("kind", heavy(HOW, but=["contiguous", "chunked"]))
 def test_replaced_before_an_index_is_opened_or_after(server: Server, tmp_path: Path, kind: str) -> None:
     server.put("a.nc", made(tmp_path, 1, kind))
     aa.open(f"{server.url}/a.nc", storage_options=server.options).save(tmp_path / "i.nca")

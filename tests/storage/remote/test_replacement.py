@@ -18,6 +18,7 @@ import aggarray as aa
 from aggarray.cli import commands
 from aggarray.storage.remote import objects, replacement
 from tests.support.clouds import azure_server, google_server
+from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
 from tests.support.servers import s3_server, upload
@@ -70,7 +71,7 @@ def google() -> Iterator[dict[str, Any]]:
         yield options
 
 
-@pytest.fixture(params=["s3", "azure", "google", "memory", "unconditional", "renaming"])
+@pytest.fixture(params=heavy(["s3", "azure", "google", "memory", "unconditional", "renaming"], but=["s3", "memory"]))
 def store(
     request: pytest.FixtureRequest, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, dict[str, Any]]:
