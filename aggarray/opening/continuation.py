@@ -31,7 +31,7 @@ def is_continuable(present: Outcome, provenance: Provenance) -> bool:
     """Return whether the arrays of an index stand for the arrays of its files."""
     rules = provenance.rules
     # A partial index has files, but no arrays.
-    if not present.arrays or present.duplicates or provenance.selections or provenance.fixes:
+    if not present.arrays or present.duplicates or provenance.selections:
         return False
     if rules.order or rules.versions is not None:
         return False
@@ -68,6 +68,10 @@ def continued(present: Outcome, provenance: Provenance, new: Sources, skipped: S
     unusable = [*skipped, *new.skipped]
     if new.structures:
         table = new.structures if isinstance(new.structures, StructureTable) else StructureTable(new.structures)
+        if provenance.fixes:
+            from aggarray.opening.fixing import repaired_structures
+
+            table = StructureTable(repaired_structures(table, provenance.fixes, provenance.access))
         made = FileArrays(table, provenance.access, set(), new.tables, len(entries))
         entries += made.entries(provenance.rules, unusable)
     try:

@@ -1,7 +1,8 @@
 """Scanned structures with the fixes of an aggregation applied."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.report import Problem
 from aggarray.formats.base import Structure, fixed_names, scan_values
@@ -16,6 +17,9 @@ from aggarray.scan.repairs import match_counts, repaired
 from aggarray.scan.structure_table import StructureTable
 from aggarray.storage import relocated
 from aggarray.storage.access import Access
+
+if TYPE_CHECKING:
+    from aggarray.index.record_columns import ContinuedRecords
 
 #: Attributes that make coordinates, whose values a scan reads.
 _NAMING = frozenset(("coordinates", "bounds", "climatology"))
@@ -79,22 +83,46 @@ def restored_fixes(stored: Any, folder: str, how: Opening) -> tuple[Fix, ...]:
     )
 
 
-def redefined_variables(structures: Sequence[Structure], fixes: Sequence[Fix]) -> set[tuple[str, str]]:
+def redefined_variables(structures: "Sequence[Structure] | ContinuedRecords", fixes: Sequence[Fix]) -> set[tuple[str, str]]:
     """Return (file, variable) whose stored values fixes redefine.
 
-    Other software reads their files, and does not know the fixes.
+    Other software reads their files, and does not know the fixes. Of the columns of an index, one file of each kind is
+    repaired.
     """
-    redefined = set()
+    redefined = set[tuple[str, str]]()
+    if not isinstance(structures, Sequence):
+        for structure, uris in structures.base.rows_alike(_consulted(fixes), partial(_matching_paths, fixes)):
+            names = _redefined(structure, fixes)
+            redefined.update((uri, name) for uri in uris for name in names)
+        structures = structures.added
     for structure in structures if fixes else ():
-        after, used = repaired(structure, fixes)
-        stored, before = fixed_names(after)[0], {v.name: v for v in structure.variables}
-        for v in after.variables if used else ():
-            name = stored.get(v.name, v.name)
-            own = before[name].attrs
-            stated = [n for n in _MEANING if n in own or n in _PACKING]
-            if own is not v.attrs and any(repr(own.get(n)) != repr(v.attrs.get(n)) for n in stated):
-                redefined.add((structure.uri, name))
+        redefined.update((structure.uri, name) for name in _redefined(structure, fixes))
     return redefined
+
+
+def _redefined(structure: Structure, fixes: Sequence[Fix]) -> list[str]:
+    """Return the variables of a file whose stored values fixes redefine."""
+    after, used = repaired(structure, fixes)
+    stored, before = fixed_names(after)[0], {v.name: v for v in structure.variables}
+    redefined = []
+    for v in after.variables if used else ():
+        name = stored.get(v.name, v.name)
+        own = before[name].attrs
+        stated = [n for n in _MEANING if n in own or n in _PACKING]
+        if own is not v.attrs and any(repr(own.get(n)) != repr(v.attrs.get(n)) for n in stated):
+            redefined.append(name)
+    return redefined
+
+
+def _consulted(fixes: Sequence[Fix]) -> set[str]:
+    """Return the attributes of files on which the effect of fixes depends."""
+    names = {name for fix in fixes for condition in fix.conditions if not isinstance(condition, str) for name in condition}
+    return names.union(*(fix.rename for fix in fixes if fix.rename is not None and not isinstance(fix.rename, str)))
+
+
+def _matching_paths(fixes: Sequence[Fix], uri: str) -> tuple[bool, ...]:
+    """Return which globs of fixes match a path."""
+    return tuple(fix.matches_path(uri) for fix in fixes if any(isinstance(one, str) for one in fix.conditions))
 
 
 def unmatched(provenance: Provenance) -> list[Fix]:

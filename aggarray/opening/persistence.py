@@ -64,7 +64,7 @@ def _save(path: str, result: Outcome, provenance: Provenance, how: Mapping[str, 
         from aggarray.opening.fixing import redefined_variables, stored_fixes
 
         details["fixes"] = stored_fixes(provenance.fixes, home_of(path), how["relative"])
-        redefined = redefined_variables(provenance.structures(), provenance.fixes)
+        redefined = redefined_variables(structures, provenance.fixes)
     contents = IndexContents(result.arrays, structures, others, details, list(files), how["chunk_table"], redefined)
     expected = provenance.saved.get(target)
     left_out, generation = save_index(path, contents, how["convention"], how["relative"], expected)

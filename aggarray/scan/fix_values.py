@@ -17,6 +17,18 @@ _PLAIN = re.compile(
 #: Vertical coordinates without units (CF section 3.1).
 _LEVELS = ("level", "layer", "sigma_level")
 
+#: Attributes that name variables or dimensions.
+REFERRING = (
+    "coordinates",
+    "bounds",
+    "climatology",
+    "cell_methods",
+    "cell_measures",
+    "formula_terms",
+    "ancillary_variables",
+    "grid_mapping",
+)
+
 
 def value_fault(name: str, value: Any) -> str | None:
     """Return what to give instead of an invalid value, None if it is valid.
@@ -56,7 +68,7 @@ def _fill(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "give a text"
+    return None if isinstance(value, str) and "\0" not in value else "give a text"
 
 
 def _one_of(*texts: str) -> Callable[[Any], str | None]:
@@ -66,12 +78,12 @@ def _one_of(*texts: str) -> Callable[[Any], str | None]:
 def _calendar(value: Any) -> str | None:
     if not isinstance(value, str):
         return "give a text"
-    return None if calendar_name(value) in CALENDARS else f"give one of {', '.join((*CALENDARS, *ALIASES))}"
+    return None if value.strip() and calendar_name(value) in CALENDARS else f"give one of {', '.join((*CALENDARS, *ALIASES))}"
 
 
 def _units(value: Any) -> str | None:
-    if not isinstance(value, str):
-        return "give a text"
+    if (fault := _text(value)) is not None:
+        return fault
     if is_reference_time(value):
         from aggarray.cf.units.calendars import epoch
 
@@ -93,6 +105,7 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "units": _units,
     "calendar": _calendar,
     "standard_name": _text,
+    **dict.fromkeys(REFERRING, _text),
     "_FillValue": _fill,
     "valid_min": _bound,
     "valid_max": _bound,

@@ -3,7 +3,6 @@
 A fix is a value. `aggarray.scan.repairs` applies it to what a scan has found in a file; the file stays as it is.
 """
 
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +22,8 @@ Condition: TypeAlias = str | FrozenDict[Any]
 
 #: Characters of patterns.
 _MAGIC = re.compile(r"[*?[]")
+#: Longest shift of times, in any unit: the range of integers of 64 bits.
+_LONGEST = 1 << 63
 _CHANGES = "set, delete, rename, shift_time or drop"
 
 
@@ -96,12 +97,17 @@ class Fix:
 
     def matches(self, uri: str, attrs: Attributes) -> bool:
         """Return whether a file of these attributes fulfils ``where``."""
-        return all(
-            condition == uri or _pattern(condition).fullmatch(uri) is not None
-            if isinstance(condition, str)
-            else all(name in attrs and _is_one_of(attrs[name], value) for name, value in condition.items())
+        return self.matches_path(uri) and all(
+            name in attrs and _is_one_of(attrs[name], value)
             for condition in self.conditions
+            if not isinstance(condition, str)
+            for name, value in condition.items()
         )
+
+    def matches_path(self, uri: str) -> bool:
+        """Return whether a path fulfils the globs of ``where``."""
+        globs = (condition for condition in self.conditions if isinstance(condition, str))
+        return all(glob == uri or _pattern(glob).fullmatch(uri) is not None for glob in globs)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -201,7 +207,9 @@ def _value(name: str, key: str, value: Any) -> Any:
     elif isinstance(value, np.str_ | str):
         return str(value)
     elif isinstance(value, int | float | np.number) and not isinstance(value, bool | np.complexfloating):
-        return value
+        if not isinstance(value, int) or -(1 << 63) <= value < 1 << 64:
+            return value
+        raise _invalid(name, {key: value}, "give an integer of at most 64 bits, or a floating-point number")
     raise _invalid(name, {key: value}, "give a text, a number, or a list of them; delete=[...] removes an attribute")
 
 
@@ -249,7 +257,7 @@ def _duration(shift: Any) -> tuple[float, str]:
     if not isinstance(shift, list | tuple) or len(shift) != 2:
         raise _invalid("shift_time", shift, hint)
     number, units = shift
-    if isinstance(number, bool) or not isinstance(number, int | float | np.number) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, int | float | np.number) or not abs(number) <= _LONGEST:
         raise _invalid("shift_time", shift, hint)
     try:
         shifted_epoch("days since 2000-01-01", None, 0, str(units))

@@ -10,6 +10,7 @@ import pytest
 import aggarray as aa
 from aggarray.index import record_columns, records
 from aggarray.opening import appending
+from aggarray.opening.fixing import redefined_variables
 from tests.support.index_files import same, save_and_open
 from tests.support.netcdf import cube, write
 
@@ -114,3 +115,40 @@ def test_memory_of_an_index_does_not_grow(tmp_path: Path) -> None:
         agg = save_and_open(agg, tmp_path / "x.nca")
         sizes.append((tmp_path / "x.nca").stat().st_size)
     assert sizes[-1] - sizes[1] < 8192
+
+
+FIXES = [
+    aa.Fix(variable="tas", set={"units": "degC"}),
+    aa.Fix(where={"source_id": "Y"}, shift_time=(12, "hours")),
+    aa.Fix(where="Y/*.nc", variable="tas", rename="t2m"),
+    aa.Fix(where={"title": "months"}, rename={"title": "heading"}),
+    aa.Fix(where={"heading": "months"}, variable="lat", set={"long_name": "latitude"}),
+]
+
+
+def test_fixed_files_are_appended_without_the_others(tmp_path: Path, no_files: pytest.MonkeyPatch) -> None:
+    first = [_month(tmp_path, start, model) for model in "XY" for start in (4, 12)]
+    agg = save_and_open(aa.open(first, fixes=FIXES), tmp_path / "x.nca")
+    for added in ([_month(tmp_path, 0)], [_month(tmp_path, 30, "Y"), _month(tmp_path, 40)]):
+        agg, first = agg.append(added), first + added
+        same(agg, aa.open(sorted(first), fixes=FIXES))
+        agg = save_and_open(agg, tmp_path / "x.nca")
+        same(agg, aa.open(sorted(first), fixes=FIXES))
+    assert agg.names == ("t2m", "tas") or agg.names == ("tas", "t2m")
+    no_files.undo()
+    assert [p.kind for p in agg.check().problems if p.kind == "fix"] == []
+    same(save_and_open(aa.open(tmp_path / "x.nca", fixes=None), tmp_path / "y.nca"), aa.open(sorted(first)))
+
+
+@pytest.mark.parametrize("number", [*range(len(FIXES)), None])
+def test_columns_name_the_variables_that_fixes_redefine(number: int | None, tmp_path: Path) -> None:
+    files = [_month(tmp_path, start, model) for model in "XY" for start in (4, 12)]
+    files.append(write(tmp_path / "Z.nc", {"g/tas": ((), 1.0, {"units": "K"}), **cube([50.0])}, {"source_id": "Y"}))
+    fixes = FIXES if number is None else FIXES[number : number + 1]
+    aa.open(files, fixes=fixes).save(tmp_path / "x.nca")
+    provenance = aa.open(tmp_path / "x.nca")._provenance
+    records = provenance.records()
+    assert records is not None
+    expected = redefined_variables(provenance.structures(), provenance.fixes)
+    assert redefined_variables(records, provenance.fixes) == expected
+    assert bool(expected) == (number in (0, 1, None))

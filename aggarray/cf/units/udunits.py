@@ -47,12 +47,15 @@ def signature(units: str) -> str | None:
 def seconds_of(units: str) -> float | None:
     """Return a time unit in seconds; None if other, shifted or not positive.
 
-    >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s")
-    (31536000.0, None, None)
+    >>> seconds_of("common_year"), seconds_of("m"), seconds_of("(0 - 1) s"), seconds_of("days since 2000-01-01")
+    (31536000.0, None, None, None)
     """
     if signature(units) != "s":
         return None
-    start, seconds = through_udunits(np.array([0.0, 1.0]), (units, "s")).tolist()
+    try:
+        start, seconds = through_udunits(np.array([0.0, 1.0]), (units, "s")).tolist()
+    except ValueError:  # a reference time
+        return None
     return seconds if start == 0.0 and 0.0 < seconds < float("inf") else None
 
 
