@@ -219,11 +219,11 @@ def _plain_item(item: Any) -> Mapping[str, Any]:
 
 def _asset_rows(item: Mapping[str, Any]) -> Iterator[Row]:
     """Yield a row for each asset of a STAC item that holds arrays."""
-    assets = {name: asset for name, asset in item["assets"].items() if asset.get("href")}
+    assets = {name: asset for name, asset in _assets(item).items() if asset.get("href")}
     faults = {name: _asset_fault(asset) for name, asset in assets.items()}
     arrays = [name for name, fault in faults.items() if not fault]
     # Other files of arrays, such as masks, lie beside the data.
-    chosen = [name for name in arrays if "data" in (assets[name].get("roles") or ())] or arrays
+    chosen = [name for name in arrays if "data" in _roles(assets[name])] or arrays
     if not chosen:
         listed = ", ".join(f"{name} ({fault})" for name, fault in list(faults.items())[:_MOST_NAMES]) or "none"
         hint = "give rows of (address, attributes) instead, if one of them is a file of netCDF, HDF5 or Zarr"
@@ -234,9 +234,26 @@ def _asset_rows(item: Mapping[str, Any]) -> Iterator[Row]:
         yield Row(_from_item(assets[name]["href"], item), _attributes(_renamed({**common, **own})))
 
 
+def _assets(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the assets of a STAC item; raise AggregationError for others."""
+    assets, properties = item["assets"] or {}, item.get("properties") or {}
+    are_assets = isinstance(assets, Mapping) and all(isinstance(asset, Mapping) for asset in assets.values())
+    if not are_assets or not isinstance(properties, Mapping):
+        name = "properties" if are_assets else "assets"
+        what = f"item {item.get('id')!r} is not of STAC: its {name} are {' '.join(repr(item[name]).split()):.60}"
+        raise AggregationError(what, hint="give assets as {name: {'href': ...}}, and properties as {name: value}")
+    return assets
+
+
+def _roles(asset: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the roles of an asset, in lower case; a text is one role."""
+    roles = asset.get("roles") or ()
+    return tuple(str(role).lower() for role in ([roles] if isinstance(roles, str) else roles))
+
+
 def _asset_fault(asset: Mapping[str, Any]) -> str:
     """Return why an asset of STAC holds no arrays, "" if it may."""
-    roles, media = tuple(map(str, asset.get("roles") or ())), str(asset.get("type") or "")
+    roles, media = _roles(asset), str(asset.get("type") or "")
     if "data" not in roles and any(role in roles for role in _DESCRIBING):
         return f"role {', '.join(roles)}"
     if _MEDIA.match(media):

@@ -302,12 +302,27 @@ def test_assets_of_items(tmp_path: Path) -> None:
         ({"href": "a.json", "type": "application/json"}, "application/json"),
         ({"href": "a.nc", "roles": ["mask"]}, "no media type, role mask"),
         ({"href": "a.txt"}, "neither media type nor role"),
+        ({"href": "a.png", "roles": "Thumbnail"}, "role thumbnail"),
     ],
 )
 def test_items_without_arrays(asset: dict[str, Any], reason: str) -> None:
     with pytest.raises(aa.AggregationError, match=r"item 'i' has no asset of arrays: its assets are one \(") as caught:
         aa.open([{"type": "Feature", "id": "i", "properties": {}, "assets": {"one": asset}}])
     assert reason in str(caught.value) and "give rows" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"assets": None}, "no asset of arrays: its assets are none"),
+        ({"assets": ["a.nc"]}, r"not of STAC: its assets are \['a.nc'\]"),
+        ({"assets": {"one": "a.nc"}}, "not of STAC: its assets are {'one': 'a.nc'}"),
+        ({"assets": {}, "properties": [1]}, r"not of STAC: its properties are \[1\]"),
+    ],
+)
+def test_invalid_items(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(aa.AggregationError, match=f"item 'i' (is|has) {words}"):
+        aa.open([{"type": "Feature", "id": "i", **fields}])
 
 
 def test_items_of_pystac_have_absolute_addresses(two: list[str], tmp_path: Path) -> None:
