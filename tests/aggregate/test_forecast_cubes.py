@@ -258,6 +258,16 @@ def test_a_later_file_completes_a_run_and_a_repeated_run_follows_overlap(tmp_pat
     np.testing.assert_array_equal(last[0, :2], changed[1])
 
 
+@pytest.mark.parametrize("overlap", ["first", "last"])
+def test_of_files_that_repeat_leads_the_first_lead_comes_before_the_name(tmp_path: Path, overlap: str) -> None:
+    for number, (name, leads) in enumerate((("a", [0, 6, 12]), ("b", [0, 6]), ("0", [6, 12]))):
+        ((_, variables),) = forecasts.valid_times(0, leads, "hours")
+        dimensions, values, attrs = variables["tas"]
+        write(tmp_path / f"{name}.nc", {**variables, "tas": (dimensions, np.full_like(values, number), attrs)})
+    tas = aa.open(tmp_path, rules=aa.Rules.forecast(overlap=overlap))["tas"]
+    assert tas[0, :, 0].tolist() == ([0, 0, 0] if overlap == "first" else [1, 2, 2])
+
+
 def test_an_index_keeps_the_rules(tmp_path: Path) -> None:
     paths = forecasts.write_all(tmp_path, {run: ([0, 6, 12], forecasts.valid_times, "hours") for run in (0, 6, 12)})
     index = str(tmp_path / "index.nc")
