@@ -91,11 +91,15 @@ def test_the_scan_finds(text: str) -> None:
     assert FOREIGN.search(text)
 
 
-def test_commands_that_install_extras_name_this_copy() -> None:
+def test_commands_that_install_extras_work() -> None:
+    """Those of pages are for a copy of the repository; those of errors for any folder: the package is installed already."""
     named = re.compile(r"pip install [^\n]*?\[(\w+(?:,\w+)*)\]")
     extras = project()["optional-dependencies"]
     assert isinstance(extras, dict)
+    sources = {"aggarray": ("'aggarray[",), "tests": ("'.[", "'aggarray[")}
     for path in texts():
         if path.suffix in (".py", ".md"):
+            allowed = sources.get(path.relative_to(ROOT).parts[0], ("'.[",))
             for match in named.finditer(path.read_text(encoding="utf-8")):
-                assert "'.[" in match[0] and set(match[1].split(",")) <= set(extras), f"{path.relative_to(ROOT)}: {match[0]}"
+                right = any(source in match[0] for source in allowed) and set(match[1].split(",")) <= set(extras)
+                assert right, f"{path.relative_to(ROOT)}: {match[0]}"
