@@ -205,7 +205,6 @@ class RecordColumns:
         )
 
 
-
 @dataclass(slots=True, eq=False)
 class ContinuedRecords:
     """Structures of an index, and ``added`` ones; a call returns all."""
