@@ -91,7 +91,7 @@ def redefined_variables(structures: "Sequence[Structure] | ContinuedRecords", fi
     """
     redefined = set[tuple[str, str]]()
     if not isinstance(structures, Sequence):
-        for structure, uris in structures.base.rows_alike(_consulted(fixes), partial(_matching_paths, fixes)):
+        for structure, uris in structures.base.kinds_of_files(_consulted(fixes), partial(_matching_paths, fixes)):
             names = _redefined(structure, fixes)
             redefined.update((uri, name) for uri in uris for name in names)
         structures = structures.added
