@@ -25,14 +25,13 @@ from aggarray.index.netcdf import updated
 from aggarray.mpi import ProcessGroup, zarr_store
 from tests.faults.staging import Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, prepared, results, rubbish, steps
-from tests.support.examples import heavy
 from tests.support.messages import says
 from tests.support.netcdf import write
 
 BY_NAME = [pytest.param(work, id=work.name) for work in WORKS]
 
 
-@pytest.mark.parametrize("work", heavy(BY_NAME, but=BY_NAME[1::3]))
+@pytest.mark.parametrize("work", BY_NAME)
 def test_file_size_limit(work: Work, folder: Path, stage: Stage) -> None:
     """A limit on the file size raises an error at an exact byte, in any library."""
     place = prepared(work, folder)

@@ -28,7 +28,7 @@ from aggarray.scan.files import scan_files
 from aggarray.storage.atomic import put_in_place
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
-from tests.support.examples import examples, heavy, heavy_product
+from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
 
 #: Number of moments per work; AGGARRAY_FAULTS=1000 in the environment tests all of them, which takes minutes.
@@ -49,7 +49,7 @@ def check_done(work: Work, place: Path, stage: Stage, folder: Path) -> None:
     assert rubbish(work, place) == []
 
 
-@pytest.mark.parametrize("work", heavy(BY_NAME, but=BY_NAME[::3]))
+@pytest.mark.parametrize("work", BY_NAME)
 def test_killed_at_any_step(work: Work, folder: Path, stage: Stage) -> None:
     prepared(work, folder)
     count = work.attempt(stage, folder, how="count").steps
@@ -60,7 +60,7 @@ def test_killed_at_any_step(work: Work, folder: Path, stage: Stage) -> None:
         check_done(work, place, stage, folder)
 
 
-@pytest.mark.parametrize("work", heavy(BY_NAME, but=BY_NAME[1::3]))
+@pytest.mark.parametrize("work", BY_NAME)
 def test_interrupted_at_any_step(work: Work, folder: Path, stage: Stage) -> None:
     prepared(work, folder)
     count = work.attempt(stage, folder, how="count").steps
@@ -74,7 +74,7 @@ def test_interrupted_at_any_step(work: Work, folder: Path, stage: Stage) -> None
         check_done(work, place, stage, folder)
 
 
-@pytest.mark.parametrize("work", heavy(BY_NAME, but=BY_NAME[2::3]))
+@pytest.mark.parametrize("work", BY_NAME)
 def test_killed_at_any_byte(work: Work, folder: Path, stage: Stage) -> None:
     """The system kills the writer, C libraries included, when a file exceeds a size."""
     place = prepared(work, folder)
@@ -133,7 +133,9 @@ def with_right_values(arrays: dict[str, np.ndarray]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(("file", "name", "how"), heavy_product(["s.zarr", "s.nc"], ["first", "second"], ["kill", "interrupt"]))
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("name", ["first", "second"])
+@pytest.mark.parametrize("file", ["s.zarr", "s.nc"])
 def test_arrays_appear_in_a_store_or_file_atomically(file: str, name: str, how: str, folder: Path, stage: Stage) -> None:
     """It has the array, or is as it was, with its other arrays; the next write removes what a killed one left behind."""
     place = folder / "mpi"

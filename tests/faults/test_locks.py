@@ -30,7 +30,7 @@ from aggarray.storage.locks import Lock, LockError, _Exclusive, locked, unlock
 from aggarray.storage.owners import Owner, lock_of, owner_of, temporary_of, this_process
 from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, steps
-from tests.support.examples import examples, heavy
+from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
 
 #: Number of killed writers; AGGARRAY_KILLS=200 in the environment kills more.
@@ -460,7 +460,7 @@ def exposed(place: Path) -> list[str]:
     return result
 
 
-@pytest.mark.parametrize("work", heavy(BY_NAME, but=BY_NAME[::3]))
+@pytest.mark.parametrize("work", BY_NAME)
 def test_temporary_files_are_as_private_as_the_result(work: Work, folder: Path, stage: Stage) -> None:
     """Whenever the writer is killed, other users cannot read what it wrote."""
 
