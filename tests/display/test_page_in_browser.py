@@ -371,9 +371,10 @@ def test_an_archive_takes_few_screens(chromium: Browser, archive: Path, shared_d
 def test_bars_lie_under_the_axis(chromium: Browser, archive: Path) -> None:
     for width in (390, 1400):
         chromium.show(archive, width=width)
-        boxes = "[...document.querySelectorAll('.axis, .row .bar')].map((e) => e.getBoundingClientRect().toJSON())"
-        axis, *bars = chromium.run(boxes)
-        assert all(abs(b["left"] - axis["left"]) < 1 and abs(b["right"] - axis["right"]) < 1 for b in bars)
+        boxes = "[...document.querySelectorAll('.axis, .row .bar')].map((e) => e.getBoundingClientRect())"
+        same = "Math.abs(bar.left - axis.left) < 1 && Math.abs(bar.right - axis.right) < 1"
+        # A busy machine draws rows outside the window later.
+        chromium.until(f"(([axis, ...bars]) => bars.length === 60 && bars.every((bar) => {same}))({boxes})")
 
 
 def test_a_click_opens_the_card_below_its_row(chromium: Browser, archive: Path) -> None:
