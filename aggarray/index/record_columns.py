@@ -125,56 +125,6 @@ class RecordColumns:
 
     def structures(self) -> Iterator[Structure]:
         """Yield the structures, with shared items shared."""
-        return self._structures()
-
-    def kinds_of_files(self, names: Collection[str], extra: Callable[[str], object]) -> Iterator[tuple[Structure, list[str]]]:
-        """Yield a structure of each kind, without values, and its files.
-
-        Files of a kind have equal variables, equal attributes of ``names``, and equal results of ``extra``.
-        """
-        uris, by_kind = list(self.files.take(self.file)), dict[object, list[int]]()
-        heads, attrs = self.variables[:, 0].astype(np.int32), self.attrs.astype(np.int32)
-        chosen = np.array([name in names for name, _ in self.pairs], bool)
-        is_chosen = chosen[attrs] if len(attrs) else np.zeros(0, bool)
-        variable_ends, attr_ends = (np.concatenate([[0], np.cumsum(self.rows[:, n])]) for n in (4, 5))
-        attr_bounds = np.concatenate([[0], np.cumsum(is_chosen)])[attr_ends].tolist()
-        own_heads, own_attrs, bounds = heads.tobytes(), attrs[is_chosen].tobytes(), variable_ends.tolist()
-        for row, uri in enumerate(uris):
-            variables = own_heads[4 * bounds[row] : 4 * bounds[row + 1]]
-            kind = variables, own_attrs[4 * attr_bounds[row] : 4 * attr_bounds[row + 1]], self.others.get(str(row)) and row
-            by_kind.setdefault((kind, extra(uri)), []).append(row)
-        first = [rows[0] for rows in by_kind.values()]
-        examples = self._taken(first, variable_ends, attr_ends)._structures()
-        for structure, rows in zip(examples, by_kind.values(), strict=True):
-            yield structure, [uris[row] for row in rows]
-
-    def _taken(self, rows: Sequence[int], variable_ends: np.ndarray, attr_ends: np.ndarray) -> "RecordColumns":
-        """Return the columns of some structures, without values."""
-        of_variables, of_attrs = (
-            np.concatenate([np.arange(0), *(np.arange(ends[row], ends[row + 1]) for row in rows)])
-            for ends in (variable_ends, attr_ends)
-        )
-        variables = self.variables[of_variables].copy()
-        variables[:, 1] = NO_VALUES
-        tables = (
-            {str(n): table[str(row)] for n, row in enumerate(rows) if str(row) in table}
-            for table in (self.others, self.sizes, self.external)
-        )
-        others, sizes, external = tables
-        return replace(
-            self,
-            file=self.file[rows],
-            rows=self.rows[rows],
-            variables=variables,
-            attrs=self.attrs[of_attrs],
-            values=ValueColumns(np.zeros(0, np.int64), np.zeros(0, np.int64), [], [], []),
-            others=others,
-            sizes=sizes,
-            external=external,
-            given_rows=self.given_rows[rows],
-        )
-
-    def _structures(self) -> Iterator[Structure]:
         pairs = [(name, unplain(value)) for name, value in self.pairs]
         values = self.values.arrays()
         heads = [_variable(head, pairs) for head in self.heads]
@@ -206,6 +156,54 @@ class RecordColumns:
                 given=given[own],
             )
             first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
+
+    def kinds_of_files(self, names: Collection[str], extra: Callable[[str], object]) -> Iterator[tuple[Structure, list[str]]]:
+        """Yield a structure of each kind, without values, and its files.
+
+        Files of a kind have equal variables, equal attributes of ``names``, and equal results of ``extra``.
+        """
+        uris, by_kind = list(self.files.take(self.file)), dict[object, list[int]]()
+        heads, attrs = self.variables[:, 0].astype(np.int32), self.attrs.astype(np.int32)
+        chosen = np.array([name in names for name, _ in self.pairs], bool)
+        is_chosen = chosen[attrs] if len(attrs) else np.zeros(0, bool)
+        variable_ends, attr_ends = (np.concatenate([[0], np.cumsum(self.rows[:, n])]) for n in (4, 5))
+        attr_bounds = np.concatenate([[0], np.cumsum(is_chosen)])[attr_ends].tolist()
+        own_heads, own_attrs, bounds = heads.tobytes(), attrs[is_chosen].tobytes(), variable_ends.tolist()
+        for row, uri in enumerate(uris):
+            variables = own_heads[4 * bounds[row] : 4 * bounds[row + 1]]
+            # A file with groups or skipped variables is a kind of its own.
+            kind = variables, own_attrs[4 * attr_bounds[row] : 4 * attr_bounds[row + 1]], self.others.get(str(row)) and row
+            by_kind.setdefault((kind, extra(uri)), []).append(row)
+        first = [rows[0] for rows in by_kind.values()]
+        examples = self._taken(first, variable_ends, attr_ends).structures()
+        for structure, rows in zip(examples, by_kind.values(), strict=True):
+            yield structure, [uris[row] for row in rows]
+
+    def _taken(self, rows: Sequence[int], variable_ends: np.ndarray, attr_ends: np.ndarray) -> "RecordColumns":
+        """Return the columns of some structures, without values."""
+        of_variables, of_attrs = (
+            np.concatenate([np.arange(0), *(np.arange(ends[row], ends[row + 1]) for row in rows)])
+            for ends in (variable_ends, attr_ends)
+        )
+        variables = self.variables[of_variables].copy()
+        variables[:, 1] = NO_VALUES
+        tables = (
+            {str(n): table[str(row)] for n, row in enumerate(rows) if str(row) in table}
+            for table in (self.others, self.sizes, self.external)
+        )
+        others, sizes, external = tables
+        return replace(
+            self,
+            file=self.file[rows],
+            rows=self.rows[rows],
+            variables=variables,
+            attrs=self.attrs[of_attrs],
+            values=ValueColumns(np.zeros(0, np.int64), np.zeros(0, np.int64), [], [], []),
+            others=others,
+            sizes=sizes,
+            external=external,
+            given_rows=self.given_rows[rows],
+        )
 
 
 @dataclass(slots=True, eq=False)

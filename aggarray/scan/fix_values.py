@@ -9,6 +9,7 @@ import numpy as np
 
 from aggarray.cf.units.recognition import ALIASES, CALENDARS, calendar_name, is_reference_time
 from aggarray.errors import UnitsError
+from aggarray.scan.renaming import DIMENSIONS, REFERENCES, TERMS
 
 #: Units without a need for UDUNITS, whose import takes a tenth of a second.
 _PLAIN = re.compile(
@@ -16,18 +17,6 @@ _PLAIN = re.compile(
 )
 #: Vertical coordinates without units (CF section 3.1).
 _LEVELS = ("level", "layer", "sigma_level")
-
-#: Attributes that name variables or dimensions.
-REFERRING = (
-    "coordinates",
-    "bounds",
-    "climatology",
-    "cell_methods",
-    "cell_measures",
-    "formula_terms",
-    "ancillary_variables",
-    "grid_mapping",
-)
 
 
 def value_fault(name: str, value: Any) -> str | None:
@@ -68,7 +57,9 @@ def _fill(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and "\0" not in value else "give a text"
+    if not isinstance(value, str):
+        return "give a text"
+    return "remove the null character" if "\0" in value else None
 
 
 def _one_of(*texts: str) -> Callable[[Any], str | None]:
@@ -105,7 +96,7 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "units": _units,
     "calendar": _calendar,
     "standard_name": _text,
-    **dict.fromkeys(REFERRING, _text),
+    **dict.fromkeys((*REFERENCES, *TERMS, *DIMENSIONS, "cell_methods"), _text),
     "_FillValue": _fill,
     "valid_min": _bound,
     "valid_max": _bound,

@@ -207,7 +207,7 @@ def _value(name: str, key: str, value: Any) -> Any:
     elif isinstance(value, np.str_ | str):
         return str(value)
     elif isinstance(value, int | float | np.number) and not isinstance(value, bool | np.complexfloating):
-        if not isinstance(value, int) or abs(value) < 1 << 63 or 0 < value < 1 << 64:
+        if not isinstance(value, int) or -(1 << 63) <= value < 1 << 64:
             return value
         raise _invalid(name, {key: value}, "give an integer of at most 64 bits, or a floating-point number")
     raise _invalid(name, {key: value}, "give a text, a number, or a list of them; delete=[...] removes an attribute")

@@ -15,14 +15,14 @@ from aggarray.formats.base import Structure, Variable
 from aggarray.scan.roles import VariableNames
 
 #: Attributes that name variables.
-_REFERENCES = (
+REFERENCES = (
     *("coordinates", "bounds", "climatology", "ancillary_variables", "grid_mapping", "quantization"),
     *("geometry", "node_coordinates", "node_count", "part_node_count", "interior_ring"),
 )
 #: Attributes that name variables after keywords, which end with a colon.
-_TERMS = ("cell_measures", "formula_terms")
+TERMS = ("cell_measures", "formula_terms")
 #: Attributes that name dimensions.
-_DIMENSIONS = ("sample_dimension", "instance_dimension", "compress")
+DIMENSIONS = ("sample_dimension", "instance_dimension", "compress")
 _WORD, _TERM = re.compile(r"[^\s:]+"), re.compile(r"[^\s:]+(?=\s|$)")
 #: Parentheses of cell methods hold comments, and intervals.
 _METHODS = re.compile(r"\([^)]*\)|[^\s:()]+(?=:)")
@@ -115,9 +115,9 @@ def _attributes(
     for name, value in attrs.items():
         if not words(value):
             continue
-        if name in (*_REFERENCES, *_TERMS):
-            changes[name] = (_TERM if name in _TERMS else _WORD).sub(variable, value)
-        elif name in _DIMENSIONS:
+        if name in (*REFERENCES, *TERMS):
+            changes[name] = (_TERM if name in TERMS else _WORD).sub(variable, value)
+        elif name in DIMENSIONS:
             changes[name] = _WORD.sub(dimension, value)
         elif name == "cell_methods":
             changes[name] = _METHODS.sub(dimension, value)

@@ -15,8 +15,8 @@ from aggarray.formats.hdf5.refusals import DANGLING, MOST_FOLLOWED, OUTSIDE
 from aggarray.storage.files import for_library
 from aggarray.storage.urls import is_remote
 
-#: Open files with device and inode, and with modification time and size when they were opened.
-_opened: list[tuple["weakref.ref[Any]", tuple[int, int], tuple[int, int]]] = []
+#: Open files, and their status before they were opened.
+_opened: list[tuple["weakref.ref[Any]", os.stat_result]] = []
 
 
 def open_file(path: str) -> Any:
@@ -26,34 +26,31 @@ def open_file(path: str) -> Any:
     """
     if is_remote(path):
         return h5py_file(for_library(path), "r")
-    with suppress(OSError):
-        # The error of a missing file comes from h5py.
-        status = os.stat(path)
-        identity, state = (status.st_dev, status.st_ino), (status.st_mtime_ns, status.st_size)
-        # promise: hdf5-shared-caches
-        _close_versions(identity, state)
+    status = os.stat(path)
+    # promise: hdf5-shared-caches
+    _close_earlier(status)
     try:
         # Files on read-only or network file systems often cannot be locked, and reading needs no lock.
         file = h5py_file(path, "r", locking=False)
     except OSError:
         # The file is already open with locking in this process, and HDF5 requires the same flag.
         file = h5py_file(path, "r")
-    _opened.append((weakref.ref(file), identity, state))
+    _opened.append((weakref.ref(file), status))
     return file
 
 
-def _close_versions(identity: tuple[int, int], state: tuple[int, int]) -> None:
-    """Close the handles of other versions of a file, and forget closed ones."""
-    others = []
-    for entry in _opened:
-        file = entry[0]()
+def _close_earlier(now: os.stat_result) -> None:
+    """Close the handles of earlier versions of a file; forget closed ones."""
+    current = []
+    for reference, status in _opened:
+        file = reference()
         if not file:
-            continue  # closed
-        if entry[1] == identity and entry[2] != state:
+            continue  # freed or closed
+        if os.path.samestat(status, now) and (status.st_mtime_ns, status.st_size) != (now.st_mtime_ns, now.st_size):
             file.close()
         else:
-            others.append(entry)
-    _opened[:] = others
+            current.append((reference, status))
+    _opened[:] = current
 
 
 def leads_outside(file: Any, path: str | bytes) -> str:
