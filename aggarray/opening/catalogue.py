@@ -240,7 +240,7 @@ def _assets(item: Mapping[str, Any]) -> Mapping[str, Any]:
     are_assets = isinstance(assets, Mapping) and all(isinstance(asset, Mapping) for asset in assets.values())
     if not are_assets or not isinstance(properties, Mapping):
         name = "properties" if are_assets else "assets"
-        what = f"item {item.get('id')!r} is not of STAC: its {name} are {' '.join(repr(item[name]).split()):.60}"
+        what = f"item {item.get('id')!r} is not a valid STAC item: its {name} are {' '.join(repr(item[name]).split()):.60}"
         raise AggregationError(what, hint="give assets as {name: {'href': ...}}, and properties as {name: value}")
     return assets
 

@@ -315,9 +315,9 @@ def test_items_without_arrays(asset: dict[str, Any], reason: str) -> None:
     ("fields", "words"),
     [
         ({"assets": None}, "no asset of arrays: its assets are none"),
-        ({"assets": ["a.nc"]}, r"not of STAC: its assets are \['a.nc'\]"),
-        ({"assets": {"one": "a.nc"}}, "not of STAC: its assets are {'one': 'a.nc'}"),
-        ({"assets": {}, "properties": [1]}, r"not of STAC: its properties are \[1\]"),
+        ({"assets": ["a.nc"]}, r"not a valid STAC item: its assets are \['a.nc'\]"),
+        ({"assets": {"one": "a.nc"}}, "not a valid STAC item: its assets are {'one': 'a.nc'}"),
+        ({"assets": {}, "properties": [1]}, r"not a valid STAC item: its properties are \[1\]"),
     ],
 )
 def test_invalid_items(fields: dict[str, Any], words: str) -> None:
