@@ -88,8 +88,8 @@ def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[
     for cost, slack in ((calls_of, 500), (peak_of, 300_000)):
         costs = []
         for place in places:
-            given = step.prepare(place)
-            costs.append(cost(lambda given=given: step.work(given)))
+            # The lower of two: threads of earlier tests and late imports allocate, too.
+            costs.append(min(cost(functools.partial(step.work, step.prepare(place))) for _ in range(2)))
         # Twice the size adds at most twice the increase, and 10 %.
         assert costs[2] - costs[1] <= 2.2 * max(costs[1] - costs[0], 0) + slack, (cost.__name__, costs)
         if name in ON_COLUMNS and cost is calls_of:
