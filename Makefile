@@ -45,7 +45,7 @@ test: $(READY)
 	$(if $(SUITE_$(SUITE)),,$(error SUITE=$(SUITE): give light or all))
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(SUITE_$(SUITE)) $(ARGS)
+	$(RUN) -m pytest -n $(WORKERS) $(SUITE_$(SUITE)) $(ARGS)
 
 # Only the files of quick tests are imported.
 test-quick: $(READY)

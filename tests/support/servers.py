@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -189,6 +190,8 @@ def s3_server() -> Iterator[dict[str, Any]]:
         server.start()
         host, port = server.get_host_and_port()
         try:
+            # The buckets of earlier servers of this process stay.
+            urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", data=b"", timeout=60).close()
             yield {"key": "me", "secret": "hidden", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
         finally:
             server.stop()
