@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
+# Processes of tests: one more than two processors, because many tests wait.
+WORKERS ?= 3
 # More options for pytest; SUITE=all adds the heavy tests, as .ci/run does.
 ARGS ?=
 SUITE ?= light

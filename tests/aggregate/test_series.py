@@ -19,7 +19,7 @@ import aggarray.aggregate.series
 from aggarray.index.store import Reader
 from aggarray.scan.files import scan_files
 from aggarray.scan.structure_table import StructureTable
-from tests.support.examples import examples, heavy
+from tests.support.examples import examples
 
 _find_series = aggarray.aggregate.series.find_series
 
@@ -348,18 +348,16 @@ def test_files_of_members_form_a_series(tmp_path: Path, lengths: list[int], memb
     np.testing.assert_array_equal(tas[:, 0, 0], np.arange(12))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("trust", "own_units", "scalar"),
-    heavy(
-        [
-            ("verify", False, False),
-            ("assume", False, False),
-            ("verify", True, False),
-            ("verify", False, True),
-            ("verify", True, True),
-        ],
-        but=[("verify", False, False)],
-    ),
+    [
+        ("verify", False, False),
+        ("assume", False, False),
+        ("verify", True, False),
+        ("verify", False, True),
+        ("verify", True, True),
+    ],
 )
 def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: bool) -> None:
     write(tmp_path / "0.nc", [0.0], scalar=scalar)

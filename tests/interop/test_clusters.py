@@ -20,7 +20,6 @@ from distributed.client import futures_of
 
 import aggarray as aa
 from tests.support.clusters import local_client
-from tests.support.examples import heavy
 from tests.support.netcdf import cube, write
 
 SOURCES = ("index.nca", "?.nc")
@@ -67,7 +66,8 @@ def read_by(log: Path) -> dict[int, set[int]]:
     return result
 
 
-@pytest.mark.parametrize("source", heavy(SOURCES, but=SOURCES[:1]))
+@pytest.mark.heavy
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_worker_is_killed_in_the_midst_of_a_reduction(folder: Path, tmp_path: Path, source: str) -> None:
     array = aa.open(folder / source)["tas"]
     lazy = array.to_dask({"time": 1})

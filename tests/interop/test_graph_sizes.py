@@ -76,6 +76,7 @@ def test_many_small_partitions_are_merged() -> None:
         assert len(chunks[0]) <= MOST_CHUNKS and max(chunks[0]) == longest
 
 
+@pytest.mark.heavy
 def test_what_a_client_sends(million: aa.MasterArray, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr(client, "_send_to_scheduler", messages.append)

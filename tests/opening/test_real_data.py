@@ -45,6 +45,7 @@ def everything(cmip6: Path) -> aa.Aggregation:
     return aa.open(cmip6)
 
 
+@pytest.mark.heavy
 def test_each_folder_is_one_array(cmip6: Path) -> None:
     result = folders(cmip6)
     assert len(result) > 50
