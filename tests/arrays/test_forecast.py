@@ -1,7 +1,6 @@
 """Views of forecasts along the valid time, against NumPy and xarray."""
 
 import pickle
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 from aggarray.arrays.forecast import known_array
 from tests.support import forecasts
+from tests.support.calls import calls_of
 from tests.support.examples import examples
 
 REFERENCE, PERIOD = "forecast_reference_time", "forecast_period"
@@ -244,7 +244,7 @@ def test_consecutive_leads_of_a_run_are_one_partition() -> None:
 
 
 @pytest.mark.heavy
-def test_a_hundred_thousand_cells_take_less_than_a_second() -> None:
+def test_a_view_of_a_hundred_thousand_cells_works_on_columns() -> None:
     values = np.arange(100_000.0).reshape(1000, 100)
     pieces = [
         ([(run, run + 1), (lead, lead + 1)], aa.SubArray.from_array(values[run : run + 1, lead : lead + 1]))
@@ -253,8 +253,7 @@ def test_a_hundred_thousand_cells_take_less_than_a_second() -> None:
     ]
     array = aa.MasterArray.from_subarrays(pieces, dimensions=(REFERENCE, PERIOD))
     cube = _with_coordinates(array, np.arange(1000), np.arange(100))
-    begin = time.perf_counter()
+    assert calls_of(lambda: cube.forecast("best"), builtin=True) < 50_000
     view = cube.forecast("best")
-    assert time.perf_counter() - begin < 1
     assert view.pmshape == (1099,)
     np.testing.assert_array_equal(view[:], np.concatenate([values[:, 0], values[999, 1:]]))

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -157,11 +156,9 @@ def test_cmip7_agrees_with_its_own_check_on_real_data(shared_data: Path) -> None
     compare_with_cmip7(aa.open(shared_data / "cmip6"), "ta")
 
 
-def test_real_data_are_examined_quickly(shared_data: Path) -> None:
+def test_real_data_are_examined(shared_data: Path) -> None:
     agg = aa.open(shared_data / "cmip6")
-    start = time.perf_counter()
     report = agg.check_layout()
-    assert time.perf_counter() - start < 30
     # Two files of the archive have the same identifier.
     (problem,) = (p for p in report.problems if p.kind == "tracking_id")
     assert "repeated" in problem.message and "CESM2-FV2" in str(problem.file)

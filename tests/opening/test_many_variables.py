@@ -5,8 +5,6 @@ Work is counted in calls of Python functions: twice as many variables take at mo
 
 import contextlib
 import json
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from aggarray.formats.hdf5.metadata import validation as survey_module
 from aggarray.formats.hdf5.metadata.groups import attributes_at
 from aggarray.formats.hdf5.metadata.validation import validate
 from aggarray.storage.lru_cache import LRUCache
+from tests.support.calls import calls_of
 from tests.support.examples import heavy
 
 #: Number of variables of the smaller file, and the largest ratio of work for twice as many.
@@ -89,23 +88,6 @@ CASES: dict[str, Callable[[Path, int], None]] = {
 }
 
 
-def calls(work: Callable[[], Any]) -> int:
-    """Return the number of calls of Python functions in all threads that ``work`` starts."""
-    counted = [0]
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        counted[0] += event == "call"
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-    return counted[0]
-
-
 def read_all(path: Path, count: int) -> None:
     archive = aa.open(path, processes=1)
     assert len(archive) == count
@@ -121,7 +103,7 @@ def test_work_is_linear_in_the_number_of_variables(case: str, tmp_path: Path) ->
         # The first run imports modules.
         path = tmp_path / f"a{times}.json"
         CASES[case](path, COUNT * times or 2)
-        counted.append(calls(lambda path=path, count=COUNT * times or 2: read_all(path, count)))  # type: ignore[misc]
+        counted.append(calls_of(lambda path=path, count=COUNT * times or 2: read_all(path, count)))  # type: ignore[misc]
     assert counted[2] < MOST_TIMES * counted[1]
 
 

@@ -5,17 +5,16 @@
 
 import functools
 import gc
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.bench import growth
 from tests.bench.growth_steps import STEPS, Place, make, measured
+from tests.support.calls import calls_of
 from tests.support.examples import heavy
 
 SIZES = [1000, 2000, 4000]
@@ -48,20 +47,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
-def calls_of(call: Callable[[], object]) -> int:
-    """Return how many functions of Python and C a call runs."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count
+#: Counts functions of Python and C.
+all_calls = functools.partial(calls_of, builtin=True)
 
 
 def peak_of(call: Callable[[], object]) -> int:
@@ -85,14 +72,14 @@ def cases() -> Iterator[Any]:
 def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[str, Any]) -> None:
     step, places = STEPS[name], folders[kind]
     step.work(step.prepare(places[0]))  # imports, and caches that stay
-    for cost, slack in ((calls_of, 500), (peak_of, 300_000)):
+    for cost, slack in ((all_calls, 500), (peak_of, 300_000)):
         costs = []
         for place in places:
             # The lower of two: threads of earlier tests and late imports allocate, too.
             costs.append(min(cost(functools.partial(step.work, step.prepare(place))) for _ in range(2)))
         # Twice the size adds at most twice the increase, and 10 %.
         assert costs[2] - costs[1] <= 2.2 * max(costs[1] - costs[0], 0) + slack, (cost.__name__, costs)
-        if name in ON_COLUMNS and cost is calls_of:
+        if name in ON_COLUMNS and cost is all_calls:
             assert costs[2] <= costs[1] + 500, costs
 
 
@@ -109,7 +96,7 @@ def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None
         pytest.importorskip("dask.array", reason="needs dask")
     step = STEPS[name]
     step.work(step.prepare(many[0]))  # imports, and caches that stay
-    for cost, most in zip((peak_of, calls_of), EACH[name], strict=True):
+    for cost, most in zip((peak_of, all_calls), EACH[name], strict=True):
         few, more = (cost(functools.partial(step.work, step.prepare(place))) for place in many)
         assert (more - few) / (many[1].count - many[0].count) <= most, (cost.__name__, few, more)
 
