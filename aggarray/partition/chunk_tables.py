@@ -50,6 +50,10 @@ class ChunkTables:
         columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
         return sum(column.nbytes for column in columns if column is not None)
 
+    def load(self) -> "ChunkTables":
+        """Return these: those of an index are read on the first request."""
+        return self
+
     def find(self, references: References, row: int) -> ChunkIndex | None:
         """Return the chunk index of a sub-array, None if its file has changed."""
         row = self._row(references, row)
@@ -59,6 +63,12 @@ class ChunkTables:
         masks = None if self.masks is None or not self.masks[chunks].any() else self.masks[chunks].astype(np.uint32)
         offsets, sizes = self.offsets[chunks].astype(np.int64), self.sizes[chunks].astype(np.int64)
         return ChunkIndex(*self.layouts[int(self.layout[row])], offsets, sizes, masks)
+
+    def ranges(self, rows: np.ndarray, numbers: Sequence[int]) -> list[list[tuple[int, int]]]:
+        """Return offset and size of some chunks of several rows of one layout."""
+        at = self.starts[rows].astype(np.int64)[:, np.newaxis] + numbers
+        both = zip(self.offsets[at].tolist(), self.sizes[at].tolist(), strict=True)
+        return [list(zip(offsets, sizes, strict=True)) for offsets, sizes in both]
 
     def stored(self, references: References) -> np.ndarray:
         """Return the stored bytes of each sub-array, -1 if its file has changed."""

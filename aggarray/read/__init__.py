@@ -179,12 +179,16 @@ class _MatrixReader(NamedTuple):
 
     def read_batches(self, groups: Sequence[Sequence[Piece]]) -> int:
         """Read files in order, small pieces in batches; return the bytes needed."""
-        from aggarray.read.small_chunks import small_chunk_batch
+        from aggarray.read.small_chunks import indexed_rows, small_chunk_batch
 
         total = 0
         batch: SmallChunkBatch | None = None
-        for group in groups:
+        tables, rows = indexed_rows(self.matrix.references, groups)
+        for group, row in zip(groups, rows, strict=True):
             piece = group[0]
+            if row >= 0 and batch is not None and tables is not None and batch.add_indexed(piece, row, tables):
+                total += batch.size
+                continue
             located = self.chunk_index(piece) if len(group) == 1 else None
             if located is None:
                 total += run_all(self.tasks(group))
@@ -193,12 +197,16 @@ class _MatrixReader(NamedTuple):
                 if batch.add(piece, located):
                     total += batch.size
                     continue
-                batch.read(self.outputs, self.read_piece)
+                batch.read(self.outputs, self.read_alone)
             batch = small_chunk_batch(self.matrix, self.target, piece, located)
             total += self.read_piece(piece, located) if batch is None else batch.size
         if batch is not None:
-            batch.read(self.outputs, self.read_piece)
+            batch.read(self.outputs, self.read_alone)
         return total
+
+    def read_alone(self, piece: Piece) -> int:
+        """Read one piece of a batch, whose chunk index is looked up again; return the bytes that this needed."""
+        return run_all(self.tasks([piece]))
 
     def read_piece(self, piece: Piece, located: LocatedIndex) -> int:
         """Read one piece; return the bytes that this needed."""

@@ -4,22 +4,26 @@ Their bytes are gathered file by file, and decoded and conformed together. A pie
 changed is read individually, which reports its error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.errors import AggarrayError
+from aggarray.errors import AggarrayError, IndexFileError
 from aggarray.options import get_options
 from aggarray.partition.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.partition.conform import conform
-from aggarray.partition.matrix import Matrix
+from aggarray.partition.matrix import Matrix, References
 from aggarray.partition.plan import Piece
 from aggarray.read.chunk_blocks import decode_block, stored_ranges
 from aggarray.read.chunk_index import LocatedIndex
 from aggarray.read.stored_piece import Outputs, Target, native, seen_as_stored
-from aggarray.storage.byte_source import read_ranges
+from aggarray.storage.byte_source import read_ranges, read_stamped
+
+if TYPE_CHECKING:
+    from aggarray.partition.chunk_tables import ChunkTables
 
 _SLICES = frozenset((slice,))
 #: Limits: decoded bytes of a piece, decoded bytes and pieces of a batch.
@@ -34,35 +38,61 @@ class SmallChunkBatch:
         self._piece, self._table = piece, located[0]
         self._code = matrix.references.template[piece.ref]
         self._members = [(piece, located)]
+        # Pieces whose chunks an index locates, with their rows in its tables, and the last layout that matched.
+        self._indexed: list[tuple[Piece, int]] = []
+        self._tables: ChunkTables | None = None
+        self._layout = -1
         #: Decoded bytes of a member.
         self.size = len(block.numbers) * prod(block.chunk) * self._table.dtype.itemsize
 
     def add(self, piece: Piece, located: LocatedIndex) -> bool:
         """Add a piece if it matches and fits; return whether it was added."""
-        first, table, other = self._piece, self._table, located[0]
-        # `is_plain` first: index arrays do not compare as slices do.
-        matches = (
-            is_plain(piece, located)
+        table = located[0]
+        layout = table.shape, table.chunk, table.dtype, table.filters
+        matches = is_plain(located) and self._has_room_for(piece) and self._has(layout)
+        if matches:
+            self._members.append((piece, located))
+        return matches
+
+    def add_indexed(self, piece: Piece, row: int, tables: "ChunkTables") -> bool:
+        """Add a piece whose chunks a row of an index locates, as `add`."""
+        if not self._has_room_for(piece):
+            return False
+        layout = int(tables.layout[row])
+        if layout != self._layout:
+            if not self._has(tables.layouts[layout][:4]):
+                return False
+            self._layout = layout
+        self._indexed.append((piece, row))
+        self._tables = tables
+        return True
+
+    def _has_room_for(self, piece: Piece) -> bool:
+        count, first = len(self._members) + len(self._indexed), self._piece
+        return (
+            count < MOST
+            and (count + 1) * self.size <= TOGETHER
+            # Before the selections: index arrays do not compare as slices do.
+            and fills_rectangle(piece)
             and piece.selection == first.selection
             and self._matrix.references.template[piece.ref] == self._code
             and piece.flip == first.flip
-            and (other.shape, other.chunk, other.filters, other.dtype) == (table.shape, table.chunk, table.filters, table.dtype)
         )
-        if matches and len(self._members) < MOST and (len(self._members) + 1) * self.size <= TOGETHER:
-            self._members.append((piece, located))
-            return True
-        return False
 
-    def read(self, outputs: Outputs, alone: Callable[[Piece, LocatedIndex], Any]) -> None:
+    def _has(self, layout: tuple[Any, ...]) -> bool:
+        table = self._table
+        return layout == (table.shape, table.chunk, table.dtype, table.filters)
+
+    def read(self, outputs: Outputs, alone: Callable[[Piece], object]) -> None:
         """Read all pieces into the outputs; ``alone`` reads one individually."""
-        parts, there = [], []
-        for piece, located in self._members:
-            try:
-                parts += read_ranges(located[1], stored_ranges(located[0], self._block.numbers), located[2])
-            except (AggarrayError, OSError):
-                alone(piece, located)
+        parts: list[Any] = []
+        there = []
+        for piece, own in chain(self._parts(), self._indexed_parts()):
+            if own is None:
+                alone(piece)
                 continue
-            there.append((piece, located))
+            parts += own
+            there.append(piece)
         if not there:
             return
         try:
@@ -70,10 +100,33 @@ class SmallChunkBatch:
             template = self._matrix.references.templates[int(self._code)]
             values, mask = conform(*template.encoding.decode(raw), template, self._target.step)
         except ValueError:  # most errors of aggarray are ValueErrors
-            for piece, located in there:
-                alone(piece, located)
+            for piece in there:
+                alone(piece)
             return
-        self._put(outputs, [piece for piece, _ in there], values, mask)
+        self._put(outputs, there, values, mask)
+
+    def _parts(self) -> Iterator[tuple[Piece, list[memoryview] | None]]:
+        """Yield the pieces and their stored bytes, None for those that cannot be read."""
+        for piece, (table, path, state) in self._members:
+            try:
+                yield piece, read_ranges(path, stored_ranges(table, self._block.numbers), state)
+            except (AggarrayError, OSError):
+                yield piece, None
+
+    def _indexed_parts(self) -> Iterator[tuple[Piece, list[bytes] | None]]:
+        """Yield those that an index locates, as `_parts`."""
+        if self._tables is None:
+            return
+        references, check = self._matrix.references, self._target.access.check
+        ranges = self._tables.ranges(np.array([row for _, row in self._indexed]), self._block.numbers)
+        for (piece, _), own in zip(self._indexed, ranges, strict=True):
+            uri = str(references.uri_of(piece.ref))
+            try:
+                check(uri)
+            except AggarrayError:
+                yield piece, None
+                continue
+            yield piece, read_stamped(uri, own, references.stamp_of(piece.ref))
 
     def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:
         fill, template = self._target.fill_value, self._matrix.references.templates[int(self._code)]
@@ -88,11 +141,31 @@ class SmallChunkBatch:
                     see(outputs[1][(*piece.out, ...)])[...] = mask[number]
 
 
+def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple["ChunkTables | None", list[int]]:
+    """Return the chunk tables of an index and the row of each single piece in them, -1 where there is none.
+
+    None: there are no tables in columns, or so few files are read that they stay open for the next read.
+    """
+    nothing = None, [-1] * len(groups)
+    # Handed-on tables may have another form.
+    load = getattr(references.tables, "load", None)
+    if load is None or len(groups) <= get_options().open_files:
+        return nothing
+    try:
+        tables: ChunkTables = load()
+    except IndexFileError:
+        return nothing  # the first piece raises it, with its location
+    if tables.masks is not None:
+        return nothing
+    pieces = np.array([group[0].ref if len(group) == 1 else -1 for group in groups])
+    return tables, np.where(pieces < 0, -1, tables.rows_of(references, pieces)).tolist()
+
+
 def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: LocatedIndex) -> SmallChunkBatch | None:
     """Return a batch that starts with a piece; None to read it individually."""
     table = located[0]
     most = SMALL // (prod(table.chunk) * table.dtype.itemsize)
-    if not most or not is_plain(piece, located) or get_options().cache_bytes:
+    if not most or not is_plain(located) or not fills_rectangle(piece) or get_options().cache_bytes:
         return None
     blocks = chunk_blocks_of(table, piece.selection, most)
     if not isinstance(blocks, tuple) or len(blocks) != 1:
@@ -100,11 +173,14 @@ def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: Loc
     return SmallChunkBatch(matrix, target, piece, located, blocks[0])
 
 
-def is_plain(piece: Piece, located: LocatedIndex) -> bool:
-    """Return whether a piece fills a rectangle from chunks of its own file."""
+def is_plain(located: LocatedIndex) -> bool:
+    """Return whether all chunks lie in the file itself, complete."""
     table = located[0]
-    if table.names is not None or table.masks is not None or located[2] is None:
-        return False
+    return table.names is None and table.masks is None and located[2] is not None
+
+
+def fills_rectangle(piece: Piece) -> bool:
+    """Return whether a piece is a rectangle in the file and in the array."""
     # Without generators: this runs for each of thousands of files.
     for taken in piece.take:
         if taken is not None:

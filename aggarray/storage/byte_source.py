@@ -19,7 +19,7 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.options import get_options
 from aggarray.storage.lru_cache import LRUCache
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges, truncated
-from aggarray.storage.state import FileState, Versions, changed
+from aggarray.storage.state import FileState, Stamp, Versions, changed
 from aggarray.storage.urls import is_remote
 
 if TYPE_CHECKING:
@@ -301,6 +301,27 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
         return read
     finally:
         source.readers.discard(thread)
+
+
+def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> list[bytes] | None:
+    """Return the bytes of ranges of a local file that still has a stamp, without a cache; None if anything is odd."""
+    if stamp is None or min(offset for offset, _ in ranges) < 0 or max(map(sum, ranges)) > stamp[0]:
+        return None
+    try:
+        # It may have been replaced by a pipe.
+        descriptor = os.open(path, _FLAGS | _NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    try:
+        parts = [os.pread(descriptor, size, offset) for offset, size in ranges]
+        # promise: changed-during-read
+        info = os.fstat(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    same = (info.st_size, info.st_mtime_ns) == stamp[:2] and stat.S_ISREG(info.st_mode)
+    return parts if same and all(len(part) == size for part, (_, size) in zip(parts, ranges, strict=True)) else None
 
 
 def read_into(path: str, offset: int, buffer: Any, state: FileState | None = None) -> None:
