@@ -6,6 +6,8 @@
 (4, 6)
 """
 
+from __future__ import annotations
+
 import sys
 from typing import TYPE_CHECKING, Any
 

@@ -3,6 +3,8 @@
 `MasterArray.local` returns the section of a process. `LocalArray.from_distarray` imports any object with ``__distarray__``.
 """
 
+from __future__ import annotations
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -5,6 +5,8 @@ are asked for, and only ``__init__`` or ``__new__`` is compiled, and that only f
 closures. ``fields``, ``replace``, signatures and pickles work as usual.
 """
 
+from __future__ import annotations
+
 import collections
 import dataclasses
 import sys
@@ -215,7 +217,7 @@ def _fields(plain: Any) -> dict[str, _Field]:
             fields |= inherited.fields
     # Those of the class itself, without inherited ones.
     for name, annotation in plain.__annotations__.items():
-        if getattr(annotation, "__origin__", annotation) is ClassVar:
+        if _is_of_class(annotation):
             continue
         declared = plain.__dict__.get(name, MISSING)
         if isinstance(declared, dataclasses.Field):
@@ -224,6 +226,17 @@ def _fields(plain: Any) -> dict[str, _Field]:
             facts = declared, MISSING, True, True
         fields[name] = _Field(name, annotation, declared, *facts)
     return fields
+
+
+def _is_of_class(annotation: Any) -> bool:
+    """Return whether an annotation, or its text, declares an attribute of the class itself.
+
+    >>> _is_of_class("ClassVar[int]"), _is_of_class(ClassVar[int]), _is_of_class("int")
+    (True, True, False)
+    """
+    if isinstance(annotation, str):
+        return annotation.startswith("ClassVar")
+    return getattr(annotation, "__origin__", annotation) is ClassVar
 
 
 class _Standard:

@@ -4,6 +4,8 @@ A deprecated name or argument works, and warns once per place of the call, in th
 The release ``removal`` removes it: a test fails until then.
 """
 
+from __future__ import annotations
+
 import functools
 import warnings
 from collections.abc import Callable

@@ -4,6 +4,8 @@ Each derives from `AggarrayError` and from the builtin that a caller would expec
 and ``except ValueError`` work. A message is one line: what is wrong, where, what to do.
 """
 
+from __future__ import annotations
+
 import re
 import struct
 import zlib

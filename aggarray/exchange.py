@@ -3,6 +3,8 @@
 Needs no MPI.
 """
 
+from __future__ import annotations
+
 from aggarray.mpi.schedule.groups import broadcast_groups
 from aggarray.mpi.schedule.halo import halo_widths
 

@@ -3,6 +3,8 @@
 `set_options` sets them for the process, or for a ``with`` block. A change takes effect with the next read.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
@@ -70,7 +72,7 @@ class set_options:  # noqa: N801 - used as a function; a class for the `with` st
             self._before = {f.name: getattr(_current, f.name) for f in fields(Options) if f.name in changes}
             _current = replace(_current, **changes)
 
-    def __enter__(self) -> "set_options":
+    def __enter__(self) -> set_options:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -3,6 +3,8 @@
 There is no list to edit: a module of the folder without a leading underscore adds an object, and so does an entry point.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence

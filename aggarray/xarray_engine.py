@@ -3,6 +3,8 @@
 ``xarray.open_dataset("archive.nca", engine="aggarray")``: a path, a glob, a folder, a list of these, or an index.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -5,6 +5,8 @@ different arrays are matched by identity (standard_name, else name), so that dim
 *signature* lists the properties that must be equal in arrays that are joined.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import lru_cache
@@ -49,7 +51,7 @@ def _quantity(units: str | None, calendar: str | None, temperature: str | None) 
     return comparable_units(units, calendar, temperature)
 
 
-def identity_of(array: "MasterArray") -> str:
+def identity_of(array: MasterArray) -> str:
     """Return the standard_name, long_name or name, the first meaningful one."""
     attrs = array.attrs
     return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
@@ -60,7 +62,7 @@ def _text(attribute: Any) -> str | None:
     return normal_name(attribute) if isinstance(attribute, str) else None
 
 
-def coordinate_identity(coordinate: "MasterArray") -> str:
+def coordinate_identity(coordinate: MasterArray) -> str:
     """Return the identity of a coordinate.
 
     This is its standard_name, else latitude or longitude where its units say so (CF section 4), else its name. A coordinate
@@ -76,7 +78,7 @@ def coordinate_identity(coordinate: "MasterArray") -> str:
     return "time" if coordinate.dimensions == (name,) and is_reference_time(coordinate.units) else name
 
 
-def is_mapping(coordinate: "MasterArray") -> bool:
+def is_mapping(coordinate: MasterArray) -> bool:
     """Return whether a variable is a grid mapping (CF section 5.6)."""
     return not MAPPING.isdisjoint(coordinate.attrs)
 
@@ -92,7 +94,7 @@ class AxisCoordinate:
     name: str
     scalar: bool
     size: int
-    coordinate: "MasterArray | None"
+    coordinate: MasterArray | None
     flipped: bool = False
     monotonic: bool = True
     largest: float = 0.0
@@ -112,7 +114,7 @@ class AxisCoordinate:
         return values[::-1] if self.flipped else values
 
 
-def _make_axis(name: str, size: int, coordinate: "MasterArray | None", runs: Runs) -> AxisCoordinate:
+def _make_axis(name: str, size: int, coordinate: MasterArray | None, runs: Runs) -> AxisCoordinate:
     if coordinate is None:
         return AxisCoordinate(name, False, size, None)
     values, mask = coordinate._values_and_mask()
@@ -150,7 +152,7 @@ class Candidate:
     ``members``: returns the candidates of the files of a series, which `array` joins.
     """
 
-    array: "MasterArray"
+    array: MasterArray
     uri: str
     number: int
     identities: dict[str, str] = field(default_factory=dict)
@@ -158,8 +160,8 @@ class Candidate:
     axes: dict[str, AxisCoordinate] = field(default_factory=dict)
     signature: Signature = field(default_factory=dict)
     rank: int = 0
-    cut_from: "Candidate | None" = None
-    members: "Callable[[], list[Candidate]] | None" = None
+    cut_from: Candidate | None = None
+    members: Callable[[], list[Candidate]] | None = None
 
     @property
     def order(self) -> tuple[str, int]:
@@ -171,7 +173,7 @@ class Candidate:
         return {p.name: key for key, p in self.axes.items() if not p.scalar}
 
 
-def uri_of(array: "MasterArray") -> str:
+def uri_of(array: MasterArray) -> str:
     """Return the lowest URI that an array refers to, "" in memory."""
     uris = array._matrix.references.uris
     least = getattr(uris, "least", None)  # of an index, in columns
@@ -230,7 +232,7 @@ def _find_axes(candidate: Candidate, runs: Runs) -> None:
             candidate.axes.setdefault(candidate.identities[name], _make_axis(name, 1, coordinate, runs))
 
 
-def coordinate_along(dimension: str, array: "MasterArray") -> "MasterArray | None":
+def coordinate_along(dimension: str, array: MasterArray) -> MasterArray | None:
     """Return the coordinate that gives the positions along a dimension.
 
     This is its coordinate variable, unless that has neither units nor standard_name and the dimension has an auxiliary time
@@ -279,7 +281,7 @@ def _signature(candidate: Candidate) -> Signature:
     return signature
 
 
-def describe_values(array: "MasterArray", prefix: str = "") -> Signature:
+def describe_values(array: MasterArray, prefix: str = "") -> Signature:
     """Return the signature entries of values: kind, units, flags."""
     return {
         f"{prefix}kind of data": "number" if array.dtype.kind in "iufcb" else array.dtype.kind,
@@ -288,7 +290,7 @@ def describe_values(array: "MasterArray", prefix: str = "") -> Signature:
     }
 
 
-def quantity_of(array: "MasterArray") -> str:
+def quantity_of(array: MasterArray) -> str:
     """Return a text that is equal for arrays whose values are convertible."""
     return _quantity(array.units, array.calendar, array._step.temperature)
 
@@ -327,7 +329,7 @@ def describe_difference(one: Candidate, other: Candidate) -> tuple[str, str]:
     return "name", f"names differ: {one.array.name!r} and {other.array.name!r}, and one file has both"
 
 
-def describe_units(*arrays: "MasterArray") -> str:
+def describe_units(*arrays: MasterArray) -> str:
     """Describe units that do not convert: calendars, temperatures (CF 3.1.2)."""
     from aggarray.cf.units.compatibility import canonical_units
 

@@ -1,5 +1,7 @@
 """`concat`: join arrays in the order given, with or without coordinates."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

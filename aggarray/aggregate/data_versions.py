@@ -4,6 +4,8 @@ Arrays are cut into runs of one version each, ranked by version. Where runs over
 remains as a coordinate along time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any

@@ -4,6 +4,8 @@ Groups of one identity whose signatures differ are not joined. Each group is exp
 from which it differs in the fewest entries: along a minimum spanning tree, so that n groups give n - 1 refusals.
 """
 
+from __future__ import annotations
+
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +35,7 @@ UNINFORMATIVE = ("history", "tracking_id", "creation_date", "date_created", "dat
 MAX_LENGTH, MAX_ATTRIBUTES = 40, 3
 
 
-def refusal(separate: "Candidate", relative: "Candidate", rule: str, reason: str, hint: str | None = None) -> Refusal:
+def refusal(separate: Candidate, relative: Candidate, rule: str, reason: str, hint: str | None = None) -> Refusal:
     """Return the refusal of a candidate; both files follow the reason."""
     both = (relative,) if separate is relative else (relative, separate)
     files = tuple(dict.fromkeys(candidate.uri for candidate in both if candidate.uri))
@@ -149,7 +151,7 @@ def folders_or_files(arrays: Sequence[MasterArray]) -> tuple[str, list[str]]:
     return "file", [os.path.basename(uris[0].rstrip("/")) if uris else "" for uris in files]
 
 
-def refusals_between(groups: "Sequence[list[Candidate]]") -> list[Refusal]:
+def refusals_between(groups: Sequence[list[Candidate]]) -> list[Refusal]:
     """Return the refusals of groups of one identity, by nearest relative."""
     from aggarray.aggregate.candidate import describe_difference
 
@@ -162,7 +164,7 @@ def refusals_between(groups: "Sequence[list[Candidate]]") -> list[Refusal]:
     return [refusal(firsts[b], firsts[a], *describe_difference(firsts[a], firsts[b])) for a, b in pairs]
 
 
-def _spanning_tree(firsts: "Sequence[Candidate]") -> Iterator[tuple[int, int]]:
+def _spanning_tree(firsts: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
     """Yield edges (known, new) of a minimum spanning tree of signatures."""
     if len(firsts) < 2:
         return

@@ -4,6 +4,8 @@ A duplicate has equal positions, coordinates and values, missing values included
 blocks, each once, up to the first difference: each block is reduced to a digest that is the same for equal values.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -49,7 +51,7 @@ class BlockDigests:
                 self._digests.append(object())
         return self._digests[number]
 
-    def equals(self, other: "BlockDigests") -> bool:
+    def equals(self, other: BlockDigests) -> bool:
         """Return whether all values are equal."""
         if self is other:
             return True

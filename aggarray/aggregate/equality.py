@@ -4,6 +4,8 @@ Coordinates are compared after conforming names, dimension order, directions, un
 scales with their spacing plus the rounding of the coarser dtype.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from typing import Any
 

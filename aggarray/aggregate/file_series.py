@@ -4,6 +4,8 @@ Files of such a series have the same variables, attributes and values, except al
 meaning for joins. They are found by comparing what a `StructureTable` stores of them.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

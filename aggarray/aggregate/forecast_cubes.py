@@ -4,6 +4,8 @@
 `with_valid_time` adds the valid time to the joined arrays.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -5,6 +5,8 @@ lead: what a file does not state follows from the rest. Times are in microsecond
 exactly.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -44,7 +46,7 @@ class Times:
     values: np.ndarray
     calendar: str | None = None
 
-    def minus(self, other: "Times") -> "Times":
+    def minus(self, other: Times) -> Times:
         """Return differences over the dimensions of both."""
         names = tuple(dict.fromkeys((*self.dimensions, *other.dimensions)))
         one, two = self._over(names), other._over(names)
@@ -52,7 +54,7 @@ class Times:
         leads = self.calendar is not None and other.calendar is not None
         return Times(names, np.where(missing, _MISSING, rounded(one - two)), None if leads else self.calendar)
 
-    def along(self, dimension: str) -> "Times":
+    def along(self, dimension: str) -> Times:
         """Return the times over a dimension that they may lack."""
         return self if dimension in self.dimensions else Times((dimension,), self.values.reshape(1), self.calendar)
 

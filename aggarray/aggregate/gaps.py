@@ -5,6 +5,8 @@ the times decides: constant steps, or whole months, quarters or years of the cal
 year or, with steps below a day, within a day.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any

@@ -4,6 +4,8 @@
 group can be joined. Every division is recorded with its reason.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from math import prod

@@ -1,5 +1,7 @@
 """Joins of the arrays of one identity: by signature, split rules, joins."""
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 

@@ -4,6 +4,8 @@ The first array (lowest along the sorted dimensions, then by URI) gives units, c
 and missing value. Coordinates that span a joined dimension are joined the same way; the others are the first's.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field

@@ -5,6 +5,8 @@ first array: shifted, or rolled by a lazy selection of two runs (two virtual par
 file with the same meridian at both ends cannot be unwrapped.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.aggregate.candidate import Candidate

@@ -3,6 +3,8 @@
 They have the same variables, attributes and values of coordinates. An attribute or the path of each file gives its member.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise

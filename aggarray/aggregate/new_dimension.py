@@ -4,6 +4,8 @@ Each array gets the new dimension as a scalar coordinate; scalar coordinates tha
 join. Rules that name something that no array has raise AggregationError, because the name is probably misspelt.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain

@@ -1,5 +1,7 @@
 """Arrays and coordinates in the names, order and directions of a master."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

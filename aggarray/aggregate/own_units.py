@@ -1,5 +1,7 @@
 """Reference times that count from a date of each file."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any

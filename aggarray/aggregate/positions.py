@@ -5,6 +5,8 @@ equal within the tolerance have one position. `clusters` groups those that can s
 values of another. All functions are pure.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

@@ -4,6 +4,8 @@ Instances have no positions to sort by: files are ordered by name, or as given w
 of later files are shifted; samples are not read.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -3,6 +3,8 @@
 A gap is a missing step of a time axis (`gaps`), a hole a region of the matrix that no file covers.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing

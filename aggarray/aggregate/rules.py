@@ -1,5 +1,7 @@
 """`Rules` of joins, and what was not joined: `Refusal` and `Skipped`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
@@ -73,7 +75,7 @@ class Rules:
     forecast_cubes: bool = False
 
     @classmethod
-    def cmip(cls) -> "Rules":
+    def cmip(cls) -> Rules:
         """Return rules for CMIP5, CMIP6 and CORDEX: matrices without holes.
 
         Datasets of these archives are never tiled, so a hole means separate datasets.
@@ -84,7 +86,7 @@ class Rules:
         return cls(holes="refuse")
 
     @classmethod
-    def era5(cls) -> "Rules":
+    def era5(cls) -> Rules:
         """Return rules for ERA5 and ERA5T: final data where available.
 
         The rest is preliminary data, identified by ``expver``.
@@ -95,7 +97,7 @@ class Rules:
         return cls(versions=ERA5_VERSIONS)
 
     @classmethod
-    def forecast(cls, **rules: Any) -> "Rules":
+    def forecast(cls, **rules: Any) -> Rules:
         """Return rules for forecasts: arrays over runs and leads.
 
         Arrays get the leading dimensions ``forecast_reference_time`` and ``forecast_period``; ``time``, a coordinate of both,
@@ -271,7 +273,7 @@ def facet(attrs: Mapping[str, Any], name: str) -> str | None:
     return text
 
 
-def facets_in(array: "MasterArray", separate_by: Sequence[str]) -> dict[str, Any]:
+def facets_in(array: MasterArray, separate_by: Sequence[str]) -> dict[str, Any]:
     """Return the facets of an array, from its file's attributes or its own."""
     own, file = array.attrs, array.file_attrs
     return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}

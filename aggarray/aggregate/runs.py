@@ -4,6 +4,8 @@ Interleaved arrays are cut if the runs cover the matrix without holes. Such file
 interleaved horizontal coordinates are different grids. Leads of forecasts may differ between runs: there, holes are allowed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise, product

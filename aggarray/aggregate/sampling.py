@@ -1,5 +1,7 @@
 """Ragged arrays of a file: those along a sample dimension (CF chapter 9)."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

@@ -5,6 +5,8 @@ each follows the one before. Their joined arrays are made of columns, without ar
 arrays of the files, which `stages.Entry.members` returns where other arrays might join, too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
@@ -45,7 +47,7 @@ class JoinedSeries:
     ``values``: of the files along a new dimension that a rule states, as text.
     """
 
-    table: "StructureTable"
+    table: StructureTable
     rows: Sequence[int]
     count: int
     joined: Mapping[int, MasterArray]
@@ -58,10 +60,10 @@ class JoinedSeries:
 
 
 def find_series(
-    table: "StructureTable",
+    table: StructureTable,
     rules: Rules,
     access: Access,
-    tables: "ChunkIndexes | None" = None,
+    tables: ChunkIndexes | None = None,
     left_out: Collection[str] = (),
 ) -> Iterator[JoinedSeries]:
     """Yield the series among the files of a table, except those ``left_out``."""
@@ -79,7 +81,7 @@ def find_series(
                 yield JoinedSeries(table, files.rows, len(builder.first), joined, skipped, files.members)
 
 
-def _find_files(table: "StructureTable", rules: Rules, rows: Sequence[int]) -> Iterator[FileSeries]:
+def _find_files(table: StructureTable, rules: Rules, rows: Sequence[int]) -> Iterator[FileSeries]:
     """Yield series along coordinates, then those along a new dimension."""
     identifying = (*rules.facets, "featureType", "coordinates")
     if rules.new_dimension is None:
@@ -101,7 +103,7 @@ class _Builder:
     ``first``: the arrays of the first file; ``merged``: those of a file with the values of all files.
     """
 
-    def __init__(self, files: FileSeries, access: Access, tables: "ChunkIndexes | None") -> None:
+    def __init__(self, files: FileSeries, access: Access, tables: ChunkIndexes | None) -> None:
         self.files, self._tables, self._access = files, tables, access
         structures = files.table[files.rows[0]], files.merge_structures()
         self.first, self.merged = (self._arrays(structure) for structure in structures)

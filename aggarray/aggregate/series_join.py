@@ -5,6 +5,8 @@ positions, and if no tolerance, conversion or rule distinguishes one from the ot
 the files are joined.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 

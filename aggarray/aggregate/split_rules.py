@@ -4,6 +4,8 @@
 splits the group, and its parts are examined again, so that one bad member does not prevent the join of the others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from math import prod

@@ -4,6 +4,8 @@ The stages are: signatures, candidates, split rules, joins. A variable of one fi
 master arrays gives master arrays, so that opening files and joining aggregations is one operation.
 """
 
+from __future__ import annotations
+
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -36,7 +38,7 @@ class Entry(NamedTuple):
 
     array: MasterArray
     number: int
-    members: "Callable[[], list[Entry]] | None" = None
+    members: Callable[[], list[Entry]] | None = None
     values: Sequence[str] = ()
 
 

@@ -3,6 +3,8 @@
 `roles` determines the data variables. Results that equal files share are computed once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -74,7 +76,7 @@ def arrays_of(
     return arrays, list(dict.fromkeys(skipped))
 
 
-def _roles(file: "_FileVariables") -> Roles:
+def _roles(file: _FileVariables) -> Roles:
     """Return the roles of the variables of a file, cached for equal files."""
     structure = file.structure
     key: object = structure.assumed

@@ -4,6 +4,8 @@ It holds candidates of one signature, the layout of each of their axes, and the 
 may return a `Division`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 import numpy as np

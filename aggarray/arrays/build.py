@@ -4,6 +4,8 @@ Locations and shapes are checked in columns, so that a hundred thousand pieces t
 whose edges do not align.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,5 +1,7 @@
 """Files of each chunk of a master array: `MasterArray.files_for`."""
 
+from __future__ import annotations
+
 from functools import reduce
 from itertools import pairwise
 from typing import Any

@@ -1,5 +1,7 @@
 """Chunk sizes of a master array: `MasterArray.chunks_for`."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """What reading converts between a sub-array and its master array."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 
-def differences(template: Template, array: "MasterArray") -> Iterator[tuple[str, str, str]]:
+def differences(template: Template, array: MasterArray) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, value, master's value) per difference of a template.
 
     Units, calendars and dtypes between those of the file and the master, from lazy conversions, follow that of the file.
@@ -45,7 +47,7 @@ def differences(template: Template, array: "MasterArray") -> Iterator[tuple[str,
             yield "missing value", missing or "outside the valid range", _number(array.fill_value)
 
 
-def conversions(template: Template, array: "MasterArray") -> tuple[str, ...]:
+def conversions(template: Template, array: MasterArray) -> tuple[str, ...]:
     """Return the differences of a template in words.
 
     >>> from aggarray import MasterArray, SubArray

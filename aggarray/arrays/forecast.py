@@ -3,6 +3,8 @@
 They are those of the Forecast Model Run Collections of THREDDS. Partitions are tiled anew; no value is read.
 """
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 
-def forecast_view(array: "MasterArray", view: Any, period: Any, run: Any) -> "MasterArray":
+def forecast_view(array: MasterArray, view: Any, period: Any, run: Any) -> MasterArray:
     """Return a view of a forecast; see `MasterArray.forecast`."""
     given = {name: value for name, value in (("view", view), ("period", period), ("run", run)) if value is not None}
     if len(given) != 1:
@@ -41,7 +43,7 @@ def forecast_view(array: "MasterArray", view: Any, period: Any, run: Any) -> "Ma
     return _single(array, REFERENCE, _position_of_run(array, run), LEAD)
 
 
-def _check_dimensions(array: "MasterArray") -> None:
+def _check_dimensions(array: MasterArray) -> None:
     """Raise NotFoundError unless an array is over reference time and lead."""
     for name in (REFERENCE, LEAD):
         if name not in array.dimensions:
@@ -53,7 +55,7 @@ def _check_dimensions(array: "MasterArray") -> None:
             raise NotFoundError(f"dimension {name!r} has no coordinate", variable=array.name, hint="give it one")
 
 
-def _position_of_lead(array: "MasterArray", period: Any) -> int:
+def _position_of_lead(array: MasterArray, period: Any) -> int:
     """Return the position of a lead, or raise NotFoundError."""
     from aggarray.cf.labels.duration import as_timedeltas, has_length
 
@@ -93,7 +95,7 @@ def _spelled(period: Any) -> Any:
         return period
 
 
-def _position_of_run(array: "MasterArray", run: Any) -> int:
+def _position_of_run(array: MasterArray, run: Any) -> int:
     """Return the position of a run, or raise NotFoundError."""
     from aggarray.cf.labels import locate
 
@@ -120,18 +122,18 @@ def _shown(date: Any) -> str:
     return text.removesuffix(":00")
 
 
-def _single(array: "MasterArray", chosen: str, position: int, along: str) -> "MasterArray":
+def _single(array: MasterArray, chosen: str, position: int, along: str) -> MasterArray:
     """Return the values at one run or lead, along the valid time."""
     part = _with_time(array)._chosen({chosen: position})
     return replace(_renamed(part, along), coords={name: _renamed(c, along) for name, c in part.coords.items()})
 
 
-def _renamed(array: "MasterArray", along: str) -> "MasterArray":
+def _renamed(array: MasterArray, along: str) -> MasterArray:
     """Return an array with a dimension renamed to the valid time."""
     return replace(array, _matrix=rename(array._matrix, {along: TIME})) if along in array.dimensions else array
 
 
-def _with_time(array: "MasterArray") -> "MasterArray":
+def _with_time(array: MasterArray) -> MasterArray:
     """Return an array with its valid times as first coordinate."""
     time = array.coords.get(TIME)
     if time is None or set(time.dimensions) != {REFERENCE, LEAD}:
@@ -139,7 +141,7 @@ def _with_time(array: "MasterArray") -> "MasterArray":
     return replace(array, coords={TIME: time, **{name: c for name, c in array.coords.items() if name != TIME}})
 
 
-def valid_times(runs: "MasterArray", leads: "MasterArray") -> "MasterArray":
+def valid_times(runs: MasterArray, leads: MasterArray) -> MasterArray:
     """Return the valid times of reference times and leads.
 
     They have the units of the former, and are int64 if all are whole numbers. ``runs``, ``leads``: 1-d coordinates.
@@ -162,14 +164,14 @@ def as_integers(values: np.ndarray) -> np.ndarray:
 
 
 def known_array(
-    like: "MasterArray",
+    like: MasterArray,
     name: str | None,
     values: np.ndarray,
     dimensions: Sequence[str],
     units: tuple[str | None, str | None],
     attrs: Mapping[str, Any],
     mask: np.ndarray | None = None,
-) -> "MasterArray":
+) -> MasterArray:
     """Return an array of values in memory, of the file attributes of another.
 
     ``units``: with the calendar.
@@ -187,7 +189,7 @@ def known_array(
     return replace(like, attrs=attrs, coords={}, _matrix=matrix, _known=known, _origin=None)
 
 
-def _best(array: "MasterArray") -> "MasterArray":
+def _best(array: MasterArray) -> MasterArray:
     """Return the values of the latest run with a file for each valid time."""
     from aggarray.partition.diagonal import along_path, covered_cells
 
@@ -199,7 +201,7 @@ def _best(array: "MasterArray") -> "MasterArray":
     )
     positions = {REFERENCE: rows, LEAD: columns}
 
-    def on_path(item: "MasterArray") -> "MasterArray":
+    def on_path(item: MasterArray) -> MasterArray:
         names = [d for d in item.dimensions if d in positions]
         if item._known is not None and names:
             return _known_on_path(item, positions)
@@ -212,7 +214,7 @@ def _best(array: "MasterArray") -> "MasterArray":
     return replace(on_path(array), coords={name: on_path(c) for name, c in array.coords.items()})
 
 
-def _leading(array: "MasterArray") -> "MasterArray":
+def _leading(array: MasterArray) -> MasterArray:
     """Return an array with increasing runs and leads as first dimensions."""
     directions = dict(zip(array.dimensions, array.directions, strict=True))
     turned = [d for d in (REFERENCE, LEAD) if not directions[d]]
@@ -220,7 +222,7 @@ def _leading(array: "MasterArray") -> "MasterArray":
     return array.transpose(REFERENCE, LEAD, *(d for d in array.dimensions if d not in (REFERENCE, LEAD)))
 
 
-def _known_on_path(item: "MasterArray", positions: Mapping[str, np.ndarray]) -> "MasterArray":
+def _known_on_path(item: MasterArray, positions: Mapping[str, np.ndarray]) -> MasterArray:
     """Return known values at positions, along the valid time."""
     names = [d for d in (REFERENCE, LEAD) if d in item.dimensions]
     rest = [d for d in item.dimensions if d not in names]

@@ -3,6 +3,8 @@
 Master arrays select and convert lazily. Computing is left to NumPy and xarray, whose methods users try first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Lines of the global attribute ``history``."""
 
+from __future__ import annotations
+
 import datetime
 import os
 from collections.abc import Iterable
@@ -22,7 +24,7 @@ def history_line(command: str) -> str:
     return f"{now:%Y-%m-%dT%H:%M:%SZ}: {command}"
 
 
-def names_with_shapes(arrays: "Iterable[MasterArray]") -> str:
+def names_with_shapes(arrays: Iterable[MasterArray]) -> str:
     """Return the names and shapes of arrays as printable text."""
     described = (f"{a.name}({', '.join(f'{d}={n}' for d, n in zip(a.dimensions, a.shape, strict=True))})" for a in arrays)
     return printable(", ".join(described))

@@ -4,6 +4,8 @@ Values know the array that a reduction has read, as long as they are in the memo
 do not: their `history` names it.
 """
 
+from __future__ import annotations
+
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.sources import Source
 
 #: What values in memory were computed from, by the number of the object, with a reference that does not keep it.
-_inputs: "dict[int, tuple[weakref.ref[np.ndarray], Inputs]]" = {}
+_inputs: dict[int, tuple[weakref.ref[np.ndarray], Inputs]] = {}
 
 
 class Relation(NamedTuple):
@@ -61,12 +63,12 @@ class Inputs:
     whole. ``operation``: in words.
     """
 
-    array: "MasterArray"
+    array: MasterArray
     relations: tuple[Relation | None, ...]
     operation: str
 
 
-def remember_inputs(result: "MasterArray", inputs: Inputs) -> "MasterArray":
+def remember_inputs(result: MasterArray, inputs: Inputs) -> MasterArray:
     """Return an array in memory, noting what its values were computed from."""
     (values,) = result._matrix.references.memory
     number = id(values)
@@ -82,7 +84,7 @@ def inputs_of(values: np.ndarray) -> Inputs | None:
 
 def input_sources(
     inputs: Inputs, selection: Sequence[np.ndarray], places: Sequence[tuple[int, np.ndarray] | None]
-) -> "list[tuple[Source, dict[int, np.ndarray]]]":
+) -> list[tuple[Source, dict[int, np.ndarray]]]:
     """Return the sources of a part of values, with the positions of each.
 
     ``selection``: positions along each dimension of the values; ``places``: the axis of the array that has them, and the

@@ -3,6 +3,8 @@
 An array of an index is pickled as its `Origin`: its position there, and the lazy operations to repeat.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,7 @@ def select_matrix(matrix: Matrix, axis: int, selector: Selector) -> Matrix:
     return select(matrix, axis, runs(indices, matrix.edges[axis]))
 
 
-def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -> "MasterArray":
+def select_dimensions(array: MasterArray, selectors: Mapping[str, Selector]) -> MasterArray:
     """Select from an array per dimension; ignore dimensions that it lacks."""
     matrix, known = array._matrix, array._known
     for dimension, selector in selectors.items():
@@ -51,14 +53,14 @@ def select_dimensions(array: "MasterArray", selectors: Mapping[str, Selector]) -
     return replace(array, _matrix=matrix, _known=known)
 
 
-def select_known(known: "KnownValues", axis: int, selector: Selector) -> "KnownValues":
+def select_known(known: KnownValues, axis: int, selector: Selector) -> KnownValues:
     """Select along a dimension of the known values of an array."""
     key: Any = selector.as_slice() if isinstance(selector, Range) else selector
     index = (*(slice(None),) * axis, key)
     return np.asarray(known[0][index]), None if known[1] is None else np.asarray(known[1][index])
 
 
-def read_known(known: "KnownValues", target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
+def read_known(known: KnownValues, target: Target, selectors: Sequence[Selector], options: ReadOptions) -> np.ndarray:
     """Copy a selection of values in memory, as `read` reads those of files."""
     for axis in reversed(range(len(selectors))):
         known = select_known(known, axis, selectors[axis])
@@ -73,7 +75,7 @@ def read_known(known: "KnownValues", target: Target, selectors: Sequence[Selecto
     return masked_array(result, mask, target.fill_value)
 
 
-def read_datetimes(array: "MasterArray", key: Any) -> np.ndarray:
+def read_datetimes(array: MasterArray, key: Any) -> np.ndarray:
     """Read a selection of reference times, as `MasterArray.datetimes` does."""
     from aggarray.cf.units.calendars import datetime_kind, datetimes
 
@@ -103,7 +105,7 @@ def _with_nan(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     return values if mask is None or not mask.any() else np.where(mask, np.nan, values)
 
 
-def time_extent(array: "MasterArray") -> np.ndarray:
+def time_extent(array: MasterArray) -> np.ndarray:
     """Return the first and the last of reference times, as `read_datetimes`.
 
     The result is empty if all are missing.
@@ -116,7 +118,7 @@ def time_extent(array: "MasterArray") -> np.ndarray:
     return datetimes(np.array([end for end in ends if end == end], times.dtype), str(array.units), array.calendar, time_type)
 
 
-def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterArray":
+def transpose_dimensions(array: MasterArray, names: Sequence[str]) -> MasterArray:
     """Reorder dimensions; raise SelectionError unless each is named once."""
     if sorted(names) != sorted(array.dimensions):
         raise SelectionError(f"cannot transpose to {names}", hint=f"give each of {array.dimensions} once")
@@ -128,7 +130,7 @@ def transpose_dimensions(array: "MasterArray", names: Sequence[str]) -> "MasterA
     return replace(array, _matrix=transpose(array._matrix, order), _known=known)
 
 
-def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> "MasterArray":
+def reverse_dimensions(array: MasterArray, selectors: Mapping[str, Range]) -> MasterArray:
     """Return an array with dimensions reversed, those of size 1 too."""
     from aggarray.partition.tiling import reverse
 
@@ -140,7 +142,7 @@ def reverse_dimensions(array: "MasterArray", selectors: Mapping[str, Range]) -> 
     return array
 
 
-def with_step(array: "MasterArray", step: Step) -> "MasterArray":
+def with_step(array: MasterArray, step: Step) -> MasterArray:
     """Return an array converted by one more step.
 
     Templates keep the present step, so that chains stay exact.
@@ -170,7 +172,7 @@ def _is_redundant(template: Template, now: Step, step: Step) -> bool:
     return change.integer_exact and np.can_cast(before.dtype, now.dtype) and np.can_cast(now.dtype, step.dtype)
 
 
-def convert_units(array: "MasterArray", units: str, calendar: str | None) -> "MasterArray":
+def convert_units(array: MasterArray, units: str, calendar: str | None) -> MasterArray:
     """Return an array and its own bounds in other units."""
     now = array._step
     step = replace(now, units=units, calendar=calendar, dtype=np.dtype("f8") if array.dtype.kind in "iu" else array.dtype)
@@ -181,7 +183,7 @@ def convert_units(array: "MasterArray", units: str, calendar: str | None) -> "Ma
     return replace(changed, coords={**array.coords, **bounds}) if bounds else changed
 
 
-def bounds_names(array: "MasterArray") -> tuple[str, ...]:
+def bounds_names(array: MasterArray) -> tuple[str, ...]:
     """Return the names of an array's own bounds: one or none (CF 7.1, 7.4)."""
     from aggarray.cf.attributes import basename
 
@@ -190,8 +192,8 @@ def bounds_names(array: "MasterArray") -> tuple[str, ...]:
 
 
 def reverse_bounds(
-    before: "Mapping[str, MasterArray]", now: "Mapping[str, MasterArray]", *itself: "MasterArray"
-) -> "dict[str, MasterArray]":
+    before: Mapping[str, MasterArray], now: Mapping[str, MasterArray], *itself: MasterArray
+) -> dict[str, MasterArray]:
     """Reverse pairs of bounds where their coordinates are reversed (CF 7.1).
 
     ``before``, ``now``: the coordinates before and after an operation; ``itself``: the array before and after.
@@ -214,7 +216,7 @@ def dimension_names(dimensions: Sequence[Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
+def locate_labels(array: MasterArray, dimension: str, label: Any, *, method: str | None, tolerance: Any) -> Any:
     """Return the positions of labels of a dimension coordinate.
 
     Without a coordinate labels are positions. ``method``, ``tolerance`` and the result as in `labels.locate`. Raises
@@ -244,7 +246,7 @@ def locate_labels(array: "MasterArray", dimension: str, label: Any, *, method: s
 
 
 def labels_key(
-    array: "MasterArray", given: Mapping[str, Any] | str | None, method: str | None, tolerance: Any, named: Mapping[str, Any]
+    array: MasterArray, given: Mapping[str, Any] | str | None, method: str | None, tolerance: Any, named: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Return the key of labels by dimension; errors as of `locate_labels`.
 
@@ -260,7 +262,7 @@ def labels_key(
     return tuple(key.get(d, slice(None)) for d in array.dimensions)
 
 
-def positions_key(array: "MasterArray", indexers: Mapping[str, Any]) -> tuple[Any, ...]:
+def positions_key(array: MasterArray, indexers: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the key of positions by dimension; SelectionError for others."""
     for name in indexers:
         if name not in array.dimensions:
@@ -274,10 +276,10 @@ class Lazy:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: "MasterArray") -> None:
+    def __init__(self, array: MasterArray) -> None:
         self._array = array
 
-    def __getitem__(self, key: Any) -> "MasterArray":
+    def __getitem__(self, key: Any) -> MasterArray:
         array = self._array
         selectors = dict(zip(array.dimensions, normalise(key, array.shape, array.dimensions), strict=True))
         return array._after("lazy", key, array._chosen(selectors))
@@ -300,7 +302,7 @@ class Origin:
         """Return whether an array with these objects is the described one."""
         return len(witness) == len(self.witness) and all(a is b for a, b in zip(witness, self.witness, strict=True))
 
-    def then(self, name: str, arguments: Any, witness: tuple[object, ...]) -> "Origin":
+    def then(self, name: str, arguments: Any, witness: tuple[object, ...]) -> Origin:
         """Return the origin of the result of an operation."""
         return replace(self, steps=(*self.steps, (name, arguments)), witness=witness)
 

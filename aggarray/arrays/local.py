@@ -5,6 +5,8 @@ It is read on first use and exported without a copy. A `LocalArray` reads from a
 Or it holds the buffer of another exporter of the Distributed Array Protocol.
 """
 
+from __future__ import annotations
+
 import threading
 from itertools import accumulate, product
 from typing import Any, Self
@@ -73,7 +75,7 @@ class LocalArray(Interchange):
         return section
 
     @classmethod
-    def from_distarray(cls, obj: Any) -> "LocalArray":
+    def from_distarray(cls, obj: Any) -> LocalArray:
         """Import an object with ``__distarray__``, or the dictionary it returns.
 
         Nothing is copied: the buffer is the memory of the exporter, and is writable only if that is. The section knows only
@@ -194,7 +196,7 @@ class LocalArray(Interchange):
         check_exported(buffer)
         return {"__version__": version, "buffer": buffer, "dim_data": dim_data}
 
-    def aligned(self) -> "LocalArray":
+    def aligned(self) -> LocalArray:
         """Return the section with a native, aligned, writable, C-ordered buffer.
 
         Message passing and compiled code need this; imported and memory-mapped buffers may be different. The buffer is copied

@@ -1,5 +1,7 @@
 """Master array: one array out of many, read and selected lazily."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, fields
@@ -67,7 +69,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
     _matrix: Matrix
     attrs: Mapping[str, Any] = field(default_factory=dict)
     file_attrs: Mapping[str, Any] = field(default_factory=dict)
-    coords: "Mapping[str, MasterArray]" = field(default_factory=dict)
+    coords: Mapping[str, MasterArray] = field(default_factory=dict)
     _known: KnownValues | None = None
     _access: Access = ANYWHERE
     _origin: Origin | None = None
@@ -88,10 +90,10 @@ class MasterArray(NamedArray, Convertible, Reducible):
         parameters = self.name, self.dtype, self.units, self.calendar, self.fill_value, self._access
         return *parameters, self._matrix, self.attrs, self.file_attrs, self.coords
 
-    def _with_origin(self, find: Callable[..., Any], *place: Any) -> "MasterArray":
+    def _with_origin(self, find: Callable[..., Any], *place: Any) -> MasterArray:
         return replace(self, _origin=Origin(find, place, (), self._witness))
 
-    def _after(self, name: str, arguments: Any, result: "MasterArray") -> "MasterArray":
+    def _after(self, name: str, arguments: Any, result: MasterArray) -> MasterArray:
         """Return the result of an operation with the origin of this array."""
         origin = self._origin
         if origin is None or not origin.describes(self._witness):
@@ -102,7 +104,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
     @classmethod
     def from_subarrays(
         cls,
-        pieces: "Sequence[tuple[Sequence[tuple[int, int]], SubArray]]",
+        pieces: Sequence[tuple[Sequence[tuple[int, int]], SubArray]],
         *,
         dimensions: Sequence[str],
         shape: Sequence[int] | None = None,
@@ -112,7 +114,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
         name: str | None = None,
-    ) -> "MasterArray":
+    ) -> MasterArray:
         """Make an array from sub-arrays at given locations.
 
         Edges need not align; uncovered regions are missing. ``pieces``: (location, sub-array), location = one (start, stop)
@@ -132,7 +134,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
     @classmethod
     def from_locals(
         cls, exports: Sequence[Any], *, dimensions: Sequence[str] | None = None, name: str | None = None
-    ) -> "MasterArray":
+    ) -> MasterArray:
         """Make an array from the sections of all processes, in order of rank.
 
         Any distribution is possible; nothing is copied. ``exports``: LocalArrays, or objects with ``__distarray__``. Elements
@@ -161,7 +163,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         return self._matrix.directions
 
     @property
-    def partitions(self) -> "PartitionMatrix":
+    def partitions(self) -> PartitionMatrix:
         """The partition matrix."""
         from aggarray.arrays.partitions import PartitionMatrix
 
@@ -191,7 +193,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
     @overload
     def read(
         self, key: Any = ..., *, masked: Literal[True], out: None = None, copy: bool | None = True, threads: int | None = None
-    ) -> "np.ma.MaskedArray[Any, Any]": ...
+    ) -> np.ma.MaskedArray[Any, Any]: ...
     @overload
     def read(
         self, key: Any = ..., masked: bool = False, out: Any = None, copy: bool | None = True, threads: int | None = None
@@ -212,7 +214,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
             return read_known(self._known, self._target, selectors, options)
         return read(self._matrix, self._target, selectors, options)
 
-    def sources(self, key: Any = ...) -> "Sources":
+    def sources(self, key: Any = ...) -> Sources:
         """Return where the values of a selection come from; read no values.
 
         One `Source` per partition that the selection touches, in C order, none for missing ones. ``key``: as in ``a[key]``.
@@ -242,7 +244,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
             raise ValueError("a master array cannot be converted to a NumPy array without a copy: it is read from files")
         return self.read().astype(self.dtype if dtype is None else dtype, copy=False)
 
-    def __datashape__(self) -> "Type":
+    def __datashape__(self) -> Type:
         from aggarray.memory.types import Type
 
         return Type(self.shape, self.dtype, self._matrix.may_miss)
@@ -283,7 +285,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         values = self.read(masked=True, copy=None if in_memory else True)
         return np.ma.getdata(values), np.ma.getmaskarray(values)
 
-    def local(self, distribution: "Distribution", rank: int, copy: bool | None = True) -> "LocalArray":
+    def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> LocalArray:
         """Return the section of one process, which is read lazily.
 
         It exports the Distributed Array Protocol. ``copy``: True gives a native, aligned, writable buffer in C order; None and
@@ -298,32 +300,32 @@ class MasterArray(NamedArray, Convertible, Reducible):
         """``a.lazy[key]``: the master array of a selection; no file is opened."""
         return Lazy(self)
 
-    def _selected(self, selectors: Mapping[str, Selector]) -> "MasterArray":
+    def _selected(self, selectors: Mapping[str, Selector]) -> MasterArray:
         return select_dimensions(self, selectors)
 
-    def _chosen(self, selectors: Mapping[str, Selector]) -> "MasterArray":
+    def _chosen(self, selectors: Mapping[str, Selector]) -> MasterArray:
         return self._with_coords(lambda a: a._selected(selectors))
 
-    def _with_coords(self, change: "Callable[[MasterArray], MasterArray]") -> "MasterArray":
+    def _with_coords(self, change: Callable[[MasterArray], MasterArray]) -> MasterArray:
         changed, coords = change(self), {name: change(c) for name, c in self.coords.items()}
         return replace(changed, coords=reverse_bounds(self.coords, coords, self, changed))
 
-    def transpose(self, *dimensions: str) -> "MasterArray":
+    def transpose(self, *dimensions: str) -> MasterArray:
         """Return the array with its dimensions reordered, by default reversed."""
         names = dimension_names(dimensions) or self.dimensions[::-1]
         return self._after("transpose", names, transpose_dimensions(self, names))
 
-    def flip(self, *dimensions: str) -> "MasterArray":
+    def flip(self, *dimensions: str) -> MasterArray:
         """Reverse dimensions, by default all, and their `directions`."""
         names = dimension_names(dimensions) or self.dimensions
         sizes = {d: self.shape[self._matrix.axis(d)] for d in names}
         selectors = {d: Range(n - 1, n, -1) for d, n in sizes.items()}
         return self._after("flip", names, self._with_coords(lambda a: a._turned(selectors)))
 
-    def _turned(self, selectors: Mapping[str, Range]) -> "MasterArray":
+    def _turned(self, selectors: Mapping[str, Range]) -> MasterArray:
         return reverse_dimensions(self, selectors)
 
-    def to_units(self, units: str, calendar: str | None = None) -> "MasterArray":
+    def to_units(self, units: str, calendar: str | None = None) -> MasterArray:
         """Return the array in other units.
 
         Floating arrays keep their dtype, integers become float64. A temperature difference has no offset (CF 3.1.2); bounds of
@@ -333,7 +335,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         calendar = normal_calendar(units, calendar if calendar is not None else self.calendar)
         return self._after("to_units", (units, calendar), convert_units(self, units, calendar))
 
-    def astype(self, dtype: Any) -> "MasterArray":
+    def astype(self, dtype: Any) -> MasterArray:
         """Return the array in another data type, cast as NumPy does.
 
         Missing values stay missing. Raises AggregationError if there is no such cast.
@@ -344,7 +346,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
 
     def sel(
         self, given: Mapping[str, Any] | str | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
-    ) -> "MasterArray":
+    ) -> MasterArray:
         """Select lazily by coordinate values, as ``sel`` of xarray does.
 
         Slices include both ends. The first argument may be a mapping of labels, as in xarray: ``a.sel({"lat": 0.0})``.
@@ -360,7 +362,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         """
         return self.lazy[labels_key(self, given, method, tolerance, labels)]
 
-    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> "MasterArray":
+    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> MasterArray:
         """Select lazily by position, as ``isel`` of xarray does.
 
         An integer drops its dimension; slices, 1-d index arrays, lists and masks keep it. Each selects along its dimension
@@ -375,7 +377,7 @@ class MasterArray(NamedArray, Convertible, Reducible):
         """
         return self.lazy[positions_key(self, {**(given or {}), **indexers})]
 
-    def forecast(self, view: str | None = None, period: Any = None, run: Any = None) -> "MasterArray":
+    def forecast(self, view: str | None = None, period: Any = None, run: Any = None) -> MasterArray:
         """Return a view of a forecast along its valid time, dimension ``time``.
 
         Give one argument. ``view``: "best", the latest run with a file for each valid time. ``period``: a lead, one value per

@@ -1,5 +1,7 @@
 """Partitions of a master array, as objects that are made on demand."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import product
 from math import prod
@@ -38,7 +40,7 @@ class Partition:
     punits: str | None
     pcalendar: str | None
     part: Part
-    data: "SubArray | None"
+    data: SubArray | None
     virtual: bool
 
     @property

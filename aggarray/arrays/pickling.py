@@ -5,6 +5,8 @@ sent once per worker, as an `ArrayReference` that tasks share. A task of an arra
 pieces that its block needs.
 """
 
+from __future__ import annotations
+
 import pickle
 from collections.abc import Iterator
 from functools import lru_cache

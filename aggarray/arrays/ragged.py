@@ -4,6 +4,8 @@ The samples are an ordinary array in the order of the files; a geometry assigns 
 or trajectories.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -103,12 +105,12 @@ class RaggedMasterArray(MasterArray):
         """Number of samples."""
         return int(self._matrix.edges[0][-1]) if self._instances.stored else int(self._rows.counts.sum())
 
-    def __datashape__(self) -> "Type":
+    def __datashape__(self) -> Type:
         from aggarray.memory.types import VAR, Type
 
         return Type((*self.shape, VAR), self.dtype, self._matrix.may_miss)
 
-    def __memory__(self) -> "Array | str":
+    def __memory__(self) -> Array | str:
         return "rows of different lengths; .flat returns the samples"
 
     # Reading
@@ -131,7 +133,7 @@ class RaggedMasterArray(MasterArray):
         values = _read(self._samples({}), rows.positions(), {"masked": masked, "out": out, "copy": copy, "threads": threads})
         return values if isinstance(chosen, int) else _rows_of(values, rows.offsets)
 
-    def sources(self, key: Any = ...) -> "Sources":
+    def sources(self, key: Any = ...) -> Sources:
         """Return where the samples of rows come from.
 
         As `MasterArray.sources`, with locations in ``flat``. The row sizes are read to find the samples.
@@ -166,7 +168,7 @@ class RaggedMasterArray(MasterArray):
         """Read all rows as an Awkward array (the extra ``ragged``)."""
         return self.read().to_awkward()
 
-    def local(self, distribution: "Distribution", rank: int, copy: bool | None = True) -> Any:
+    def local(self, distribution: Distribution, rank: int, copy: bool | None = True) -> Any:
         """Return the rows of one process as a `LocalRagged`, read lazily.
 
         It exports samples and counts. ``distribution``: of the instances, in blocks; `Distribution.from_partitions` balances
@@ -231,7 +233,7 @@ class RaggedMasterArray(MasterArray):
         return "\n  ".join([*lines[:1], f"ragged: {counted(self.size, 'sample')} along {samples}", *lines[1:]])
 
 
-def _rows_of(values: np.ndarray, offsets: np.ndarray) -> "Ragged":
+def _rows_of(values: np.ndarray, offsets: np.ndarray) -> Ragged:
     from aggarray.memory.ragged import Ragged
 
     return Ragged(values, offsets)

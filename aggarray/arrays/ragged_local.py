@@ -1,5 +1,7 @@
 """Section of a ragged array in one process: samples and counts per row."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ These are the representations of CF chapter 9: the number of samples per instanc
 else the instance of every sample, or of every run of samples.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

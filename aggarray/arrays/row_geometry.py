@@ -4,6 +4,8 @@ It is read and checked when it is used. These are the discrete sampling geometri
 and indices of files as arrays, and the positions where each file begins, which shift the indices of a file. No sample is read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
@@ -41,16 +43,16 @@ class Part:
     """
 
     cuts: np.ndarray
-    counts: "MasterArray | None" = None
-    index: "MasterArray | None" = None
-    present: tuple["MasterArray", ...] = ()
+    counts: MasterArray | None = None
+    index: MasterArray | None = None
+    present: tuple[MasterArray, ...] = ()
 
     @property
     def known(self) -> bool:
         """Whether the rows are known without reading."""
         return all(a is None or a._known is not None for a in (self.counts, self.index, *self.present))
 
-    def of_runs(self) -> "Part":
+    def of_runs(self) -> Part:
         """Return the runs of samples as rows."""
         return Part(self.cuts[:, [0, 1, 1]], None, self.index)
 
@@ -116,7 +118,7 @@ class Geometry:
             self._found.append(rows if self.chosen is None else rows.take(self.chosen))
         return self._found[0]
 
-    def take(self, chosen: Range | np.ndarray) -> "Geometry":
+    def take(self, chosen: Range | np.ndarray) -> Geometry:
         """Return the geometry of selected rows."""
         rows = chosen if self.chosen is None else compose(self.chosen, chosen, self.total)
         return replace(self, chosen=None if isinstance(rows, int) else rows, _found=[])
@@ -125,7 +127,7 @@ class Geometry:
         return Geometry, (self.dimension, self.parts, self.chosen)
 
 
-def read_integers(array: "MasterArray") -> np.ndarray:
+def read_integers(array: MasterArray) -> np.ndarray:
     """Return row sizes or indices as a new int64 array.
 
     Integral floats are converted; missing sizes are 0. Raises FormatError for other values, and for a missing index.
@@ -147,7 +149,7 @@ def read_integers(array: "MasterArray") -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
+def _check_all(array: MasterArray, fits: np.ndarray, fault: str) -> None:
     if fits.all():
         return
     position = int(np.argmin(fits))
@@ -159,7 +161,7 @@ def _check_all(array: "MasterArray", fits: np.ndarray, fault: str) -> None:
 
 
 @contextmanager
-def _located(array: "MasterArray", position: int) -> Iterator[None]:
+def _located(array: MasterArray, position: int) -> Iterator[None]:
     try:
         yield
     except FormatError as error:
@@ -167,7 +169,7 @@ def _located(array: "MasterArray", position: int) -> Iterator[None]:
         raise
 
 
-def _source(array: "MasterArray", position: int) -> tuple[str, str | None]:
+def _source(array: MasterArray, position: int) -> tuple[str, str | None]:
     matrix, references = array._matrix, array._matrix.references
     edges = matrix.edges[0]
     cell = min(int(np.searchsorted(edges, position, side="right")) - 1, len(edges) - 2)

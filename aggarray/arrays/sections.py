@@ -1,5 +1,7 @@
 """One array of the sections of all processes, in the order of indices."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import product
 from typing import Any

@@ -1,5 +1,7 @@
 """Sources of a selection: the files, variables and parts that it reads."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from itertools import product
@@ -84,7 +86,7 @@ class Sources(tuple[Source, ...]):
         return sources_text(self, line_width())
 
 
-def sources_of(array: "MasterArray", selectors: Sequence["Selector"]) -> Sources:
+def sources_of(array: MasterArray, selectors: Sequence[Selector]) -> Sources:
     """Return the sources of a selection; see `MasterArray.sources`."""
     matrix = array._matrix
     rows = [plan_dimension(s, e) for s, e in zip(selectors, matrix.edges, strict=True)]
@@ -144,7 +146,7 @@ def _listed(indices: Indices) -> np.ndarray:
     return np.arange(indices.start, indices.stop, indices.step) if isinstance(indices, slice) else indices
 
 
-def _external_sources(references: References, row: int, assembled: Source) -> "Iterator[Source]":
+def _external_sources(references: References, row: int, assembled: Source) -> Iterator[Source]:
     """Yield the datasets that HDF5 reads for a piece of a virtual dataset."""
     from aggarray.partition.external import external_of
 

@@ -1,5 +1,7 @@
 """Sub-array: a variable of a file, or an array in memory."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import fields
@@ -52,7 +54,7 @@ class SubArray(NamedArray):
             object.__setattr__(self, f.name, relocated(value) if f.name == "uri" and value else value)
 
     @classmethod
-    def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> "SubArray":
+    def from_file(cls, path: str | bytes | os.PathLike[Any], variable: str) -> SubArray:
         """Make a sub-array from a variable of a file.
 
         Raises FormatError if the file does not open, AggregationError if the path is not one, NotFoundError with the names of
@@ -77,7 +79,7 @@ class SubArray(NamedArray):
         calendar: str | None = None,
         directions: Sequence[bool] | None = None,
         fill_value: Any = None,
-    ) -> "SubArray":
+    ) -> SubArray:
         """Make a sub-array of values in memory: a read-only view, or copied text.
 
         ``fill_value`` marks missing values. Masked arrays keep their mask. Raises AggregationError if dimensions, directions
@@ -92,7 +94,7 @@ class SubArray(NamedArray):
         return cls(template, None, values)
 
     @classmethod
-    def from_local(cls, local: Any) -> "SubArray":
+    def from_local(cls, local: Any) -> SubArray:
         """Return the elements that one process owns of a distributed array.
 
         They come without communication padding and without a copy. ``local``: a LocalArray, or an object with
@@ -163,7 +165,7 @@ class SubArray(NamedArray):
         return self.template.encoding.add_offset
 
     @overload
-    def read(self, key: Any = ..., *, masked: Literal[True], copy: bool | None = True) -> "np.ma.MaskedArray[Any, Any]": ...
+    def read(self, key: Any = ..., *, masked: Literal[True], copy: bool | None = True) -> np.ma.MaskedArray[Any, Any]: ...
     @overload
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray: ...
     def read(self, key: Any = ..., masked: bool = False, copy: bool | None = True) -> np.ndarray:
@@ -185,7 +187,7 @@ class SubArray(NamedArray):
     def __datashape__(self) -> Type:
         return Type(self.shape, self.dtype, self.template.encoding.may_miss)
 
-    def resolved(self) -> "SubArray":
+    def resolved(self) -> SubArray:
         """Return the sub-array with its file's template; errors as in `read`."""
         if not self.template.declared:
             return self
@@ -274,7 +276,7 @@ def _text(values: np.ndarray, fill_value: Any) -> tuple[np.ndarray, Any]:
     return native.astype(np.dtypes.StringDType()), fill_value
 
 
-def _filled(array: "np.ma.MaskedArray", fill_value: Any) -> tuple[np.ndarray, Any]:
+def _filled(array: np.ma.MaskedArray, fill_value: Any) -> tuple[np.ndarray, Any]:
     """Replace masked elements by a fill value that no valid element has."""
     mask = np.ma.getmaskarray(array)
     if not mask.any():

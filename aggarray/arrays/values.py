@@ -1,5 +1,7 @@
 """What all arrays have in common: names, conversions, reductions."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
@@ -121,7 +123,7 @@ class NamedArray(AttributeHints, _Operators):
 
         raise no_arithmetic(self, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}")
 
-    def __memory__(self) -> "Array | str":
+    def __memory__(self) -> Array | str:
         from aggarray.memory.creation import array_of
 
         try:
@@ -173,7 +175,7 @@ class Convertible:
 
         return files_for(self, chunks)
 
-    def to_dask(self, chunks: Any = None) -> "DaskArray":
+    def to_dask(self, chunks: Any = None) -> DaskArray:
         """Return the array as a dask array of one layer, read lazily.
 
         ``chunks``: None or {} = stored chunks, merged up to 100 MB as by `chunks_for`, and across files if they are more than
@@ -184,7 +186,7 @@ class Convertible:
 
         return to_dask(self, chunks)
 
-    def to_xarray(self, chunks: Any = None) -> "DataArray":
+    def to_xarray(self, chunks: Any = None) -> DataArray:
         """Return the array as a lazy ``xarray.DataArray`` with its coordinates.
 
         ``chunks``: None = without dask, {} = stored chunks, merged up to 100 MB; else as in ``xarray.open_dataset``.
@@ -224,7 +226,7 @@ class Reducible:
         weights: Any = None,
         skipna: bool = True,
         min_count: int = 1,
-    ) -> "MasterArray":
+    ) -> MasterArray:
         """Reduce dimensions while the files are read; return values in memory.
 
         Each stored chunk is decoded once, or once for some groups if their result is large. Beside the result this needs at
@@ -255,95 +257,95 @@ class Reducible:
         array: Any = self
         return reduce_array(array, [operation], dims, by=by, weights=weights, skipna=skipna, min_count=min_count)[operation]
 
-    def mean(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def mean(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return means over dimensions: float64, in the units of the array.
 
         ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("mean", dims, options)
 
-    def sum(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def sum(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return sums over dimensions: (u)int64 for integers, else float64.
 
         ``dims`` and ``options``: as in `reduce`. The sum of no values is missing, unless ``min_count`` is 0.
         """
         return self._reduced("sum", dims, options)
 
-    def min(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def min(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the smallest values over dimensions, of the same dtype.
 
         ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("min", dims, options)
 
-    def max(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def max(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the greatest values over dimensions, of the same dtype.
 
         ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("max", dims, options)
 
-    def std(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def std(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return standard deviations of the population over dimensions.
 
         They are float64, in the units of the array, or of differences. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("std", dims, options)
 
-    def var(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def var(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return variances of the population over dimensions: float64.
 
         Their units are squared. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("var", dims, options)
 
-    def count(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def count(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the numbers of values that are not missing: int64, units "1".
 
         ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("count", dims, options)
 
-    def any(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def any(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return whether any value over dimensions differs from 0: bool.
 
         Missing values are ignored; without others the result is False. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("any", dims, options)
 
-    def all(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def all(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return whether all values over dimensions differ from 0: bool.
 
         Without any, the result is True. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("all", dims, options)
 
-    def first(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def first(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the first values along one dimension, of the same dtype.
 
         Missing values are passed over. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("first", dims, options)
 
-    def last(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def last(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the last values along one dimension, of the same dtype.
 
         Missing values are passed over. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("last", dims, options)
 
-    def argmin(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def argmin(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the positions of the smallest values along one dimension.
 
         They are int64, that of the first of equal values, -1 where all are missing. ``dims`` and ``options``: as in `reduce`.
         """
         return self._reduced("argmin", dims, options)
 
-    def argmax(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def argmax(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return the positions of the greatest values, otherwise as `argmin`."""
         return self._reduced("argmax", dims, options)
 
-    def median(self, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def median(self, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return medians over dimensions: float64, in the units of the array.
 
         ``dims`` and ``options``: as in `quantile`, which says what memory and time it needs.
@@ -352,7 +354,7 @@ class Reducible:
 
         return quantile_of(self, 0.5, dims, options, "median")  # type: ignore[arg-type]
 
-    def quantile(self, q: Any, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def quantile(self, q: Any, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return exact quantiles over dimensions: float64, interpolated linearly.
 
         All values of a result are sorted in memory, up to 34 MB at a time; AggregationError if they are more. A stored chunk is
@@ -363,7 +365,7 @@ class Reducible:
 
         return quantile_of(self, q, dims, options)  # type: ignore[arg-type]
 
-    def climatology(self, by: Any = "month", **options: Any) -> "MasterArray":
+    def climatology(self, by: Any = "month", **options: Any) -> MasterArray:
         """Return means over years (of "hour": over days) along the times.
 
         ``by``: "month", "season", "dayofyear" or "hour", or labels as in `reduce`. ``options``: as in `reduce`.
@@ -372,7 +374,7 @@ class Reducible:
 
         return climatology_of(self, by, options)  # type: ignore[arg-type]
 
-    def anomaly(self, by: Any = "month", climatology: Any = None, **options: Any) -> "MasterArray":
+    def anomaly(self, by: Any = "month", climatology: Any = None, **options: Any) -> MasterArray:
         """Return the array less its climatology, in memory.
 
         Floating arrays keep their dtype, others become float64. ``climatology``: another, such as that of a base period, as a
@@ -382,7 +384,7 @@ class Reducible:
 
         return anomaly_from(self, by, climatology, options)  # type: ignore[arg-type]
 
-    def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> "MasterArray":
+    def running_mean(self, steps: int, dims: Dimensions = None, **options: Any) -> MasterArray:
         """Return means of windows of ``steps`` positions along a dimension.
 
         Windows with missing values have none, unless ``min_count`` is less than ``steps``. ``dims``: one dimension, None for
@@ -392,7 +394,7 @@ class Reducible:
 
         return running_mean_of(self, steps, dims, options)  # type: ignore[arg-type]
 
-    def _reduced(self, operation: str, dims: Dimensions, options: dict[str, Any]) -> "MasterArray":
+    def _reduced(self, operation: str, dims: Dimensions, options: dict[str, Any]) -> MasterArray:
         if options.keys() <= {"by", "weights", "skipna", "min_count"}:
             return self.reduce(operation, dims, **options)
         from aggarray.arrays.hints import reduce_by_numpy

@@ -1,5 +1,7 @@
 """Texts in attributes: names, lists of words, numbers as text."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any
 

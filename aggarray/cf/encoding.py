@@ -5,6 +5,8 @@
 mask: the caller chooses what replaces missing values.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from functools import lru_cache

@@ -4,6 +4,8 @@ CMIP, CORDEX and obs4MIPs state the time step of a file by name (``mon``, ``6hrP
 table (``Amon``, ``6hrPlev``); ACDD states it as a duration of ISO 8601 (``P1M``).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

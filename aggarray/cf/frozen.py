@@ -1,5 +1,7 @@
 """Immutable mappings for shared attributes."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Generic, NoReturn, TypeVar

@@ -4,6 +4,8 @@ Text that is invalid in its encoding is decoded as Latin-1, which maps each byte
 no surrogates, which NumPy's text, netCDF and JSON cannot hold.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any
 

@@ -6,6 +6,8 @@ standard error. Exit status: 0 success, 1 an error or problems that a command re
 Ctrl-C. A traceback appears only with ``--debug``.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import gc

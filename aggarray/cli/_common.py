@@ -1,5 +1,7 @@
 """Options, arguments, completion and output shared by commands."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -45,7 +47,7 @@ def _is_plain(name: str) -> bool:
     return all(c.isalnum() or c in "_-.+/@%:," for c in name)
 
 
-def _opened(ctx: click.Context) -> "Aggregation | None":
+def _opened(ctx: click.Context) -> Aggregation | None:
     """Return the aggregation on the line, None unless it opens fast."""
     from aggarray.opening.sources import open
 
@@ -150,7 +152,7 @@ rules_options = all_options(
 RULES = ("preset", "along", "order", "new_dimension", "separate_by", "overlap", "holes", "tolerance", "units", "trust")
 
 
-def open_arguments(arguments: Mapping[str, Any], notes: bool = True) -> "Aggregation":
+def open_arguments(arguments: Mapping[str, Any], notes: bool = True) -> Aggregation:
     """Open the source of a command; ``notes``: see `open_source`."""
     variables = [arguments["variable"]] if arguments.get("variable") else arguments.get("variables", ())
     rules: dict[str, Any] = {}
@@ -190,7 +192,7 @@ def _value(text: str) -> Any:
 
 
 @contextlib.contextmanager
-def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") -> Iterator[None]:
+def protected_sources(output: str, source: Sequence[str], agg: Aggregation) -> Iterator[None]:
     """Raise UsageError in place of an error about an output in the source."""
     try:
         yield
@@ -202,7 +204,7 @@ def protected_sources(output: str, source: Sequence[str], agg: "Aggregation") ->
         raise
 
 
-def check_output(output: str, source: Sequence[str], agg: "Aggregation") -> None:
+def check_output(output: str, source: Sequence[str], agg: Aggregation) -> None:
     """Raise AggregationError if the output would replace a source file."""
     from aggarray.export.extract.target import check_not_source
     from aggarray.storage.files import given_path, named_files
@@ -255,7 +257,7 @@ def open_source(
     rules: Mapping[str, Any] | None = None,
     where: Mapping[str, Sequence[str]] | None = None,
     notes: bool = True,
-) -> "Aggregation":
+) -> Aggregation:
     """Open a source like `aggarray.open`, with a progress bar on terminals.
 
     ``where``: texts of attributes; see `aggarray.opening.where`. ``notes``: print which of the given fixes match no file.
@@ -278,7 +280,7 @@ def open_source(
     return select_where(agg, where or {})
 
 
-def select_where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = "--where") -> "Aggregation":
+def select_where(agg: Aggregation, texts: Mapping[str, Sequence[str]], option: str = "--where") -> Aggregation:
     """Return the arrays that attributes select; errors name the option."""
     if not texts:
         return agg
@@ -287,7 +289,7 @@ def select_where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option:
     return where(agg, texts, option)
 
 
-def make_rules(fields: Mapping[str, Any], base: "Rules | None" = None) -> Any:
+def make_rules(fields: Mapping[str, Any], base: Rules | None = None) -> Any:
     """Return `Rules` of a preset or a base, and fields; UsageError if invalid."""
     from aggarray.aggregate.rules import changed_rules
 
@@ -297,7 +299,7 @@ def make_rules(fields: Mapping[str, Any], base: "Rules | None" = None) -> Any:
         raise click.UsageError(str(error)) from error
 
 
-def only_array(agg: "Aggregation", variable: str | None) -> "MasterArray":
+def only_array(agg: Aggregation, variable: str | None) -> MasterArray:
     """Return the array of a name, or the only one; UsageError otherwise."""
     if variable is None and len(agg.names) != 1:
         raise click.UsageError(f"the source has several variables ({', '.join(agg.names)}); choose one with -v")
@@ -329,7 +331,7 @@ def split_names(texts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
 
 
-def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Problem]", as_json: bool) -> None:
+def echo_groups(agg: Aggregation, names: Sequence[str], problems: Sequence[Problem], as_json: bool) -> None:
     """Print the groups of arrays by attributes."""
     from aggarray.display.facts import aggregation_facts
     from aggarray.display.groups import group_facts, group_table, groups
@@ -342,7 +344,7 @@ def echo_groups(agg: "Aggregation", names: Sequence[str], problems: "Sequence[Pr
         click.echo(group_table(made, names, terminal_width()))
 
 
-def layout_profile(layout: bool, profile: str | None) -> "Profile | None":
+def layout_profile(layout: bool, profile: str | None) -> Profile | None:
     """Return the profile, None without --layout; UsageError if invalid."""
     if not layout:
         if profile is not None:
@@ -356,7 +358,7 @@ def layout_profile(layout: bool, profile: str | None) -> "Profile | None":
         raise click.BadParameter(str(error), param_hint="--profile") from error
 
 
-def check_layout(agg: "Aggregation", profile: "Profile", arguments: Mapping[str, Any]) -> "Report":
+def check_layout(agg: Aggregation, profile: Profile, arguments: Mapping[str, Any]) -> Report:
     """Report what differs from a profile; remedies name the source as given."""
     from aggarray.layout import checking
     from aggarray.scan.progress import checked_progress
@@ -369,7 +371,7 @@ def echo_json(data: Any) -> None:
     click.echo(without_credentials(json.dumps(data, indent=2)))
 
 
-def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options: Any) -> None:
+def save(agg: Aggregation, path: str, arguments: Mapping[str, Any], **options: Any) -> None:
     """Save an index; print its contents and what other software cannot read."""
     from aggarray.display import facts
 
@@ -386,7 +388,7 @@ def save(agg: "Aggregation", path: str, arguments: Mapping[str, Any], **options:
     echo_notes(agg, f"run aggarray explain {path} for the reasons")
 
 
-def arrays_of_files(agg: "Aggregation") -> str:
+def arrays_of_files(agg: Aggregation) -> str:
     """Return the numbers of arrays and files in words."""
     from aggarray.display.facts import file_count
     from aggarray.display.markup import counted

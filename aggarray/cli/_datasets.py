@@ -1,5 +1,7 @@
 """The arrays of one dataset, and how to choose it among several."""
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +40,11 @@ def as_keys(where: Mapping[str, str], names: Sequence[str] = ()) -> str:
 
 
 def require_dataset(
-    arrays: "Sequence[MasterArray]",
+    arrays: Sequence[MasterArray],
     are_named: bool,
     written: Callable[..., str] = as_options,
-    refusals: "Sequence[Refusal]" = (),
-) -> "list[MasterArray]":
+    refusals: Sequence[Refusal] = (),
+) -> list[MasterArray]:
     """Return the arrays if they are one dataset.
 
     Otherwise AggregationError tells what distinguishes the datasets, and how to select one. ``written``: writes a selection.
@@ -60,7 +62,7 @@ def require_dataset(
     return list(arrays)
 
 
-def _repeated(arrays: "Sequence[MasterArray]") -> "list[MasterArray]":
+def _repeated(arrays: Sequence[MasterArray]) -> list[MasterArray]:
     """Return the arrays of the first name that several have."""
     by_name: dict[str | None, list[MasterArray]] = {}
     for array in arrays:
@@ -69,10 +71,10 @@ def _repeated(arrays: "Sequence[MasterArray]") -> "list[MasterArray]":
 
 
 def _raise_datasets(
-    arrays: "Sequence[MasterArray]",
+    arrays: Sequence[MasterArray],
     facets: Sequence[tuple[str, list[str | None]]],
     written: Callable[..., str],
-    refusals: "Sequence[Refusal]",
+    refusals: Sequence[Refusal],
 ) -> None:
     from aggarray.aggregate.differences import differing_attributes, distinguishing_text
     from aggarray.partition.file_names import paths_among
@@ -119,7 +121,7 @@ def _listed(facet: tuple[str, list[str | None]]) -> str:
     return f"{name}: {listed(distinct, _MOST_LISTED)}"
 
 
-def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -> None:
+def _check_grids(arrays: Sequence[MasterArray], written: Callable[..., str]) -> None:
     """Raise AggregationError for arrays that do not share dimensions."""
     from aggarray.arrays.ragged_variables import flatten_ragged
     from aggarray.output.dataset import grouped
@@ -136,7 +138,7 @@ def _check_grids(arrays: "Sequence[MasterArray]", written: Callable[..., str]) -
         raise AggregationError(f"{len(groups)} grids instead of one: {'; '.join(texts)}", hint=f"choose variables: {advice}")
 
 
-def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "list[MasterArray]":
+def converted(arrays: Sequence[MasterArray], units: Mapping[str, str]) -> list[MasterArray]:
     """Return arrays, those of the given names lazily in other units."""
     names = sorted({a.name or "" for a in arrays})
     for name in units:
@@ -145,7 +147,7 @@ def converted(arrays: "Sequence[MasterArray]", units: Mapping[str, str]) -> "lis
     return [_in_units(array, units[array.name or ""]) if array.name in units else array for array in arrays]
 
 
-def _in_units(array: "MasterArray", units: str) -> "MasterArray":
+def _in_units(array: MasterArray, units: str) -> MasterArray:
     try:
         return array.to_units(units)
     except UnitsError as error:

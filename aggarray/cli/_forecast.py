@@ -1,5 +1,7 @@
 """Option --forecast: views of forecasts along the valid time."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,7 @@ def parse_view(text: str | None) -> dict[str, str] | None:
     return {name: value}
 
 
-def views_of(arrays: "Sequence[MasterArray]", view: dict[str, str] | None) -> "list[MasterArray]":
+def views_of(arrays: Sequence[MasterArray], view: dict[str, str] | None) -> list[MasterArray]:
     """Return views of the forecasts among arrays; the others do not change.
 
     Raises NotFoundError if none is a forecast, or has the run or the lead.

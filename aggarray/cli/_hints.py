@@ -1,5 +1,7 @@
 """Advice of errors, with options of the shell instead of arguments."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 

@@ -3,6 +3,8 @@
 `KEYS` lists the valid keys. Paths are relative to the folder of the job file.
 """
 
+from __future__ import annotations
+
 import difflib
 import glob
 import os
@@ -93,7 +95,7 @@ class Job:
     where: dict[str, list[str]]
     opening: dict[str, Any]
     rules: dict[str, Any]
-    fixes: "tuple[Fix, ...]"
+    fixes: tuple[Fix, ...]
     index: dict[str, Any]
     extracts: list[dict[str, Any]]
     reductions: list[dict[str, Any]]
@@ -314,7 +316,7 @@ def _job(path: str, tables: dict[str, Any]) -> Job:
     return Job(path, log, source, variables, where, opening, rules, fixes, index, extracts, reductions, pages, check)
 
 
-def _fixes(path: str, names: list[str], tables: list[dict[str, Any]]) -> "tuple[Fix, ...]":
+def _fixes(path: str, names: list[str], tables: list[dict[str, Any]]) -> tuple[Fix, ...]:
     """Return the fixes of named files, then those of a job."""
     if not names and not tables:
         return ()

@@ -4,6 +4,8 @@
 in a time of day (``2000-01-01T12:30``) belongs to the time. The coordinate decides whether text is a number or a time.
 """
 
+from __future__ import annotations
+
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
@@ -89,8 +91,8 @@ def parse_tolerances(method: str | None, limits: Sequence[Any]) -> dict[str | No
 
 
 def select_all(
-    arrays: "Sequence[MasterArray]", labels: Mapping[str, Any], method: str | None, tolerances: Mapping[str | None, Any]
-) -> "list[MasterArray]":
+    arrays: Sequence[MasterArray], labels: Mapping[str, Any], method: str | None, tolerances: Mapping[str | None, Any]
+) -> list[MasterArray]:
     """Select from arrays; NotFoundError for absent dimensions or no values.
 
     A method reaches one step of the coordinate unless a tolerance is given. The ends of a slice may have either order.
@@ -120,7 +122,7 @@ def select_all(
     return selections
 
 
-def _select_between(array: "MasterArray", dimension: str, label: slice) -> "MasterArray":
+def _select_between(array: MasterArray, dimension: str, label: slice) -> MasterArray:
     """Select a slice, whose ends may have either order along a coordinate."""
     coordinate, text = array.coords.get(dimension), f"--sel {dimension}={format_label(label)}"
     extent = _extent(coordinate)
@@ -142,7 +144,7 @@ def _select_between(array: "MasterArray", dimension: str, label: slice) -> "Mast
     return selected
 
 
-def _select_labels(array: "MasterArray", dimension: str, label: Any, method: str | None, limit: Any) -> "MasterArray":
+def _select_labels(array: MasterArray, dimension: str, label: Any, method: str | None, limit: Any) -> MasterArray:
     """Select a label or a list; a method without limit reaches one step."""
     coordinate = array.coords.get(dimension)
     try:
@@ -168,7 +170,7 @@ def _select_labels(array: "MasterArray", dimension: str, label: Any, method: str
         raise
 
 
-def _reach(array: "MasterArray", dimension: str, label: Any, method: str) -> Any:
+def _reach(array: MasterArray, dimension: str, label: Any, method: str) -> Any:
     """Return the distance from each label's value to its nearer neighbour.
 
     A coordinate of one value takes the length of its bounds, or reaches nothing. None: text, which has no distances.
@@ -190,7 +192,7 @@ def _reach(array: "MasterArray", dimension: str, label: Any, method: str) -> Any
     return reach if reach.ndim else reach[()]
 
 
-def _length(array: "MasterArray", dimension: str) -> Any:
+def _length(array: MasterArray, dimension: str) -> Any:
     """Return the length of the only cell of a coordinate, zero without bounds."""
     import numpy as np
 
@@ -202,14 +204,14 @@ def _length(array: "MasterArray", dimension: str) -> Any:
     return np.timedelta64(length, "us") if values.dtype.kind in "MO" else float(length)
 
 
-def _values(coordinate: "MasterArray") -> Any:
+def _values(coordinate: MasterArray) -> Any:
     """Return the values of a coordinate, of a reference time its dates."""
     from aggarray.cf.units.recognition import is_reference_time
 
     return coordinate.datetimes() if is_reference_time(coordinate.units) else coordinate[...]
 
 
-def _extent(coordinate: "MasterArray | None") -> str | None:
+def _extent(coordinate: MasterArray | None) -> str | None:
     """Return the first and last value of a coordinate as text."""
     from aggarray.cf.units.calendars import date
 
@@ -220,13 +222,13 @@ def _extent(coordinate: "MasterArray | None") -> str | None:
     return f"{first} to {last}"
 
 
-def _is_longitude(coordinate: "MasterArray") -> bool:
+def _is_longitude(coordinate: MasterArray) -> bool:
     from aggarray.aggregate.candidate import coordinate_identity
 
     return coordinate.dtype.kind in "iuf" and coordinate_identity(coordinate) == "longitude" and coordinate.size > 1
 
 
-def _longitude_hint(label: slice, coordinate: "MasterArray") -> str | None:
+def _longitude_hint(label: slice, coordinate: MasterArray) -> str | None:
     """Return how to write a slice with ends outside of longitudes, or None."""
     start, stop = label.start, label.stop
     equal = [None if end is None else _equal_longitude(end, coordinate, 1) for end in (start, stop)]
@@ -238,7 +240,7 @@ def _longitude_hint(label: slice, coordinate: "MasterArray") -> str | None:
     return f"select {format_label(slice(start, None))} and {format_label(slice(None, stop))} separately"
 
 
-def _equal_longitude(value: float, coordinate: "MasterArray", slack: float = 0.0) -> float | None:
+def _equal_longitude(value: float, coordinate: MasterArray, slack: float = 0.0) -> float | None:
     """Return the equal longitude of a coordinate, for one outside of it.
 
     ``slack``: steps by which a value may lie outside of the first and the last longitude.
@@ -250,7 +252,7 @@ def _equal_longitude(value: float, coordinate: "MasterArray", slack: float = 0.0
     return next((value + turn for turn in (360, -360) if low - step < value + turn < high + step), None)
 
 
-def _longitudes(coordinate: "MasterArray") -> tuple[float, float, float]:
+def _longitudes(coordinate: MasterArray) -> tuple[float, float, float]:
     """Return the least and the greatest longitude, and the step at the end."""
     values = coordinate[...]
     return float(values.min()), float(values.max()), float(abs(values[-1] - values[-2]))
@@ -268,7 +270,7 @@ def format_label(label: Any) -> str:
     return ",".join(map(str, label)) if isinstance(label, list) else str(label)
 
 
-def _typed(array: "MasterArray", dimension: str, label: Any) -> Any:
+def _typed(array: MasterArray, dimension: str, label: Any) -> Any:
     """Return a label, converted to numbers for numeric coordinates."""
     from aggarray.cf.units.recognition import is_reference_time
 

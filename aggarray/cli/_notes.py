@@ -1,5 +1,7 @@
 """Notes on standard error: what was not joined, fixes that match no file."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from aggarray.opening.aggregation import Aggregation
 
 
-def echo_unmatched(agg: "Aggregation") -> None:
+def echo_unmatched(agg: Aggregation) -> None:
     """Print the fixes that match no file to standard error."""
     from aggarray.opening.fixing import unmatched
 
@@ -18,7 +20,7 @@ def echo_unmatched(agg: "Aggregation") -> None:
         click.echo(printable(f"{fix!r} matches no file"), err=True)
 
 
-def echo_notes(agg: "Aggregation", hint: str, skipped: bool = True) -> None:
+def echo_notes(agg: Aggregation, hint: str, skipped: bool = True) -> None:
     """Print the numbers of refusals and skipped files to standard error.
 
     Datasets are expected to stay separate. ``skipped``: False = the output has listed skipped files.

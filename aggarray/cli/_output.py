@@ -1,5 +1,7 @@
 """Options and output that commands share which write arrays to a file."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,7 +117,7 @@ def command_line(name: str, arguments: Sequence[str], source: Sequence[str]) -> 
     return " ".join([f"aggarray {name}", *words])
 
 
-def check_storage(output: str, **checks: "tuple[Any, Callable[[Any, str], Any]]") -> None:
+def check_storage(output: str, **checks: tuple[Any, Callable[[Any, str], Any]]) -> None:
     """Raise BadParameter if the format of the output lacks an option.
 
     ``checks``: the value and the check of each option.
@@ -129,7 +131,7 @@ def check_storage(output: str, **checks: "tuple[Any, Callable[[Any, str], Any]]"
             raise click.BadParameter(what, param_hint=f"--{name}") from error
 
 
-def check_not_input(output: str, source: Sequence[str], opened: "Aggregation") -> None:
+def check_not_input(output: str, source: Sequence[str], opened: Aggregation) -> None:
     """Raise UsageError if the output would replace a file of the source."""
     try:
         common.check_output(output, source, opened)
@@ -137,7 +139,7 @@ def check_not_input(output: str, source: Sequence[str], opened: "Aggregation") -
         raise click.UsageError(str(error)) from error
 
 
-def opened_in_units(arguments: dict[str, Any]) -> "tuple[Aggregation, dict[str, str]]":
+def opened_in_units(arguments: dict[str, Any]) -> tuple[Aggregation, dict[str, str]]:
     """Open the source; return it and the units into which to convert lazily.
 
     UsageError for rules of an index, which keeps those that it was made with.
@@ -164,7 +166,7 @@ def _is_index(source: Sequence[str]) -> bool:
     return len(source) == 1 and stored_generation(source[0]) is not None
 
 
-def describe_output(done: "Extracted", shapes: Mapping[str, Mapping[str, int]]) -> str:
+def describe_output(done: Extracted, shapes: Mapping[str, Mapping[str, int]]) -> str:
     """Return a line about a written output; ``shapes``: sizes of each array."""
     from aggarray.scan.progress import amount
 
@@ -176,6 +178,6 @@ def describe_output(done: "Extracted", shapes: Mapping[str, Mapping[str, int]]) 
     return f"{done.path}: {texts}, {amount(done.nbytes, 'bytes')} of values{appended}{resumed}"
 
 
-def shapes_of(arrays: "Iterable[MasterArray]") -> dict[str, dict[str, int]]:
+def shapes_of(arrays: Iterable[MasterArray]) -> dict[str, dict[str, int]]:
     """Return the sizes of arrays by name and dimension."""
     return {a.name or "": dict(zip(a.dimensions, a.shape, strict=True)) for a in arrays}

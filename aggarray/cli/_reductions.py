@@ -1,5 +1,7 @@
 """Operations of ``reduce`` and of job files, and their arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +55,7 @@ def quantiles_of(texts: Sequence[Any], where: str) -> list[tuple[str, str]]:
 
 def reduction_of(
     operations: Iterable[tuple[str, str | Sequence[str]]], options: Mapping[str, Any], prefix: str = "--"
-) -> "Reduction":
+) -> Reduction:
     """Return a reduction; UsageError for operations that are not clear.
 
     ``operations``: with names of dimensions, or a text of them with commas; an operation without dimensions has those of the
@@ -89,9 +91,7 @@ def _names(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
-def reduced_arrays(
-    arrays: "Sequence[MasterArray]", reduction: "Reduction", are_named: bool
-) -> "tuple[list[MasterArray], list[str]]":
+def reduced_arrays(arrays: Sequence[MasterArray], reduction: Reduction, are_named: bool) -> tuple[list[MasterArray], list[str]]:
     """Return the arrays that a reduction applies to, and names of others.
 
     All arrays if the user gave their names, or if it applies to none: the reduction raises the error.
@@ -102,7 +102,7 @@ def reduced_arrays(
     return fitting, [array.name or "" for array in arrays if not reduction.applies_to(array)]
 
 
-def shapes_in(path: str, arrays: "Sequence[MasterArray]", reduction: "Reduction") -> dict[str, dict[str, int]]:
+def shapes_in(path: str, arrays: Sequence[MasterArray], reduction: Reduction) -> dict[str, dict[str, int]]:
     """Return the sizes of each result of a file by dimension."""
     from aggarray.formats import scan
 

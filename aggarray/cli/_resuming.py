@@ -1,5 +1,7 @@
 """Scans of commands that resume from a partial index."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Execution of a job, which skips steps whose output is up to date."""
 
+from __future__ import annotations
+
 import datetime
 import errno
 import os

@@ -1,5 +1,7 @@
 """Command ``aggarray aggregate``: join files and save an index."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

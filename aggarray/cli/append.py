@@ -1,5 +1,7 @@
 """Command ``aggarray append``: add files to an index."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Command ``aggarray check``: report problems of an index or files."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

@@ -1,5 +1,7 @@
 """Command ``aggarray completion``: print a completion script for a shell."""
 
+from __future__ import annotations
+
 import click
 from click.shell_completion import get_completion_class
 

@@ -1,5 +1,7 @@
 """Command ``aggarray distribute``: show an array's sections per process."""
 
+from __future__ import annotations
+
 from math import prod
 from typing import Any
 

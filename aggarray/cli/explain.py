@@ -1,5 +1,7 @@
 """Command ``aggarray explain``: show joins and refusals."""
 
+from __future__ import annotations
+
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +72,7 @@ def command(everything: bool, sel: tuple[str, ...], group_by: list[str], as_json
         raise SystemExit(1)
 
 
-def _echo_sources(agg: "Aggregation", sel: tuple[str, ...], everything: bool, as_json: bool) -> None:
+def _echo_sources(agg: Aggregation, sel: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Print the sources of labels, per array."""
     from aggarray.cli import _labels
     from aggarray.display.facts import aggregation_facts
@@ -92,7 +94,7 @@ def _echo_sources(agg: "Aggregation", sel: tuple[str, ...], everything: bool, as
     click.echo("\n\n".join(blocks))
 
 
-def _arrays(agg: "Aggregation", arrays: list[dict[str, Any]], everything: bool, width: int | None) -> list[str]:
+def _arrays(agg: Aggregation, arrays: list[dict[str, Any]], everything: bool, width: int | None) -> list[str]:
     """Return a block of text per array, or a table of many arrays."""
     if everything or len(arrays) <= MOST_DETAILED:
         return ["\n".join(_array_lines(array, width)) for array in arrays]
@@ -132,7 +134,7 @@ def _change(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
 
 
-def _refusals(agg: "Aggregation", everything: bool, width: int | None) -> str:
+def _refusals(agg: Aggregation, everything: bool, width: int | None) -> str:
     """Return the refusals, with those between datasets in one line."""
     from aggarray.cli._hints import in_shell, options_of
     from aggarray.display.refusals import dataset_line, divide, refusal_table

@@ -1,5 +1,7 @@
 """Command ``aggarray extract``: write a selection to Zarr or netCDF."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

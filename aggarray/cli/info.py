@@ -1,5 +1,7 @@
 """Command ``aggarray info``: list the arrays of a source."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

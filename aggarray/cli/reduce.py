@@ -1,5 +1,7 @@
 """Command ``aggarray reduce``: write means and other reductions."""
 
+from __future__ import annotations
+
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +103,7 @@ def command(line: list[str], /, output: str, overwrite: bool, dry_run: bool, as_
         click.echo(printable(f"left out: {', '.join(left_out)}, without these dimensions"), err=True)
 
 
-def _parse_reduction(arguments: dict[str, Any]) -> "Reduction":
+def _parse_reduction(arguments: dict[str, Any]) -> Reduction:
     """Take the options of the reduction; UsageError if they are not clear."""
     arguments["quantile"] = quantiles_of(arguments["quantile"], "--quantile")
     given = [(name, value) for name in arguments if name in (*OPERATIONS, "quantile") for value in arguments[name]]
@@ -127,7 +129,7 @@ def _is_of_command(output: str, line: str) -> bool:
     return before == after or (before[: len(after)] == after and before[len(after)].startswith("("))
 
 
-def _foresee(arrays: "list[MasterArray]", output: str, exists: str, how: dict[str, Any], as_json: bool) -> None:
+def _foresee(arrays: list[MasterArray], output: str, exists: str, how: dict[str, Any], as_json: bool) -> None:
     """Print what would be written; raise the errors of a run before it reads."""
     from aggarray.export.extract import is_extracted
     from aggarray.export.extract.target import ExtractTarget

@@ -1,5 +1,7 @@
 """Command ``aggarray run``: bring the outputs of a job file up to date."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """Command ``aggarray serve``: serve indexes as Zarr stores over HTTP."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Command ``aggarray view``: write an HTML page with partition matrices."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import click

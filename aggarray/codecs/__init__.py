@@ -7,6 +7,8 @@ Codecs release the interpreter's lock while they process many bytes. Where a lib
 piece by piece.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import sys
@@ -135,7 +137,7 @@ def decode_at_most(filters: Sequence[Filter], data: Any, most: int, mask: int = 
     return _run_steps(_steps(tuple(filters), int(most), int(mask), False), data, int(most), None, exact=False)
 
 
-def _run_steps(steps: "tuple[_Step, ...]", data: Any, expected: int, out: np.ndarray | None, exact: bool = True) -> np.ndarray:
+def _run_steps(steps: tuple[_Step, ...], data: Any, expected: int, out: np.ndarray | None, exact: bool = True) -> np.ndarray:
     """Decode the filters of ``steps`` in order.
 
     The last codec may fill ``out``, which is returned. ``expected``: number of decoded bytes, ``exact`` or at most.
@@ -209,7 +211,7 @@ def decode_all(filters: Sequence[Filter], parts: Sequence[Any], out: np.ndarray)
         frame.undo(out)
 
 
-def _frame(filters: tuple[Filter, ...], out: np.ndarray) -> "Frame | None":
+def _frame(filters: tuple[Filter, ...], out: np.ndarray) -> Frame | None:
     """Return a frame that unshuffles the rows of ``out`` together, if it pays."""
     if not filters or filters[0].name != "shuffle" or not filters[0].parameters:
         return None

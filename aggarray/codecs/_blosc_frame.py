@@ -5,6 +5,8 @@ of header, the start of each block, then each block after its length. Decoding c
 lock, two to four times as fast as NumPy's strided copies.
 """
 
+from __future__ import annotations
+
 import struct
 import threading
 

@@ -1,5 +1,7 @@
 """Checksums of four bytes, little-endian, before or after the data."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

@@ -4,6 +4,8 @@ Extension modules of numcodecs contain these C libraries. Loading one as a libra
 module does not export a function, numcodecs is imported.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 from importlib.machinery import PathFinder

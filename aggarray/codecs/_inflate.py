@@ -1,5 +1,7 @@
 """Inflate by the fastest library installed: libdeflate, ISA-L or zlib."""
 
+from __future__ import annotations
+
 import functools
 import importlib
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Sized blocks of HDF5 filters 32004 and 32008."""
 
+from __future__ import annotations
+
 import numpy as np
 
 

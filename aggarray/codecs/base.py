@@ -1,5 +1,7 @@
 """Filters as files state them, and the protocol of codecs."""
 
+from __future__ import annotations
+
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np

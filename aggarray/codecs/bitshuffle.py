@@ -5,6 +5,8 @@ Compressed data begins with its decoded size (8 bytes) and the size of a block (
 with its stored size (4 bytes). Trailing elements that fill no group of eight are stored as they are.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs._blosc_frame import BITS, Frame

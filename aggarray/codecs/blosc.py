@@ -3,6 +3,8 @@
 Parameters are ignored: a frame describes itself.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs._decompressors import decompress_blosc

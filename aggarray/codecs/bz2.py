@@ -3,6 +3,8 @@
 Parameters, such as the level, are ignored.
 """
 
+from __future__ import annotations
+
 import importlib.util
 
 import numpy as np

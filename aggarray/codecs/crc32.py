@@ -3,6 +3,8 @@
 Parameter: location of the checksum, "start" or "end".
 """
 
+from __future__ import annotations
+
 import zlib
 
 from aggarray.codecs._checksum32 import Checksum32

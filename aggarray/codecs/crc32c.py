@@ -3,6 +3,8 @@
 Parameter: location of the checksum, "start" or "end"; without it, the end.
 """
 
+from __future__ import annotations
+
 import importlib.util
 
 import numpy as np

@@ -5,6 +5,8 @@ one. The plain and the running sum modulo 65535 are stored as one little-endian 
 each sum; both forms are valid, as in HDF5.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs.base import Codec, Parameters

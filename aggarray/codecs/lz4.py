@@ -3,6 +3,8 @@
 The size has four bytes, little-endian. Parameters are ignored.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs._decompressors import decompress_lz4

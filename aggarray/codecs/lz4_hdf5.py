@@ -4,6 +4,8 @@ The data begin with the decoded size (8 bytes) and the size of a block (4 bytes)
 (4 bytes). All sizes are big-endian. A block whose stored size equals its decoded size is uncompressed.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs._decompressors import decompress_lz4

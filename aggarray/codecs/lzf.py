@@ -3,6 +3,8 @@
 Parameters are ignored.
 """
 
+from __future__ import annotations
+
 import importlib.util
 
 import numpy as np

@@ -4,6 +4,8 @@ The first bytes of all elements are stored first, then the second bytes. Paramet
 fill no element are stored as they are.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs.base import MAX_ITEM, Codec, Parameters

@@ -1,5 +1,7 @@
 """Consecutive compressed streams, decoded up to a maximum size."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -8,6 +8,8 @@ stored as byte planes. For padded lines the library's own decoder does not detec
 memory. So this codec decodes full lines of single bytes, compares the decoded length, and unshuffles the planes itself.
 """
 
+from __future__ import annotations
+
 import importlib.util
 
 import numpy as np

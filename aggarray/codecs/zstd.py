@@ -3,6 +3,8 @@
 Parameters, such as the level, are ignored.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.codecs._decompressors import decompress_zstd

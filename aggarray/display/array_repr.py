@@ -3,6 +3,8 @@
 This module imports nothing that imports master arrays.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from aggarray.aggregate.rules import COLUMN_ORDER, IMPLIED_BY, facets_in
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 MOST_COORDS = 12
 
 
-def array_text(array: "MasterArray") -> str:
+def array_text(array: MasterArray) -> str:
     """Return the representation of an array: shape, dataset, partitions."""
     sizes = ", ".join(f"{d}: {n}" for d, n in zip(array.dimensions, array.shape, strict=True))
     words = ("aggarray.MasterArray", array.name, f"({sizes})", array.dtype, None if array.units is None else str(array.units))

@@ -4,6 +4,8 @@ The columns cover all cells at once, and no file is opened. If there are more ce
 are merged in blocks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
@@ -37,7 +39,7 @@ class Cells:
     templates: np.ndarray
     starts: tuple[np.ndarray, ...]
 
-    def plane(self, across: int | None, up: int | None) -> "Cells":
+    def plane(self, across: int | None, up: int | None) -> Cells:
         """Return the cells of two dimensions (None: absent), others at index 0."""
         first = tuple(slice(None) if axis in (across, up) else 0 for axis in range(self.files.ndim))
         transposed = across is not None and up is not None and across < up

@@ -1,5 +1,7 @@
 """Plot of the files of an array with matplotlib, which is imported on use."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Facts of a distribution as plain data, for text or JSON."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from aggarray.arrays.master import MasterArray

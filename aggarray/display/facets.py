@@ -1,5 +1,7 @@
 """Columns of the attributes that tell arrays apart, for tables and pages."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from aggarray.arrays.master import MasterArray
 
 
-def facet_columns(arrays: "Sequence[MasterArray]") -> tuple[list[str], list[tuple[str, ...]]]:
+def facet_columns(arrays: Sequence[MasterArray]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Return the distinguishing attributes of arrays, and a row per array.
 
     The facets come first, in the order of CMIP, without those that say only what another facet says. Arrays of one name that
@@ -34,7 +36,7 @@ def facet_columns(arrays: "Sequence[MasterArray]") -> tuple[list[str], list[tupl
     return list(columns), [tuple(column[row] for column in columns.values()) for row in range(len(arrays))]
 
 
-def _same_rows(arrays: "Sequence[MasterArray]", columns: dict[str, list[str]]) -> list[list[int]]:
+def _same_rows(arrays: Sequence[MasterArray], columns: dict[str, list[str]]) -> list[list[int]]:
     """Return the groups of arrays of one name that no column tells apart."""
     groups: dict[tuple[str | None, ...], list[int]] = defaultdict(list)
     for row, array in enumerate(arrays):

@@ -4,6 +4,8 @@
 reading converts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,7 @@ class Conformance:
     example: str | None
 
 
-def conformed(array: "MasterArray") -> list[Conformance]:
+def conformed(array: MasterArray) -> list[Conformance]:
     """Return differences of sub-arrays from an array, most frequent first."""
     from aggarray.arrays.conversions import differences
     from aggarray.arrays.ragged import flat_of
@@ -65,14 +67,14 @@ def used_subarrays(matrix: Matrix) -> np.ndarray:
     return np.flatnonzero(matrix.used)
 
 
-def files_of(array: "MasterArray") -> list[str]:
+def files_of(array: MasterArray) -> list[str]:
     """Return the files of an array, sorted."""
     uris = array._matrix.references.uris
     codes = file_codes(array._matrix).tolist()
     return sorted(map(str, uris) if len(codes) == len(uris) else (str(uris[code]) for code in codes))
 
 
-def time_range(array: "MasterArray") -> tuple[str, str] | None:
+def time_range(array: MasterArray) -> tuple[str, str] | None:
     """Return the first and last time as ISO text, None without times."""
     for coordinate in array.coords.values():
         name, standard_name = coordinate.name or "", text_attribute(coordinate.attrs.get("standard_name"))
@@ -92,7 +94,7 @@ def time_range(array: "MasterArray") -> tuple[str, str] | None:
     return None
 
 
-def array_facts(array: "MasterArray", with_time: bool = True, with_paths: bool = True) -> dict[str, Any]:
+def array_facts(array: MasterArray, with_time: bool = True, with_paths: bool = True) -> dict[str, Any]:
     """Return the data of `aggarray info` for an array, for JSON.
 
     ``with_time``: decode the times, which takes longest; ``with_paths``: list the files, of which there may be millions.
@@ -122,7 +124,7 @@ def array_facts(array: "MasterArray", with_time: bool = True, with_paths: bool =
     }
 
 
-def aggregation_facts(agg: "Aggregation", with_paths: bool = True) -> list[dict[str, Any]]:
+def aggregation_facts(agg: Aggregation, with_paths: bool = True) -> list[dict[str, Any]]:
     """Return the facts of every array; ``which`` distinguishes equal names."""
     from aggarray.aggregate.differences import labels
 
@@ -130,7 +132,7 @@ def aggregation_facts(agg: "Aggregation", with_paths: bool = True) -> list[dict[
     return [{**array_facts(array, with_paths=with_paths), "which": which} for array, which in pairs]
 
 
-def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
+def explanation(agg: Aggregation, report: Report) -> dict[str, Any]:
     """Return the data of `aggarray explain`; ``report``: of its check."""
     pairs = zip(agg, aggregation_facts(agg), strict=True)
     arrays = [{**facts, "conformed": [asdict(c) for c in conformed(array)]} for array, facts in pairs]
@@ -143,7 +145,7 @@ def explanation(agg: "Aggregation", report: "Report") -> dict[str, Any]:
     }
 
 
-def _fixes(agg: "Aggregation") -> list[Any]:
+def _fixes(agg: Aggregation) -> list[Any]:
     if not agg.fixes:
         return []
     from aggarray.scan.repairs import match_counts
@@ -152,7 +154,7 @@ def _fixes(agg: "Aggregation") -> list[Any]:
     return [{**fix.plain(), "files": count} for fix, count in zip(agg.fixes, counts, strict=True)]
 
 
-def problem_facts(report: "Report") -> list[dict[str, Any]]:
+def problem_facts(report: Report) -> list[dict[str, Any]]:
     """Return the problems of a report, for JSON."""
     rows = _rows(report.problems, ("kind", "file", "message"))
     for row, problem in zip(rows, report.problems, strict=True):
@@ -161,7 +163,7 @@ def problem_facts(report: "Report") -> list[dict[str, Any]]:
     return rows
 
 
-def file_count(agg: "Aggregation") -> int:
+def file_count(agg: Aggregation) -> int:
     """Return the number of files of an aggregation."""
     return count_files((array._matrix.references, used_files(array._matrix)) for array in agg)
 

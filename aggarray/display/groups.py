@@ -1,5 +1,7 @@
 """Groups of arrays of equal attributes, with counts and problems."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,7 +45,7 @@ class Group:
         return [min(time[0] for time in times), max(time[-1] for time in times)] if times else None
 
 
-def groups(agg: "Aggregation", facts: Sequence[Facts], names: Sequence[str], problems: Sequence[Problem]) -> list[Group]:
+def groups(agg: Aggregation, facts: Sequence[Facts], names: Sequence[str], problems: Sequence[Problem]) -> list[Group]:
     """Return the groups of arrays by attributes, sorted.
 
     The last group has the problems of files that no array uses. Raises NotFoundError, which lists the attributes, for one that

@@ -1,5 +1,7 @@
 """Style and tables of HTML in notebooks, and arrays in words."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

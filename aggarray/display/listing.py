@@ -1,5 +1,7 @@
 """Lists of arrays as tables: what `info`, `explain` and reprs print."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Escaping of text from files for HTML and terminals."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any
 

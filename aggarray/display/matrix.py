@@ -3,6 +3,8 @@
 No file is read.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any

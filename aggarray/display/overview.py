@@ -1,5 +1,7 @@
 """Overview of arrays: a row per dataset on one calendar axis."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """SVG picture of the owners of elements, made without a library."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

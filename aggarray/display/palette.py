@@ -6,6 +6,8 @@ gaps are red, overlaps are amber.
 """
 
 #: Of values in memory.
+from __future__ import annotations
+
 MEMORY = "#888888"
 #: Of lines across virtual partitions.
 VIRTUAL = "#ffffff"

@@ -1,5 +1,7 @@
 """Refusals, skipped files and problems as tables."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
@@ -38,7 +40,7 @@ def notes(refusals: Sequence[Refusal], skipped: Sequence[Skipped], separate_by: 
 
 
 def refusal_table(
-    refusals: Sequence[Refusal], arrays: "Sequence[MasterArray]", width: int | None, advice: Callable[[str], str] = str
+    refusals: Sequence[Refusal], arrays: Sequence[MasterArray], width: int | None, advice: Callable[[str], str] = str
 ) -> str:
     """Return a table of refusals; ``advice`` translates what to do.
 
@@ -56,7 +58,7 @@ def refusal_table(
     return table(rows, ["rule", "arrays", "dataset", "reason"], width=width, wrap="reason")
 
 
-def _datasets(arrays: "Sequence[MasterArray]") -> dict[str, str]:
+def _datasets(arrays: Sequence[MasterArray]) -> dict[str, str]:
     """Return the facets that tell arrays apart as text, by file."""
     columns = [values for _, values in distinguishing_facets(arrays)]
     names: dict[str, str] = {}
@@ -66,7 +68,7 @@ def _datasets(arrays: "Sequence[MasterArray]") -> dict[str, str]:
     return names
 
 
-def dataset_line(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -> str:
+def dataset_line(between: Sequence[Refusal], arrays: Sequence[MasterArray]) -> str:
     """Return the number of separate datasets, and in what they differ.
 
     Without ``arrays``, there is one dataset more than refusals for each name.
@@ -77,7 +79,7 @@ def dataset_line(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") ->
     return f"{counted(dataset_count(between, arrays), 'dataset')} stay separate because they differ in {', '.join(names)}"
 
 
-def dataset_count(between: Sequence[Refusal], arrays: "Sequence[MasterArray]") -> int:
+def dataset_count(between: Sequence[Refusal], arrays: Sequence[MasterArray]) -> int:
     """Return the number of datasets that attributes keep separate."""
     return len({tuple(facets_of(a).items()) for a in arrays}) or len(between) + len({r.arrays[0] for r in between})
 
@@ -97,7 +99,7 @@ def duplicate_table(duplicates: Sequence[Duplicate], width: int | None) -> str:
     return where + table(rows, ["array", "file", "kept"], width=width)
 
 
-def finding_list(problems: "Sequence[Problem]") -> str:
+def finding_list(problems: Sequence[Problem]) -> str:
     """Return the findings of a layout, with a remedy below those it removes."""
     lines = []
     for remedy, own in groupby(problems, key=lambda p: p.remedy):
@@ -106,6 +108,6 @@ def finding_list(problems: "Sequence[Problem]") -> str:
     return "\n".join(printable(without_credentials(line)) for line in lines)
 
 
-def problem_table(problems: "Sequence[Problem]", width: int | None) -> str:
+def problem_table(problems: Sequence[Problem], width: int | None) -> str:
     """Return a table of the problems of a check."""
     return table([[p.kind, p.message] for p in problems], ["kind", "problem"], width=width, wrap="problem")

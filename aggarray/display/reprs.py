@@ -1,5 +1,7 @@
 """Representations of aggregations and of what was not joined, as text."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 MOST_ARRAYS = 20
 
 
-def aggregation_text(agg: "Aggregation") -> str:
+def aggregation_text(agg: Aggregation) -> str:
     """Return the representation of an aggregation: a table of its arrays."""
     from aggarray.display.facets import facet_columns
     from aggarray.display.facts import array_facts, file_count

@@ -1,5 +1,7 @@
 """Sources of a selection as a table, and as plain data."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 _SHOWN = 4
 
 
-def sources_text(sources: "Sequence[Source]", width: int | None, most: int | None = MOST_ROWS) -> str:
+def sources_text(sources: Sequence[Source], width: int | None, most: int | None = MOST_ROWS) -> str:
     """Return the number of sources and a table of the first ones."""
     if not sources:
         return "no sources: all values are missing, or none is selected"
@@ -31,7 +33,7 @@ def sources_text(sources: "Sequence[Source]", width: int | None, most: int | Non
     return complete([counted(len(sources), "source"), where + text], len(sources) - len(shown))
 
 
-def source_facts(source: "Source") -> dict[str, Any]:
+def source_facts(source: Source) -> dict[str, Any]:
     """Return a source, for JSON; indices as text, or as lists."""
     return {
         "uri": source.uri,

@@ -1,5 +1,7 @@
 """Tables as plain text, fitted to the width of the terminal."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ A position is a year plus the part of it that has passed, by months of equal len
 place in every calendar. No file is opened.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from itertools import pairwise

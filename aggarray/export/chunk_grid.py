@@ -4,6 +4,8 @@ A Zarr array has one dtype, one chain of codecs, one fill value and one grid of 
 array, or raises an error with the reason. Chunks without codecs may be cut into smaller ones that are contiguous in the file.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ Values of data arrays stay in their files; values of coordinates and of arrays i
 metadata is that of Zarr version 2. References are written as JSON (kerchunk, version 1) or as Parquet tables for fsspec.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import os

@@ -4,6 +4,8 @@ A format is a module of this folder with a ``FORMAT`` object, or an object that 
 point ``aggarray.formats``. A new format needs no entry in a list. The content of a file decides its format, never its suffix.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import os

@@ -5,6 +5,8 @@ A format is one module of this package with a `FORMAT` object (or an object regi
 `Handle` that reads boxes of stored values: not unpacked, missing values as stored, in native byte order.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,7 +84,7 @@ class Structure:
     skipped: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, int] | None = None
     stamp: Stamp | None = None
-    assumed: "FileSignature | None" = None
+    assumed: FileSignature | None = None
     has_external_coordinates: bool = False
     external_files: tuple[str, ...] = ()
     given: tuple[str, ...] = ()

@@ -4,6 +4,8 @@ All rows of an incomplete multidimensional array (CF section 9.3.2) have the len
 values let files with rows of different lengths be concatenated; the samples of each row are selected from the flat values.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

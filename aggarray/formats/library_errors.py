@@ -1,5 +1,7 @@
 """Errors of libraries as `FormatError`: what is wrong, and what to do."""
 
+from __future__ import annotations
+
 import re
 
 from aggarray.errors import FormatError

@@ -1,5 +1,7 @@
 """Lock around calls into HDF5 and netCDF-C, which are not thread-safe."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import threading

@@ -3,6 +3,8 @@
 A file of few bytes can declare any number of elements and texts of any length.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

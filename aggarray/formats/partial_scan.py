@@ -5,6 +5,8 @@ method ``scan_partially``. A format whose files have a layout has a method ``sca
 indexes, and decodes no values.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -3,6 +3,8 @@
 Equal files share one `Template`.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from typing import Any

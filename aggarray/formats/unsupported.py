@@ -1,5 +1,7 @@
 """Formats that are recognised but not read, and how to convert them."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection
 

@@ -5,6 +5,8 @@ An index is an aggregation file of CF-1.13 or CFA-0.4, with the same aggregation
 convention of a file, and `foreign` reads the indexes of other programs.
 """
 
+from __future__ import annotations
+
 from aggarray.dataclass import dataclass
 from aggarray.index.uris import NOWHERE, PathMap
 from aggarray.storage.access import ANYWHERE, Access

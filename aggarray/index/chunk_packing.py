@@ -1,5 +1,7 @@
 """Chunk indexes of the files of an index that is being saved, as columns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

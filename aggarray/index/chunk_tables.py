@@ -4,6 +4,8 @@ Files of the same layout (shape, chunk shape, dtype, filters) share it. The offs
 on the first request. A chunk index is valid only while its file has the recorded size and time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any

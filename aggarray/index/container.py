@@ -4,6 +4,8 @@
 to variables. Each convention is a subclass that writes the locations of the fragments of an array.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Decoding of master arrays from the JSON and columns of an index."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -155,7 +157,7 @@ class Decoder:
         check_array(array)
         return array
 
-    def _geometry(self, encoded: Mapping[str, Any]) -> "Geometry":
+    def _geometry(self, encoded: Mapping[str, Any]) -> Geometry:
         from aggarray.arrays.row_geometry import Geometry, Part
 
         column, parts = self.reader.column, []

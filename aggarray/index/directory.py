@@ -6,6 +6,8 @@ the table in JSON, up to the end of the file. By its directory an index is opene
 file whose directory is absent or damaged, the HDF5 metadata state the same (`hdf5_columns`).
 """
 
+from __future__ import annotations
+
 import struct
 import zlib
 from collections.abc import Mapping, Sequence

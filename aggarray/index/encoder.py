@@ -4,6 +4,8 @@ Attributes keep their dtypes. Templates, attributes and arrays that several arra
 which holds the columns, has state.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any

@@ -3,6 +3,8 @@
 Files of another index are columns (`Files`), which are numbered and written without a text for each.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any

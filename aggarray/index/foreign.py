@@ -1,5 +1,7 @@
 """Indexes of other programs, read through their convention."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.dataclass import replace

@@ -3,6 +3,8 @@
 Indexes that an earlier version saved, or that another program modified, have none.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any

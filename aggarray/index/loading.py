@@ -1,5 +1,7 @@
 """Opening of an index of aggarray."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +30,8 @@ class LoadedIndex:
     details: Mapping[str, Any]
     files: Sequence[str]
     generation: int
-    records: "Callable[[], RecordColumns]"
-    structures: "Callable[[], StructureTable]"
+    records: Callable[[], RecordColumns]
+    structures: Callable[[], StructureTable]
     others: Callable[[], list[MasterArray]]
     has_others: bool
 
@@ -57,13 +59,13 @@ def load(path: str, how: Opening) -> LoadedIndex:
     if generation is None or not isinstance(details, dict):
         raise IndexFileError("damaged index (no generation)", path=path, hint=SAVE_AGAIN)
 
-    def records() -> "RecordColumns":
+    def records() -> RecordColumns:
         from aggarray.index.record_columns import read_columns
 
         with Reader(path, generation, reader.reach).opened() as later:
             return read_columns(later.document("records"), files, later)
 
-    def structures() -> "StructureTable":
+    def structures() -> StructureTable:
         from aggarray.scan.structure_table import StructureTable
 
         with reader.index_errors():

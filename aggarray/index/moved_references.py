@@ -1,5 +1,7 @@
 """References of files of an index, written for an index in another folder."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

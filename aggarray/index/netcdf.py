@@ -6,6 +6,8 @@ file itself, its descriptors are redirected to the null device after an error. I
 the descriptor of an empty file is lost.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Iterator

@@ -3,6 +3,8 @@
 Software that does not read aggregations finds no values in an index, and shows this attribute.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -3,6 +3,8 @@
 The process that unpickles them opens the index where AGGARRAY_RELOCATE says it lies.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @functools.lru_cache(maxsize=4)
-def _loaded(path: str, generation: int, how: Opening) -> "LoadedIndex":
+def _loaded(path: str, generation: int, how: Opening) -> LoadedIndex:
     from aggarray.index.loading import load
 
     try:
@@ -39,7 +41,7 @@ def array_of_index(path: str, generation: int, number: int, how: Opening) -> Mas
     return array._with_origin(array_of_index, path, generation, number, how)
 
 
-def structures_of_index(path: str, generation: int, how: Opening) -> "Sequence[Structure]":
+def structures_of_index(path: str, generation: int, how: Opening) -> Sequence[Structure]:
     """Return the scanned structures that an index stores."""
     return _loaded(relocated(path), generation, how).structures()
 

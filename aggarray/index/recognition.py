@@ -1,5 +1,7 @@
 """Recognition of the convention of an aggregation file."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,7 +27,7 @@ class _Ours:
     def recognises(self, structure: Structure) -> bool:
         return find_convention(structure) is self
 
-    def read(self, structure: Structure, values: "Values", path_map: PathMap = NOWHERE) -> "ForeignArrays":
+    def read(self, structure: Structure, values: Values, path_map: PathMap = NOWHERE) -> ForeignArrays:
         """Raise IndexFileError: `load` reads such a file."""
         raise IndexFileError("is an index of aggarray", path=structure.uri, hint="open it on its own")
 
@@ -33,7 +35,7 @@ class _Ours:
 OURS = _Ours()
 
 
-def find_convention(structure: Structure) -> "Convention | None":
+def find_convention(structure: Structure) -> Convention | None:
     """Return the convention of an index, None for plain data."""
     if "schema" in structure.groups.get(GROUP, {}):
         return OURS

@@ -3,6 +3,8 @@
 `records` writes them. `append` continues the columns without a Python object for each file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
@@ -179,7 +181,7 @@ class RecordColumns:
         for structure, rows in zip(examples, by_kind.values(), strict=True):
             yield structure, [uris[row] for row in rows]
 
-    def _taken(self, rows: Sequence[int], variable_ends: np.ndarray, attr_ends: np.ndarray) -> "RecordColumns":
+    def _taken(self, rows: Sequence[int], variable_ends: np.ndarray, attr_ends: np.ndarray) -> RecordColumns:
         """Return the columns of some structures, without values."""
         of_variables, of_attrs = (
             np.concatenate([np.arange(0), *(np.arange(ends[row], ends[row + 1]) for row in rows)])
@@ -223,7 +225,7 @@ class ContinuedRecords:
     def __len__(self) -> int:
         return len(self.base) + len(self.added)
 
-    def records(self) -> "ContinuedRecords":
+    def records(self) -> ContinuedRecords:
         """Return this object, as `IndexContents` returns that of an index."""
         return self
 
@@ -238,7 +240,7 @@ class ContinuedRecords:
         known |= {uri: self.added.stamp(row) or (-1, 0, 0) for row, uri in enumerate(self.added.uris) if uri in set(paths)}
         return {path: None if stamp[0] < 0 else (stamp[0], stamp[1], stamp[2]) for path, stamp in known.items()}
 
-    def extended(self, structures: Iterable[Structure]) -> "ContinuedRecords":
+    def extended(self, structures: Iterable[Structure]) -> ContinuedRecords:
         """Return these structures and others."""
         return ContinuedRecords(self.base, StructureTable(chain(self.added, structures)))
 

@@ -4,6 +4,8 @@ Similar files share attributes, variables without their values, and values: thes
 a row of numbers into them.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Iterable
 from typing import Any

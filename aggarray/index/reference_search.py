@@ -1,5 +1,7 @@
 """Search of the references of an index for the name of a file."""
 
+from __future__ import annotations
+
 import os
 
 import numpy as np

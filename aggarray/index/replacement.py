@@ -3,6 +3,8 @@
 Each save increases the generation of an index, which keeps a process from overwriting what another process has saved.
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 import time
@@ -97,7 +99,7 @@ def _replace_object(uri: str, expected: int | None) -> Iterator[tuple[str, int]]
             raise _modified(uri, stored_generation(uri), expected or current) from error
 
 
-def _generation_of(uri: str, expected: int | None) -> "tuple[Version, int | None]":
+def _generation_of(uri: str, expected: int | None) -> tuple[Version, int | None]:
     """Return the version and the generation of an object.
 
     Raises IndexFileError for another generation than expected.

@@ -1,5 +1,7 @@
 """Saving of an index, which replaces the file atomically."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -50,7 +52,7 @@ class IndexContents:
     """
 
     arrays: Sequence[MasterArray]
-    structures: "Sequence[Structure] | ContinuedRecords" = ()
+    structures: Sequence[Structure] | ContinuedRecords = ()
     others: Sequence[MasterArray] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()

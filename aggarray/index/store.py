@@ -5,6 +5,8 @@ A file of a hundred arrays thus opens as fast as a file of one, and values are r
 reads them; neither knows their meaning.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import threading
@@ -204,12 +206,12 @@ class Reader:
         self.__init__(relocated(state["path"]), state["generation"], state["reach"])  # type: ignore[misc]
 
     @property
-    def _open(self) -> "_OpenIndex":
+    def _open(self) -> _OpenIndex:
         current: _OpenIndex = self._thread.current
         return current
 
     @contextmanager
-    def opened(self) -> Iterator["Reader"]:
+    def opened(self) -> Iterator[Reader]:
         """Keep the file open in this thread for the length of a block."""
         if getattr(self._thread, "current", None) is not None:
             yield self

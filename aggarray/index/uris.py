@@ -4,6 +4,8 @@ References (RFC 3986, CF section 2.8.2) are relative to the folder of the index,
 them lazily.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import re
@@ -197,7 +199,7 @@ class Files(Sequence[str]):
         references: Sequence[str],
         folder: str,
         path_map: PathMap,
-        part_of: "Files | None" = None,
+        part_of: Files | None = None,
         numbers: np.ndarray | range | None = None,
     ) -> None:
         self.references, self._folder, self._path_map = references, folder, path_map
@@ -208,7 +210,7 @@ class Files(Sequence[str]):
         self._is_plain: bool | None = None
 
     @property
-    def base(self) -> "Files":
+    def base(self) -> Files:
         """The files that these are a part of, or these."""
         return self if self._part_of is None else self._part_of
 
@@ -218,7 +220,7 @@ class Files(Sequence[str]):
             return rows + self.numbers.start
         return rows if self.numbers is None else self.numbers[rows]
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "Files":
+    def take(self, rows: Sequence[int] | np.ndarray) -> Files:
         """Return some of the files; ``rows``: in this order.
 
         A range shares the columns.
@@ -232,7 +234,7 @@ class Files(Sequence[str]):
         references = texts.take(rows) if isinstance(texts, Texts) else [texts[row] for row in rows.tolist()]
         return self._part(references, self.numbers_of(rows))
 
-    def _part(self, references: Sequence[str], numbers: np.ndarray | range) -> "Files":
+    def _part(self, references: Sequence[str], numbers: np.ndarray | range) -> Files:
         taken = Files(references, self._folder, self._path_map, self.base, numbers)
         taken._is_plain = self._is_plain or None
         return taken
@@ -315,11 +317,11 @@ class Files(Sequence[str]):
         return files
 
     @property
-    def origin(self) -> "Files":
+    def origin(self) -> Files:
         """The files of the index from which these come."""
         return self.base if self._earlier is None else self._earlier.origin
 
-    def number_in(self, origin: "Files", row: int) -> int | None:
+    def number_in(self, origin: Files, row: int) -> int | None:
         """Return the number of one of the files, as `numbers_in` does."""
         if self._earlier is not None and row < len(self._earlier):
             return self._earlier.number_in(origin, row)
@@ -327,7 +329,7 @@ class Files(Sequence[str]):
             return None
         return int(self.numbers_of(row)) if self._earlier is None else origin.rows_of([self[row]]).get(self[row], -1)
 
-    def numbers_in(self, origin: "Files") -> np.ndarray | None:
+    def numbers_in(self, origin: Files) -> np.ndarray | None:
         """Return numbers among the files of an index, -1 for others, or None."""
         if self.origin is not origin:
             return None

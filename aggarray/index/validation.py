@@ -3,6 +3,8 @@
 Damaged or hostile content raises ValueError here, which `Reader.index_errors` converts to IndexFileError.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +41,7 @@ def check_array(array: MasterArray) -> None:
             raise ValueError(f"size of coordinate {name!r} differs from that of its array")
 
 
-def check_geometry(geometry: "Geometry") -> None:
+def check_geometry(geometry: Geometry) -> None:
     """Raise ValueError for invalid rows of a ragged array."""
     for part in geometry.parts:
         cuts = part.cuts

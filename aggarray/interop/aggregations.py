@@ -1,5 +1,7 @@
 """Conversion of an aggregation to xarray."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Default chunk sizes of dask and xarray arrays."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable
 from math import prod

@@ -3,6 +3,8 @@
 The graph is one layer that computes the block of each task on demand. Importing this module needs the extra ``xarray``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

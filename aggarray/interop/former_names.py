@@ -3,6 +3,8 @@
 The modules of this finder are empty: each name is looked up in its present module. `aggarray` asks it after a failed import.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from importlib import import_module
 from importlib.abc import Loader

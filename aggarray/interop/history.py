@@ -1,5 +1,7 @@
 """Attribute ``history`` of files that differ in it."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from contextlib import suppress

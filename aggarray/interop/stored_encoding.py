@@ -1,5 +1,7 @@
 """How xarray writes an array back: chunks and compression of its files."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from itertools import accumulate
 from math import gcd, prod

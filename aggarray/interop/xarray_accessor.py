@@ -3,6 +3,8 @@
 It finds the master array behind a lazy DataArray, applies the selections to it, and reduces it without dask.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

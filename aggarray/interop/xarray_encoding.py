@@ -4,6 +4,8 @@ Stored values, with their packing and missing value, keep the most information: 
 file. They require that all pieces are stored alike. Otherwise values are conformed first and missing values are marked.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from dataclasses import field

@@ -4,6 +4,8 @@ xarray decodes the variables like those of one file.
 Importing this module needs the extra ``xarray``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any

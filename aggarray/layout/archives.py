@@ -1,5 +1,7 @@
 """Facts of the files and arrays of an aggregation, collected from headers."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,9 +33,7 @@ def files_of(arrays: Sequence[MasterArray]) -> dict[str, Access]:
     return files
 
 
-def scan_layouts(
-    files: Mapping[str, Access], progress: "Progress | None" = None
-) -> tuple[dict[str, FileLayout], list[Problem]]:
+def scan_layouts(files: Mapping[str, Access], progress: Progress | None = None) -> tuple[dict[str, FileLayout], list[Problem]]:
     """Return the layout of each file, and the problems of those without one."""
     from aggarray.scan.files import start_pool
     from aggarray.scan.progress import reporting

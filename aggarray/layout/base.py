@@ -4,6 +4,8 @@ A check is a pure function of an `Archive` and its settings in a profile. It yie
 have it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

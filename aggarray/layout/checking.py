@@ -1,5 +1,7 @@
 """Check of the layout of an aggregation against a profile."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ _MOST_FILES = 20
 
 
 def check_layout(
-    agg: "Aggregation", profile: Profile, source: Sequence[str] | None = None, progress: "Progress | None" = None
+    agg: Aggregation, profile: Profile, source: Sequence[str] | None = None, progress: Progress | None = None
 ) -> Report:
     """Report what differs from a profile; see `Aggregation.check_layout`.
 
@@ -80,7 +82,7 @@ def _problem(name: str, finding: Finding, lines: Sequence[str]) -> Problem:
     return Problem(name, finding.files[0], message, finding.files, tuple(remedies))
 
 
-def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
+def _extract_lines(agg: Aggregation, source: Sequence[str] | None, files: Sequence[str]) -> list[str]:
     """Return the line that extracts each array, "" where there is none."""
     from aggarray.display.report.lines import lines_of
     from aggarray.partition.file_names import common_folder
@@ -90,7 +92,7 @@ def _extract_lines(agg: "Aggregation", source: Sequence[str] | None, files: Sequ
     return [line.shell for line in lines_of(agg, source)]
 
 
-def _unknown(layouts: "Mapping[str, FileLayout]") -> list[Problem]:
+def _unknown(layouts: Mapping[str, FileLayout]) -> list[Problem]:
     """Return the files whose layout their format does not describe."""
     reasons: dict[str, list[str]] = {}
     for uri, layout in layouts.items():

@@ -1,5 +1,7 @@
 """Lines of the shell that mend a file in place."""
 
+from __future__ import annotations
+
 import shlex
 from typing import Any
 

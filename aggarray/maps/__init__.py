@@ -5,6 +5,8 @@ Each distribution type has a module of its own; `base` defines its interface. `d
 `validation` read what other programs export.
 """
 
+from __future__ import annotations
+
 from aggarray.maps.base import Map
 from aggarray.maps.block import Block
 from aggarray.maps.cyclic import Cyclic

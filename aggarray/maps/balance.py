@@ -6,6 +6,8 @@ process with the lowest cost so far. The slabs of a ragged array are its instanc
 samples.
 """
 
+from __future__ import annotations
+
 import heapq
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence

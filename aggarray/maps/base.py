@@ -5,6 +5,8 @@ from `MapType` under the name ``MAP``; `dim_data` finds it. The class also reads
 parses each one into a `Part`, yields the conflicts between the parts of all processes, and builds a map from parts.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -95,7 +97,7 @@ class Map(ABC):
         """
 
     @abstractmethod
-    def sliced(self, selection: Range) -> "Map":
+    def sliced(self, selection: Range) -> Map:
         """Return the map of a slice; elements stay on their process."""
 
     @abstractmethod
@@ -199,7 +201,7 @@ class Map(ABC):
         return type(self)._again, self._arguments()
 
     @classmethod
-    def _again(cls, *arguments: Any) -> "Map":
+    def _again(cls, *arguments: Any) -> Map:
         return cls(*arguments)
 
 

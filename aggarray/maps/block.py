@@ -5,6 +5,8 @@ two ends of the dimension, is owned like any other element. ``start`` and ``stop
 exclude communication padding.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from itertools import pairwise
@@ -105,7 +107,7 @@ class Block(MapType):
             object.__setattr__(self, name, value)
 
     @classmethod
-    def even(cls, size: int, nprocs: int, padding: Any = None, periodic: bool = False, outer: str = "boundary") -> "Block":
+    def even(cls, size: int, nprocs: int, padding: Any = None, periodic: bool = False, outer: str = "boundary") -> Block:
         """Return blocks of equal sizes; the first ``size % nprocs`` have one more.
 
         >>> Block.even(10, 4).bounds.tolist()
@@ -304,7 +306,7 @@ class Block(MapType):
                     yield Conflict(part.rank, "padding", None, "the key is missing, though other processes of the axis have it")
 
     @classmethod
-    def from_parts(cls, parts: Sequence[BlockPart]) -> "Block":
+    def from_parts(cls, parts: Sequence[BlockPart]) -> Block:
         """Return the blocks of all processes."""
         if any(p.wraps and p.halo != _communication_padding(p.pads, p.rank, p.nprocs, False) for p in parts):
             reason = "the padding of 0.9.0 wraps at the ends of a periodic dimension, which 0.10.0 cannot express"

@@ -3,6 +3,8 @@
 All results are computed from the size, the number of processes and the block size; no tables are stored.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, ClassVar
 
@@ -156,7 +158,7 @@ class Cyclic(MapType):
         return part
 
     @classmethod
-    def from_part(cls, part: CyclicPart) -> "Cyclic":
+    def from_part(cls, part: CyclicPart) -> Cyclic:
         """Return the map, which every part describes completely."""
         return cls(part.size, part.nprocs, part.block_size, part.periodic)
 

@@ -4,6 +4,8 @@ Exports are untrusted. {} and 'n' are expanded to blocks over one process. The d
 part, from which a map of the known process is built; that map writes the other version.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import pkgutil

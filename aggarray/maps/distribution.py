@@ -1,5 +1,7 @@
 """Distribution of an array: one map per dimension over a process grid."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -55,7 +57,7 @@ class Distribution:
         padding: Mapping[int, Any] = {},
         periodic: Collection[int] = (),
         outer: str = "boundary",
-    ) -> "Distribution":
+    ) -> Distribution:
         """Return a distribution of even blocks and cyclic dimensions.
 
         ``dist_types``: 'b' or 'c' for each dimension, as text ("bc", "b,c") or a sequence; ``grid``: the number of processes
@@ -94,7 +96,7 @@ class Distribution:
         nprocs: int | Sequence[int],
         assignment: Mapping[Any, Sequence[int]] | None = None,
         balance: str = "contiguous",
-    ) -> "Distribution":
+    ) -> Distribution:
         """Return a distribution that gives each partition to one process.
 
         ``nprocs``: a number, or one per dimension; ``balance``: "contiguous" (irregular blocks with the lowest maximum cost) or
@@ -107,7 +109,7 @@ class Distribution:
     @classmethod
     def from_dim_data(
         cls, dim_data_of_every_rank: Sequence[Any], version: str = NEWEST, shapes: Sequence[Sequence[int]] | None = None
-    ) -> "Distribution":
+    ) -> Distribution:
         """Return the distribution that the dim_data of all ranks describe.
 
         ``shapes``: the local shapes, required for {}. Raises ProtocolError with every fault, including 0.9.0 padding that
@@ -178,7 +180,7 @@ class Distribution:
                 raise SelectionError(f"indices of shapes {[np.shape(g) for g in indices]} do not broadcast") from error
         return flat_ranks
 
-    def __getitem__(self, key: Any) -> "Distribution":
+    def __getitem__(self, key: Any) -> Distribution:
         """Return the distribution of a slice; elements stay on their process."""
         selections = normalise(key, self.shape)
         if not all(isinstance(c, Range) for c in selections):

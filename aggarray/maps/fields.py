@@ -4,6 +4,8 @@ Dimension dictionaries come from other programs and are not trusted. A `DimDictR
 and notes each violation. It continues after a fault, so that all faults are found at once.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Map of a dimension of which only one process is known."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ Global indices are labels: int64 of any order and sign, or uint64 where some are
 queries use binary search.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -251,13 +253,13 @@ class Unstructured(MapType):
             yield Conflict(0, "size", valid[0].size, f"the processes have {distinct} distinct indices")
 
     @classmethod
-    def from_parts(cls, parts: Sequence[UnstructuredPart]) -> "Unstructured":
+    def from_parts(cls, parts: Sequence[UnstructuredPart]) -> Unstructured:
         """Return the map."""
         first = parts[0]
         return cls(first.size, [p.labels for p in parts], first.one_to_one, first.periodic)
 
     @classmethod
-    def from_part(cls, part: UnstructuredPart) -> "Unstructured":
+    def from_part(cls, part: UnstructuredPart) -> Unstructured:
         """Return a map in which the other processes have no elements."""
         lists = [np.zeros(0, np.int64)] * part.nprocs
         lists[part.rank] = part.labels

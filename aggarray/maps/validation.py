@@ -3,6 +3,8 @@
 Each fault states its process, dimension, key, value and rule.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from math import prod

@@ -5,6 +5,8 @@ of them. Memory that is shared read-only cannot be made writable by its receiver
 where it must, `array` always copies. `type_string` returns the type of an array, `debug_repr` its memory layout.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,5 +1,7 @@
 """Arrays in memory: type, position of elements in a block, and access."""
 
+from __future__ import annotations
+
 import operator
 from math import prod
 from typing import Any, NoReturn, Self
@@ -52,7 +54,7 @@ class Array(Interchange):
         if block is not None:
             block.release()
 
-    def __copy__(self) -> "Array":
+    def __copy__(self) -> Array:
         return Array(self.block, self._values, self._access)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,7 +86,7 @@ class Array(Interchange):
         return cls(block, values)
 
     @property
-    def memory(self) -> "Array":
+    def memory(self) -> Array:
         """The array itself."""
         return self
 
@@ -138,7 +140,7 @@ class Array(Interchange):
             raise TypeError("len() of an array without dimensions")
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> "Array":
+    def __getitem__(self, key: Any) -> Array:
         """Return a view; raise SelectionError for keys that need a copy."""
         keys = key if isinstance(key, tuple) else (key,)
         basic = tuple(k if k is Ellipsis or isinstance(k, slice) else _index(k) for k in keys)
@@ -157,7 +159,7 @@ class Array(Interchange):
             _refuse("written to", self._access)
         self[key]._values[...] = values
 
-    def with_access(self, access: Access, asserted: bool = False) -> "Array":
+    def with_access(self, access: Access, asserted: bool = False) -> Array:
         """Return a view of the same memory with other access.
 
         Writable memory becomes read-only, never the reverse. The result is immutable only if the array is immutable already,
@@ -192,7 +194,7 @@ class Array(Interchange):
             lock(self._values)
         return self
 
-    def aligned(self) -> "Array":
+    def aligned(self) -> Array:
         """Return writable, aligned, native elements in C order; copy if needed."""
         flags, native = self._values.flags, self.dtype.newbyteorder("=")
         if flags.c_contiguous and flags.aligned and self._access is READ_WRITE and self.dtype == native:

@@ -4,6 +4,8 @@ A `Block` keeps the owner of its memory alive. Arrays refer to blocks and know t
 block and its owner are released with the last array: a mapped file is closed then.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from enum import IntFlag
 from typing import Any, Protocol, runtime_checkable

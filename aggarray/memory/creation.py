@@ -1,5 +1,7 @@
 """Creation of arrays in memory: as a view, as a view or a copy, as a copy."""
 
+from __future__ import annotations
+
 from math import prod
 from typing import Any, cast
 

@@ -4,6 +4,8 @@
 data, and the block of memory that holds them.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from typing import Any

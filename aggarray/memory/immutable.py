@@ -5,6 +5,8 @@ Numbers are handed out through an interface that hides their owner. Text has no 
 its owner: `ImmutableArray` owns these, and its flags cannot be set.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -5,6 +5,8 @@ NumPy keeps the object with the interface alive, so that the memory lives as lon
 offers no writable buffer, so that a read-only view cannot be made writable again.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -54,7 +56,7 @@ class Interchange:
 
     @property
     @abstractmethod
-    def memory(self) -> "Array":
+    def memory(self) -> Array:
         """The memory, as `aggarray.memory` models it."""
 
     @property

@@ -1,5 +1,7 @@
 """Memory maps of file parts: shared by readers, closed with the last view."""
 
+from __future__ import annotations
+
 import mmap
 import os
 from collections.abc import Iterator
@@ -40,7 +42,7 @@ class MappedFile:
 
 
 #: The blocks of present maps, by file and position; weak references.
-_mapped: "WeakValueDictionary[tuple[int, ...], Block]" = WeakValueDictionary()
+_mapped: WeakValueDictionary[tuple[int, ...], Block] = WeakValueDictionary()
 
 
 def map_file(path: str, begin: int, nbytes: int) -> Block:

@@ -1,5 +1,7 @@
 """Rows of different lengths as offsets over one flat array; UTF-8 text."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -52,7 +54,7 @@ class Ragged:
         raise AttributeError(f"{name} of a Ragged is read-only: make another one")
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> "Ragged":
+    def from_rows(cls, rows: Sequence[Any], dtype: Any = None) -> Ragged:
         """Return a copy of a list of rows.
 
         ``dtype`` None: the common dtype, float64 without rows. Masked samples stay masked. Raises AggregationError for a row
@@ -72,7 +74,7 @@ class Ragged:
         return cls(flat, offsets_of(np.array([a.size for a in arrays], np.int64)))
 
     @classmethod
-    def from_masked(cls, values: Any) -> "Ragged":
+    def from_masked(cls, values: Any) -> Ragged:
         """Return the rows of a 2-d array without masked samples, or without NaN.
 
         This converts an incomplete multidimensional array (CF section 9.3.2) that was read with ``masked=True``.
@@ -90,7 +92,7 @@ class Ragged:
         return cls(data[valid], offsets_of(valid.sum(axis=1)))
 
     @classmethod
-    def from_text(cls, values: Any) -> "Ragged":
+    def from_text(cls, values: Any) -> Ragged:
         """Return each text as a row of its UTF-8 bytes, uint8.
 
         ``values``: text of any dtype and shape, in C order. `to_text` is the inverse.

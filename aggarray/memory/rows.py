@@ -5,6 +5,8 @@ representations: the sizes of consecutive rows (contiguous), the row of every sa
 of samples (indexed contiguous).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +39,7 @@ class Rows:
         """Begins and ends of the rows, laid end to end: int64, one more than rows."""
         return offsets_of(self.counts)
 
-    def take(self, selector: Range | np.ndarray) -> "Rows":
+    def take(self, selector: Range | np.ndarray) -> Rows:
         """Return selected rows, in the order of the selection; no sample is moved."""
         key = selector.as_slice() if isinstance(selector, Range) else selector
         return Rows(self.starts[key], self.counts[key], self.order)

@@ -6,6 +6,8 @@ independently of each other, as in netCDF4-python. `compose` selects from a sele
 stays one selection. Memory depends on the sizes of listed indices only, not on those of dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -68,7 +70,7 @@ class Range:
         """Return the positions as a new int64 array of shape (count,)."""
         return self.start + self.step * np.arange(self.count, dtype=np.int64)
 
-    def reversed(self) -> "Range":
+    def reversed(self) -> Range:
         """Return the same positions in the opposite order.
 
         >>> Range(1, 3, 2).reversed()

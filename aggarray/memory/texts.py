@@ -3,6 +3,8 @@
 Comparisons take eight bytes of each text at a time, without a Python object per text.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -55,7 +57,7 @@ class Texts(Sequence[str]):
         self._tails: np.ndarray | None = None
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> "Texts":
+    def of(cls, texts: Iterable[str]) -> Texts:
         """Return the column of texts."""
         encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -88,7 +90,7 @@ class Texts(Sequence[str]):
             yield from (buffer[start:end].decode("utf-8", "surrogateescape") for start, end in places)
 
     @classmethod
-    def joined(cls, parts: Sequence["Texts"]) -> "Texts":
+    def joined(cls, parts: Sequence[Texts]) -> Texts:
         """Return the texts of several columns, each in one piece.
 
         >>> list(Texts.joined([Texts.of(["a", "b"]), Texts.of(["c"])]))
@@ -99,7 +101,7 @@ class Texts(Sequence[str]):
         return cls(np.concatenate([part.buffer for part in parts]), np.concatenate([part.lengths for part in parts]))
 
     @classmethod
-    def chained(cls, first: "Texts", second: "Texts") -> "Texts":
+    def chained(cls, first: Texts, second: Texts) -> Texts:
         """Return the texts of two columns, which may share parts of a buffer."""
         columns = (first.buffer, second.buffer), (first.lengths, second.lengths)
         starts = np.concatenate([first.starts, second.starts + len(first.buffer)])
@@ -125,7 +127,7 @@ class Texts(Sequence[str]):
         """Return all texts joined."""
         return self.buffer.tobytes().decode("utf-8", "surrogateescape") if self._is_joined else "".join(self)
 
-    def take(self, rows: Any) -> "Texts":
+    def take(self, rows: Any) -> Texts:
         """Return some texts, which share the buffer.
 
         ``rows``: their numbers in this order, or a slice.

@@ -5,6 +5,8 @@ The notation is that of DyND's datashape; `parse_type` reads it. Dimensions come
 that they are not in native byte order, ``unaligned[...]`` that they are not aligned.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -56,7 +58,7 @@ class Type:
         element(self.dtype)  # raises the error of dtypes without notation
 
     @classmethod
-    def of(cls, values: np.ndarray) -> "Type":
+    def of(cls, values: np.ndarray) -> Type:
         """Return the type of a NumPy array."""
         return cls(values.shape, values.dtype, unaligned=not values.flags.aligned)
 
@@ -65,7 +67,7 @@ class Type:
         """Number of dimensions."""
         return len(self.dims)
 
-    def strided(self) -> "Type":
+    def strided(self) -> Type:
         """Return the type without sizes, as DyND writes it beside a list of sizes."""
         return replace(self, dims=tuple(STRIDED if isinstance(n, int) else n for n in self.dims))
 

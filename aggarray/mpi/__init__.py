@@ -3,6 +3,8 @@
 `ProcessGroup` uses a communicator of mpi4py (the extra ``mpi``). `ProcessGroup.serial` runs one process without an MPI library.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

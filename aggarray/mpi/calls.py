@@ -3,6 +3,8 @@
 Each rank has two calls, so that it need not wait while rank 0 runs one itself.
 """
 
+from __future__ import annotations
+
 import pickle
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +22,7 @@ CALLS = 2
 class _Call:
     """Future of a call on some rank; ``outcome``: its result and error."""
 
-    def __init__(self, executor: "RankExecutor", content: bytes) -> None:
+    def __init__(self, executor: RankExecutor, content: bytes) -> None:
         self.content, self._executor = content, executor
         self.outcome: tuple[Any, Exception | None] | None = None
 

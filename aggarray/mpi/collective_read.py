@@ -6,6 +6,8 @@ own window, from which its node copies. A slot is used again when all have copie
 long as it can read, copy or receive.
 """
 
+from __future__ import annotations
+
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +45,7 @@ class Ring(NamedTuple):
     slots: int
 
     @classmethod
-    def of(cls, start: int, sizes: Sequence[int]) -> "Ring":
+    def of(cls, start: int, sizes: Sequence[int]) -> Ring:
         """Return a ring for items of these sizes in bytes."""
         size = -(-max(sizes, default=0) // _ALIGNMENT) * _ALIGNMENT
         return cls(start, size, max(1, min(max(_RING_BYTES // max(size, 1), 2), _MAX_SLOTS, len(sizes))))

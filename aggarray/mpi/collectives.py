@@ -1,5 +1,7 @@
 """Broadcast, sum-reduce and all-sum-reduce between process groups."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ Each process sends batches of chunks: their numbers and sizes, then their bytes.
 at a time and places the chunks while the others encode the next ones.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar

@@ -4,6 +4,8 @@ A group is a list of ranks in its root group, known to all processes of the pare
 of the communication library: a duplicate of its communicator.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -48,12 +50,12 @@ class ProcessGroup:
         self._is_root, self._closed = True, False
 
     @classmethod
-    def serial(cls) -> "ProcessGroup":
+    def serial(cls) -> ProcessGroup:
         """Return the root group of this process alone, without an MPI library."""
         return ProcessGroup(SerialLink())
 
     @classmethod
-    def _from_ranks(cls, parent: "ProcessGroup", ranks: Iterable[int]) -> Self:
+    def _from_ranks(cls, parent: ProcessGroup, ranks: Iterable[int]) -> Self:
         group = cls.__new__(cls)
         group._root, group.ranks = parent._root, tuple(ranks)
         group._is_root = group._closed = False
@@ -100,7 +102,7 @@ class ProcessGroup:
                 raise ExchangeError(reason, hint="give the same values on all processes")
         return results[0]
 
-    def include(self, ranks: Sequence[int]) -> "ProcessGroup":
+    def include(self, ranks: Sequence[int]) -> ProcessGroup:
         """Return the group of some members, by ranks here in order. Collective."""
 
         def check() -> list[int]:
@@ -112,7 +114,7 @@ class ProcessGroup:
 
         return ProcessGroup._from_ranks(self, (self.ranks[n] for n in self._agree_on("include", check)))
 
-    def union(self, other: "ProcessGroup") -> "ProcessGroup":
+    def union(self, other: ProcessGroup) -> ProcessGroup:
         """Return the group of the members of both groups, this one's first.
 
         Raises ExchangeError unless both have the same root group.
@@ -122,7 +124,7 @@ class ProcessGroup:
         self.link  # noqa: B018
         return ProcessGroup._from_ranks(self, dict.fromkeys((*self.ranks, *other.ranks)))
 
-    def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> "ProcessGrid":
+    def grid(self, shape: Sequence[int], periodic: Sequence[bool] | None = None) -> ProcessGrid:
         """Return all members as a grid of a shape, in C order.
 
         ``periodic``: for each dimension, whether its ends are neighbours; None for no dimension. Collective over this group.
@@ -178,7 +180,7 @@ class ProcessGrid(ProcessGroup):
     @classmethod
     def _shaped(
         cls, parent: ProcessGroup, ranks: Iterable[int], shape: tuple[int, ...], periodic: tuple[bool, ...]
-    ) -> "ProcessGrid":
+    ) -> ProcessGrid:
         group = cls._from_ranks(parent, ranks)
         group.shape, group.periodic = shape, periodic
         return group
@@ -201,7 +203,7 @@ class ProcessGrid(ProcessGroup):
         index = self.index
         return None if index is None else neighbours(self.shape, self.periodic, index)
 
-    def subgrid(self, keep: Sequence[int]) -> "ProcessGrid":
+    def subgrid(self, keep: Sequence[int]) -> ProcessGrid:
         """Return the grid of the processes with this one's other coordinates.
 
         ``keep``: the dimensions of the new grid, by number (negative ones count from the end) or as a truth value for each;

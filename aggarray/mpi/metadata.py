@@ -1,5 +1,7 @@
 """Name, dimensions, attributes and coordinates of a distributed array."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any
@@ -75,7 +77,7 @@ class ReducedArray(LocalArray):
     metadata: ArrayMetadata
 
     @classmethod
-    def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> "ReducedArray":
+    def of(cls, values: np.ndarray, distribution: Distribution, rank: int, metadata: ArrayMetadata) -> ReducedArray:
         """Return a section that holds its values."""
         local = cls.holding(values, distribution, rank)
         local.metadata = metadata

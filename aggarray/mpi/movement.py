@@ -1,5 +1,7 @@
 """Base of all movements: planning and agreement before any message."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -4,6 +4,8 @@ The file is written beside its target and renamed at the end. To an existing fil
 replaces it.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import shutil
@@ -54,7 +56,7 @@ class NetCDFFile:
         self.work = ""
         self._variables: list[Variable] = []
 
-    def __enter__(self) -> "NetCDFFile":
+    def __enter__(self) -> NetCDFFile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -4,6 +4,8 @@ A rank that waits for a counter of a window sleeps in the kernel until another r
 take processors from busy ranks. Like a window, a pipe has no name and is opened through ``/proc``.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import time
@@ -38,14 +40,14 @@ class Pipe:
         self._poll.register(self._files[0], select.POLLIN)
 
     @classmethod
-    def create(cls) -> "Pipe":
+    def create(cls) -> Pipe:
         """Return a pipe of this process."""
         # The write end stays open: a pipe without writers is always readable.
         files = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         return cls(files, PipeHandle(os.getpid(), files[0], os.fstat(files[0]).st_ino))
 
     @classmethod
-    def open(cls, handle: PipeHandle | None) -> "Pipe | None":
+    def open(cls, handle: PipeHandle | None) -> Pipe | None:
         """Return the write end of a process's pipe, None if it is unreachable."""
         if handle is None:
             return None

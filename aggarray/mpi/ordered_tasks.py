@@ -1,5 +1,7 @@
 """Work in threads whose results come in order, a bounded number ahead."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +26,7 @@ class OrderedTasks(Generic[_T]):
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aggarray-write")
         self._waiting: deque[Future[_T]] = deque()
 
-    def __enter__(self) -> "OrderedTasks[_T]":
+    def __enter__(self) -> OrderedTasks[_T]:
         self._submit()
         return self
 

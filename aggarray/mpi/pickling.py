@@ -4,6 +4,8 @@ It includes where the stored chunks of an index lie, which other pickles leave o
 opening the index, and without parsing the metadata of data files.
 """
 
+from __future__ import annotations
+
 import io
 import pickle
 from dataclasses import fields

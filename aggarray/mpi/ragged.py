@@ -1,5 +1,7 @@
 """Redistribution of rows of different lengths: counts, then samples."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Collective opening and reading: one process reads each stored chunk."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -88,7 +90,7 @@ def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation
     from aggarray.mpi.calls import RankExecutor
     from aggarray.scan.files import scanning_in
 
-    def make_pool() -> "ExecutorPool":
+    def make_pool() -> ExecutorPool:
         from aggarray.mpi.scanning import RankPool
 
         return RankPool(executor)
@@ -101,7 +103,7 @@ def _open_on_root(link: Link, source: Any, named: dict[str, Any]) -> Aggregation
         executor.close()
 
 
-def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> "LocalArray | Any":
+def local(a: MasterArray, distribution: Distribution, comm: Any, collective: bool = True) -> LocalArray | Any:
     """Return the section of this process, a LocalArray.
 
     ``comm`` has as many processes as the distribution. ``collective``: read the section before returning. One process decodes

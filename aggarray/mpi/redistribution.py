@@ -1,5 +1,7 @@
 """Redistribution of an array and exchange of halos."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """Reduction of the values of several processes, in groups along one axis."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Any
 

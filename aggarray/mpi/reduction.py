@@ -4,6 +4,8 @@ Each process reduces its owned elements. Processes that differ only in their coo
 combine their results. All of them get the result.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +45,7 @@ class _Request(NamedTuple):
     operation: str
     metadata: ArrayMetadata
     axes: tuple[int, ...]
-    groups: "Groups | None" = None
+    groups: Groups | None = None
     factors: tuple[tuple[tuple[str, ...], np.ndarray], ...] = ()
     result: ArrayMetadata | None = None
 

@@ -1,5 +1,7 @@
 """Scans by all ranks."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

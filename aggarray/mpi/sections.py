@@ -1,5 +1,7 @@
 """Sections that processes hold together: local arrays or DAP exports."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -5,6 +5,8 @@ copies it out. Every exchange begins with an agreement of all ranks, so that a w
 the exchange before have been copied out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,7 +106,7 @@ class SharedSlabs:
             self._node.wait(slab.is_complete)
             message.parts[0].put(slab.values, add=returned)
 
-    def _find(self, rank: int, step: int, message: Message, dtype: np.dtype[Any], returned: bool) -> "_SlabInWindow | None":
+    def _find(self, rank: int, step: int, message: Message, dtype: np.dtype[Any], returned: bool) -> _SlabInWindow | None:
         """Return a slab in its sender's window; None if it is sent in a message."""
         position = self._layouts[rank][returned].get((step, message.direction))
         nbytes = message.size * dtype.itemsize

@@ -3,6 +3,8 @@
 Each process inspects a share of the partitions, and all processes exchange the results, so that one process opens each file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import product
 from math import prod

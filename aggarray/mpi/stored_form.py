@@ -1,5 +1,7 @@
 """Form in which the values of a distributed array are stored."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

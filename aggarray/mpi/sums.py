@@ -5,6 +5,8 @@ others. Between nodes a part goes from one to the next, which adds its own, and 
 order of the members, so that the result does not depend on the nodes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 

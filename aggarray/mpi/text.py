@@ -1,5 +1,7 @@
 """Messages of variable-length text: lengths, then UTF-8 bytes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Received aggregations; sending them is in `aggarray.mpi.pickling`."""
 
+from __future__ import annotations
+
 import pickle
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Errors of the file system while an array is written."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

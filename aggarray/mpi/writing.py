@@ -1,5 +1,7 @@
 """Collective writing of one array to a netCDF-4 file or a Zarr store."""
 
+from __future__ import annotations
+
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +70,7 @@ def write(local: Any, comm: Any, path: str | os.PathLike[str], name: str | None 
             call_on_root(link, target.finish)
 
 
-def _target(section: LocalArray, path: Any, name: Any, compress: Any) -> "NetCDFFile | Store":
+def _target(section: LocalArray, path: Any, name: Any, compress: Any) -> NetCDFFile | Store:
     """Return the target of a section; ExchangeError for invalid arguments."""
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path or "://" in path:

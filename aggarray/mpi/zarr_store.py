@@ -4,6 +4,8 @@ The array is written in a folder beside the store. The complete folder is rename
 coordinates are renamed into place, then the array.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -63,7 +65,7 @@ class Store:
         self._read_coordinates: Callable[[], dict[str, _Coordinate]] = dict
         self._stack = ExitStack()
 
-    def __enter__(self) -> "Store":
+    def __enter__(self) -> Store:
         return self
 
     def __exit__(self, *error: object) -> None:

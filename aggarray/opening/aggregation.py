@@ -1,5 +1,7 @@
 """The `Aggregation`: master arrays, refusals, and its methods."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -41,7 +43,7 @@ class Aggregation(AttributeHints):
         return Outcome(self.arrays, self.refusals, self.skipped, self.duplicates)
 
     @property
-    def fixes(self) -> "tuple[Fix, ...]":
+    def fixes(self) -> tuple[Fix, ...]:
         """The fixes that are applied to the metadata of the files, in order."""
         return self._provenance.fixes
 
@@ -99,7 +101,7 @@ class Aggregation(AttributeHints):
         hint = f"select one with agg.select({name!r}, ...); {distinguishing_text(named)}"
         raise NotFoundError(f"{len(named)} arrays are named {name!r}", hint=hint)
 
-    def select(self, name: str | Sequence[str] | None = None, **attributes: Any) -> "Aggregation":
+    def select(self, name: str | Sequence[str] | None = None, **attributes: Any) -> Aggregation:
         """Return the arrays that have a name and the given attributes.
 
         Looks up attributes in `attrs`, then in `file_attrs`. A list of names or values selects the arrays that have any of
@@ -122,7 +124,7 @@ class Aggregation(AttributeHints):
 
     def sel(
         self, given: Mapping[str, Any] | None = None, /, method: str | None = None, tolerance: Any = None, **labels: Any
-    ) -> "Aggregation":
+    ) -> Aggregation:
         """Select lazily by coordinate values, in every array with the dimension.
 
         The arguments are those of `MasterArray.sel`. Arrays without the dimension stay as they are. Save or append before you
@@ -140,7 +142,7 @@ class Aggregation(AttributeHints):
         chosen = select_along(self.arrays, keys, lambda a, own: a.sel(own, method, tolerance), NotFoundError)
         return self._with_arrays(chosen)
 
-    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> "Aggregation":
+    def isel(self, given: Mapping[str, Any] | None = None, /, **indexers: Any) -> Aggregation:
         """Select lazily by position, in every array that has the dimension.
 
         The arguments are those of `MasterArray.isel`; otherwise as `sel`. Raises SelectionError for a dimension that no array
@@ -155,7 +157,7 @@ class Aggregation(AttributeHints):
         keys = keys_of(given, indexers)
         return self._with_arrays(select_along(self.arrays, keys, lambda a, own: a.isel(own), SelectionError))
 
-    def _with_arrays(self, arrays: tuple[MasterArray, ...]) -> "Aggregation":
+    def _with_arrays(self, arrays: tuple[MasterArray, ...]) -> Aggregation:
         """Return an aggregation of arrays that no longer equal their files."""
         return replace(self, arrays=arrays, _provenance=self._provenance.of_arrays())
 
@@ -177,7 +179,7 @@ class Aggregation(AttributeHints):
         tables = (one._matrix.references for array in self.arrays for one in (array, *array.coords.values()))
         close_files(paths_among(tables, open_paths()))
 
-    def __enter__(self) -> "Aggregation":
+    def __enter__(self) -> Aggregation:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -190,7 +192,7 @@ class Aggregation(AttributeHints):
         relative: bool = True,
         chunk_table: bool = True,
         executor: Any = None,
-    ) -> "Report":
+    ) -> Report:
         """Save an index: an aggregation file that reopens without loss.
 
         Any reader of the convention opens it. ``path``: a local path, or an address such as ``s3://bucket/index.nca``, written
@@ -236,7 +238,7 @@ class Aggregation(AttributeHints):
         unresolved = any(template.declared for references in tables for template in references.templates)
         return verified(self._outcome, self._provenance)[0].arrays if unresolved else self.arrays
 
-    def to_icechunk(self, location: str | os.PathLike[str], copy: bool = False) -> "Report":
+    def to_icechunk(self, location: str | os.PathLike[str], copy: bool = False) -> Report:
         """Write the arrays to a new Icechunk repository.
 
         They are one commit to ``main``. The layout is that of `to_zarr_store`. Arrays whose stored chunks form a regular grid
@@ -254,7 +256,7 @@ class Aggregation(AttributeHints):
 
         return write_repository(self._resolved(), local_path(location), copy)
 
-    def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> "Store":
+    def to_zarr_store(self, chunks: Mapping[str, int] | None = None, compressor: str | None = None) -> Store:
         """Return the arrays as a read-only Zarr store, without copying values.
 
         A ``zarr.abc.store.Store`` of version 3, with consolidated metadata; the keys of version 2 exist too. Each chunk holds
@@ -274,7 +276,7 @@ class Aggregation(AttributeHints):
 
         return view_of(self.arrays, chunks, compressor)
 
-    def append(self, source: "Source", progress: "bool | Progress | None" = None, executor: Any = None) -> "Aggregation":
+    def append(self, source: Source, progress: bool | Progress | None = None, executor: Any = None) -> Aggregation:
         """Return the aggregation extended by a source.
 
         The result is equal to opening all files again, with the same fixes. Only new and changed files are opened; `skipped`
@@ -286,7 +288,7 @@ class Aggregation(AttributeHints):
         outcome, provenance = extended(self._outcome, self._provenance, source, progress, executor)
         return Aggregation(*outcome, provenance)
 
-    def check(self, checksum: bool = False) -> "Report":
+    def check(self, checksum: bool = False) -> Report:
         """Report problems of the arrays and their files.
 
         Problems are gaps in time axes (judged by ``frequency``, ``table_id``, or the usual step), uncovered regions, duplicate
@@ -298,7 +300,7 @@ class Aggregation(AttributeHints):
 
         return check(self._outcome, self._provenance, checksum)
 
-    def check_layout(self, profile: "str | os.PathLike[str] | None" = None) -> "Report":
+    def check_layout(self, profile: str | os.PathLike[str] | None = None) -> Report:
         """Report how the files store the arrays, where a profile wants otherwise.
 
         ``profile``: "default" (None), "cmip7", "cloud" or a TOML file. Findings are chunks that are too small, too large,
@@ -316,7 +318,7 @@ class Aggregation(AttributeHints):
 
         return check_layout(self, load_profile(profile))
 
-    def to_xarray(self, chunks: Any = None) -> "Dataset | Any":
+    def to_xarray(self, chunks: Any = None) -> Dataset | Any:
         """Return the arrays as a lazy ``xarray.Dataset`` or ``DataTree``.
 
         A ``DataTree`` holds arrays that do not share names and grid. Decodes as ``xarray.open_dataset`` decodes a file.

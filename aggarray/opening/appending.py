@@ -1,5 +1,7 @@
 """Extension of an aggregation by the new and changed files of a source."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

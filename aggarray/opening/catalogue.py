@@ -5,6 +5,8 @@ library of catalogues is imported. The attributes of a row replace those in the 
 its own, with their names in ``given``.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,7 @@
 """Check of an aggregation and its files."""
 
+from __future__ import annotations
+
 from aggarray.aggregate.report import (
     Problem,
     Report,

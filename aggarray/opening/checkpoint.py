@@ -4,6 +4,8 @@ A partial index is an index without arrays. It is saved while files are scanned,
 removed once the scan and what follows succeed.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time

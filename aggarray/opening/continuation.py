@@ -4,6 +4,8 @@ The arrays of an index are joined with those of new files as series are (`aggreg
 of all files. Otherwise the files of the index are joined again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

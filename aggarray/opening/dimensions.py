@@ -1,5 +1,7 @@
 """Selection along dimensions, of every array that has them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

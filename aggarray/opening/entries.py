@@ -1,5 +1,7 @@
 """Arrays of scanned files that are joined: of series, and single ones."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,7 @@ class FileArrays:
         structures: Sequence[Structure],
         access: Access,
         left_out: set[tuple[str, str]],
-        tables: "ChunkIndexes | None",
+        tables: ChunkIndexes | None,
         first: int,
     ) -> None:
         self._structures, self._access, self._left_out = structures, access, left_out
@@ -59,7 +61,7 @@ class FileArrays:
                 begun.add(number)
                 yield from self._joined(one)
 
-    def _series(self, rules: Rules) -> "list[JoinedSeries]":
+    def _series(self, rules: Rules) -> list[JoinedSeries]:
         if not isinstance(self._structures, StructureTable) or len(self._structures) < 2:
             return []
         from aggarray.aggregate.series import find_series
@@ -91,7 +93,7 @@ class FileArrays:
 
         return replace(changed(array), coords={name: changed(c) for name, c in array.coords.items()})
 
-    def _joined(self, series: "JoinedSeries") -> Iterator[Entry]:
+    def _joined(self, series: JoinedSeries) -> Iterator[Entry]:
         """Yield the joined arrays of a series, with the arrays of its files."""
         first = min(series.rows, key=series.uri)
         made: dict[int, list[Entry]] = {}

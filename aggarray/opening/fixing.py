@@ -1,5 +1,7 @@
 """Scanned structures with the fixes of an aggregation applied."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -83,7 +85,7 @@ def restored_fixes(stored: Any, folder: str, how: Opening) -> tuple[Fix, ...]:
     )
 
 
-def redefined_variables(structures: "Sequence[Structure] | ContinuedRecords", fixes: Sequence[Fix]) -> set[tuple[str, str]]:
+def redefined_variables(structures: Sequence[Structure] | ContinuedRecords, fixes: Sequence[Fix]) -> set[tuple[str, str]]:
     """Return (file, variable) whose stored values fixes redefine.
 
     Other software reads their files, and does not know the fixes. Of the columns of an index, one file of each kind is

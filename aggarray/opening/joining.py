@@ -1,5 +1,7 @@
 """Joining of scanned files, for opening, appending and other rules."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from aggarray.scan.workers import Receive
 
 #: The partial index from which scans of this context resume, and to which they save.
-CHECKPOINT: "ContextVar[Checkpoint | None]" = ContextVar("aggarray_checkpoint", default=None)
+CHECKPOINT: ContextVar[Checkpoint | None] = ContextVar("aggarray_checkpoint", default=None)
 
 _PLAIN_INDEX = "give attributes of its data files, or the index as a plain path"
 _ELSEWHERE = "an index of files, not data: open it by itself, or name it in a list to join what it holds"
@@ -52,12 +54,12 @@ class Sources:
     others: list[MasterArray] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
-    tables: "ChunkIndexes | None" = None
+    tables: ChunkIndexes | None = None
     has_data: bool = False
     errors: list[AggarrayError] = field(default_factory=list)
-    fixes: "list[tuple[Fix, ...]]" = field(default_factory=list)
+    fixes: list[tuple[Fix, ...]] = field(default_factory=list)
 
-    def common_fixes(self) -> "tuple[Fix, ...]":
+    def common_fixes(self) -> tuple[Fix, ...]:
         """Return the fixes of the indexes; AggregationError if others lack them.
 
         They were declared for the files of one index: other files need not have the same faults.
@@ -75,8 +77,8 @@ def scan_sources(
     named: Iterable[str],
     rules: Rules,
     how: Opening,
-    scan: "tuple[int | None, Progress | None]",
-    given: "Given | None" = None,
+    scan: tuple[int | None, Progress | None],
+    given: Given | None = None,
 ) -> Sources:
     """Scan files; separate data files, indexes and unusable files.
 
@@ -113,7 +115,7 @@ def scan_sources(
 
 
 def _scan_single(
-    paths: Sequence[str], _rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]", given: "Given"
+    paths: Sequence[str], _rules: Rules, how: Opening, scan: tuple[int | None, Progress | None], given: Given
 ) -> tuple[None, list[Any]]:
     """Return the structure or the error of one file."""
 
@@ -124,8 +126,8 @@ def _scan_single(
 
 
 def _scan_all(
-    paths: Sequence[str], rules: Rules, how: Opening, scan: "tuple[int | None, Progress | None]", given: "Given"
-) -> "tuple[StructureTable, list[Any]]":
+    paths: Sequence[str], rules: Rules, how: Opening, scan: tuple[int | None, Progress | None], given: Given
+) -> tuple[StructureTable, list[Any]]:
     """Scan files into a table.
 
     Returns for each file its row; errors, and the structures of indexes, as they are.
@@ -161,11 +163,11 @@ def _scan_all(
 def _scan_trusting(
     paths: Sequence[str],
     rules: Rules,
-    receive: "Receive",
-    table: "StructureTable",
-    scan: "tuple[int | None, Progress | None]",
-    given: "Given",
-) -> "tuple[StructureTable, list[Any]]":
+    receive: Receive,
+    table: StructureTable,
+    scan: tuple[int | None, Progress | None],
+    given: Given,
+) -> tuple[StructureTable, list[Any]]:
     """Scan files into a table, a few of each group; see `_scan_all`."""
     from aggarray.scan.file_groups import scan_trusting
 
@@ -179,7 +181,7 @@ def _scan_trusting(
     return table, scanned
 
 
-def _without_references(rows: list[int], table: "StructureTable", named: set[str], sources: Sources) -> list[int]:
+def _without_references(rows: list[int], table: StructureTable, named: set[str], sources: Sources) -> list[int]:
     """Leave out reference files next to their data.
 
     They would contribute the same arrays twice.
@@ -194,7 +196,7 @@ def _without_references(rows: list[int], table: "StructureTable", named: set[str
     return [row for row in rows if row not in doubles]
 
 
-def _add_index(path: str, structure: Structure, kind: "Convention", how: Opening, sources: Sources) -> Iterable[Structure]:
+def _add_index(path: str, structure: Structure, kind: Convention, how: Opening, sources: Sources) -> Iterable[Structure]:
     """Add what an index holds; return the structures of its files."""
     if kind is not OURS:
         sources.others += foreign_arrays(structure, kind, how)
@@ -210,7 +212,7 @@ def _add_index(path: str, structure: Structure, kind: "Convention", how: Opening
     return loaded.structures()
 
 
-def fixes_of(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix, ...]":
+def fixes_of(details: Mapping[str, Any], path: str, how: Opening) -> tuple[Fix, ...]:
     """Return the fixes of an index; those of earlier releases have none."""
     if "fixes" not in details:
         return ()
@@ -223,7 +225,7 @@ def fixes_of(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix,
         raise IndexFileError(what, path=path, hint=SAVE_AGAIN) from error
 
 
-def _completed(result: Structure, access: Access, attrs: "Attributes | None") -> Structure | AggarrayError:
+def _completed(result: Structure, access: Access, attrs: Attributes | None) -> Structure | AggarrayError:
     """Add given attributes, and coordinates of other files.
 
     Returns the error of an unusable one.
@@ -242,7 +244,7 @@ def _completed(result: Structure, access: Access, attrs: "Attributes | None") ->
         return error
 
 
-def foreign_arrays(structure: Structure, kind: "Convention", how: Opening) -> list[MasterArray]:
+def foreign_arrays(structure: Structure, kind: Convention, how: Opening) -> list[MasterArray]:
     """Return the arrays of a foreign index, or raise IndexFileError."""
     from aggarray.index.conventions.foreign import array_of_matrix
     from aggarray.index.foreign import read_foreign
@@ -283,7 +285,7 @@ def arrays_in(sources: Sources, provenance: Provenance, repeats: Sequence[Duplic
     return entries, sorted(dict.fromkeys(skipped), key=lambda s: s.file)
 
 
-def tables_of(arrays: Iterable[MasterArray]) -> "ChunkIndexes | None":
+def tables_of(arrays: Iterable[MasterArray]) -> ChunkIndexes | None:
     """Return the joined chunk indexes of arrays, None if they carry none."""
     from aggarray.partition.stored_sizes import join_chunk_indexes
 

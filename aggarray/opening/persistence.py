@@ -1,5 +1,7 @@
 """Saving of aggregations; `aggarray.index` stores arrays."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from dataclasses import fields

@@ -1,5 +1,7 @@
 """Provenance of an aggregation: what is needed to build it again."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
@@ -37,7 +39,7 @@ class IndexContents:
         self,
         read: Callable[[], Sequence[Any]],
         address: tuple[Callable[..., Sequence[Any]], tuple[Any, ...]],
-        records: "Callable[[], RecordColumns] | None" = None,
+        records: Callable[[], RecordColumns] | None = None,
     ) -> None:
         self._read, self.address = read, address
         self._records: Any = records
@@ -49,7 +51,7 @@ class IndexContents:
             self._items = self._read()
         return self._items
 
-    def records(self) -> "ContinuedRecords | None":
+    def records(self) -> ContinuedRecords | None:
         """Return structures as columns, read on the first call; None without."""
         from aggarray.index.record_columns import ContinuedRecords
         from aggarray.scan.structure_table import StructureTable
@@ -92,13 +94,13 @@ class Provenance:
 
     rules: Rules = DEFAULT_RULES
     variables: tuple[str, ...] | None = None
-    selections: "tuple[Selection | TextSelection, ...]" = ()
+    selections: tuple[Selection | TextSelection, ...] = ()
     access: Access = ANYWHERE
-    structures: "Callable[[], Sequence[Structure]]" = _nothing
+    structures: Callable[[], Sequence[Structure]] = _nothing
     others: Callable[[], Sequence[MasterArray]] = _nothing
     saved: dict[str, int] = field(default_factory=dict)
     how: Mapping[str, Any] = field(default_factory=dict)
-    fixes: "tuple[Fix, ...]" = ()
+    fixes: tuple[Fix, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the contents of an index as its address, others as they are."""
@@ -109,12 +111,12 @@ class Provenance:
             {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("structures", "others")},
         )
 
-    def records(self) -> "ContinuedRecords | None":
+    def records(self) -> ContinuedRecords | None:
         """Return the structures as columns of an index, None if they are not."""
         find = getattr(self.structures, "records", None)
         return None if find is None else find()
 
-    def sources(self, arrays: Sequence[MasterArray]) -> "tuple[StructureTable, list[MasterArray]]":
+    def sources(self, arrays: Sequence[MasterArray]) -> tuple[StructureTable, list[MasterArray]]:
         """Return structures and other arrays; ``arrays`` if there are neither."""
         from aggarray.scan.structure_table import StructureTable
 
@@ -126,18 +128,18 @@ class Provenance:
         """Return whether a rule of refusals keeps different datasets apart."""
         return rule in FACETS or rule in self.rules.separate_by
 
-    def reaching(self, near: Iterable[str]) -> "Provenance":
+    def reaching(self, near: Iterable[str]) -> Provenance:
         """Add readable locations, unless ``roots`` were given."""
         old = self.access.near
         if old is None or self.access.roots is not None or set(near) <= set(old):
             return self
         return replace(self, access=replace(self.access, near=tuple(dict.fromkeys([*old, *near]))))
 
-    def of_arrays(self) -> "Provenance":
+    def of_arrays(self) -> Provenance:
         """Return the provenance of arrays that no longer equal their files."""
         return replace(self, structures=_nothing, others=_nothing, saved={}, how={})
 
-    def selected(self, selection: "Selection | TextSelection") -> "Provenance":
+    def selected(self, selection: Selection | TextSelection) -> Provenance:
         """Return the provenance of a selection."""
         return replace(self, selections=(*self.selections, selection), saved=dict(self.saved))
 

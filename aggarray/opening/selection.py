@@ -1,5 +1,7 @@
 """Selection of arrays by name and attributes, with errors that advise."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

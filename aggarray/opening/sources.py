@@ -1,5 +1,7 @@
 """Opening of files, folders, patterns and indexes as an aggregation."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -33,7 +35,7 @@ def open(
     *,
     rules: Rules = DEFAULT_RULES,
     variables: Sequence[str] | None = None,
-    progress: "bool | Progress | None" = None,
+    progress: bool | Progress | None = None,
     processes: int | None = None,
     executor: Any = None,
     missing: str = "raise",
@@ -70,7 +72,7 @@ def open(
             return _opened((items, named, rows), Opening(access, moved), request, (processes, _checked(progress)))
 
 
-def _items(source: Source) -> "tuple[list[Any], list[Row]]":
+def _items(source: Source) -> tuple[list[Any], list[Row]]:
     """Return the paths of a source, and the rows of a catalogue."""
     items = source if isinstance(source, list | tuple) else [source]
     if all(isinstance(item, str | bytes | os.PathLike) for item in items):
@@ -80,7 +82,7 @@ def _items(source: Source) -> "tuple[list[Any], list[Row]]":
     return source_items(source)
 
 
-def _given(rows: "Sequence[Row]", paths: Sequence[str]) -> "Given":
+def _given(rows: Sequence[Row], paths: Sequence[str]) -> Given:
     """Return the attributes that rows of a catalogue give to files."""
     if not rows:
         return {}
@@ -96,10 +98,10 @@ def _scanning_on(executor: Any) -> AbstractContextManager[None]:
 
 
 def _opened(
-    source: "tuple[Sequence[Any], Sequence[str], Sequence[Row]]",
+    source: tuple[Sequence[Any], Sequence[str], Sequence[Row]],
     how: Opening,
-    request: "tuple[Rules, Sequence[str] | None, tuple[Fix, ...] | None]",
-    scan: "tuple[int | None, Progress | None]",
+    request: tuple[Rules, Sequence[str] | None, tuple[Fix, ...] | None],
+    scan: tuple[int | None, Progress | None],
 ) -> Aggregation:
     """Open a source: items, the files among them, rows of a catalogue.
 
@@ -137,7 +139,7 @@ def _opened(
 
 
 def _restored(
-    path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: "tuple[Fix, ...] | None" = ()
+    path: str, how: Opening, rules: Rules, variables: Sequence[str] | None, fixes: tuple[Fix, ...] | None = ()
 ) -> Aggregation:
     """Open an index of aggarray; join again by other rules or fixes."""
     outcome, provenance = restore(path, how)
@@ -194,7 +196,7 @@ def restore(path: str, how: Opening) -> tuple[Outcome, Provenance]:
     return result, Provenance(*rules_and_selections, structures, others, saved=saved, how=kept_as, fixes=fixes)
 
 
-def _selections(details: Mapping[str, Any]) -> "Iterator[Selection | TextSelection]":
+def _selections(details: Mapping[str, Any]) -> Iterator[Selection | TextSelection]:
     """Yield the selections of an index; earlier releases have none by text."""
     from aggarray.index.decoder import unplain
 
@@ -206,13 +208,13 @@ def _selections(details: Mapping[str, Any]) -> "Iterator[Selection | TextSelecti
         yield TextSelection({str(name): list(map(str, texts)) for name, texts in patterns.items()})
 
 
-def _stored_fixes(details: Mapping[str, Any], path: str, how: Opening) -> "tuple[Fix, ...]":
+def _stored_fixes(details: Mapping[str, Any], path: str, how: Opening) -> tuple[Fix, ...]:
     from aggarray.opening.joining import fixes_of
 
     return fixes_of(details, path, how)
 
 
-def _collected(fixes: Any) -> "tuple[Fix, ...] | None":
+def _collected(fixes: Any) -> tuple[Fix, ...] | None:
     if fixes is None or (isinstance(fixes, tuple) and not fixes):
         return fixes
     from aggarray.scan.fix_files import collect_fixes
@@ -220,7 +222,7 @@ def _collected(fixes: Any) -> "tuple[Fix, ...] | None":
     return collect_fixes(fixes)
 
 
-def _checked(progress: "bool | Progress | None") -> "Progress | None":
+def _checked(progress: bool | Progress | None) -> Progress | None:
     if progress is None:
         return None
     from aggarray.scan.progress import checked_progress

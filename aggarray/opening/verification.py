@@ -1,5 +1,7 @@
 """Verification of assumed files."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ The chunks of the sources are then read directly, in threads. Other regions refe
 list the files from which HDF5 takes the values. Regions without a source have the fill value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -57,7 +59,7 @@ def with_sources(
     return expanded, sorted(faults.items())
 
 
-def _reason(lost: "Sequence[SourceVariable]") -> str:
+def _reason(lost: Sequence[SourceVariable]) -> str:
     listed = "; ".join(f"{source.path}: {source.fault}" for source in lost[:_LISTED])
     more = f"; {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
     return f"sources of the virtual dataset give no values ({listed}{more}); restore them if the fill value is not meant there"
@@ -65,7 +67,7 @@ def _reason(lost: "Sequence[SourceVariable]") -> str:
 
 def _expanded(
     array: MasterArray, variable: str, structure: Structure, access: Access
-) -> "tuple[MasterArray, Sequence[SourceVariable]]":
+) -> tuple[MasterArray, Sequence[SourceVariable]]:
     """Return a virtual dataset with its sources, and all of these."""
     matrix = array._matrix
 
@@ -91,7 +93,7 @@ def _expanded(
     return replace(array, _matrix=_tiled(matrix, pieces)), sources
 
 
-def _tiled(matrix: Matrix, pieces: "Sequence[VirtualPiece]") -> Matrix:
+def _tiled(matrix: Matrix, pieces: Sequence[VirtualPiece]) -> Matrix:
     """Return the matrix of a virtual dataset with the sources in their places."""
     from aggarray.formats.hdf5.virtual import FORBIDDEN
 
@@ -141,7 +143,7 @@ class _Stamps:
         return self._known[path]
 
 
-def _with_external(whole: References, files: "Sequence[SourceVariable]", stamps: _Stamps) -> References:
+def _with_external(whole: References, files: Sequence[SourceVariable], stamps: _Stamps) -> References:
     """Return the reference to a virtual dataset, with the files of a region."""
     uris = list(dict.fromkeys([*whole.uris, *(file.path for file in files)]))
     names = list(dict.fromkeys([*whole.variables, *(file.variable for file in files)]))
@@ -151,7 +153,7 @@ def _with_external(whole: References, files: "Sequence[SourceVariable]", stamps:
     return replace(whole, uris=tuple(uris), variables=tuple(names), stamps=known, external=external)
 
 
-def _template(whole: Template, source: "SourcePart") -> Template:
+def _template(whole: Template, source: SourcePart) -> Template:
     """Return the template of a source; its values are encoded as the whole's."""
     names = [f"source_{axis}" if d is None else whole.dimensions[d] for axis, d in enumerate(source.dimensions)]
     forward = [d is None or whole.directions[d] for d in source.dimensions]

@@ -1,5 +1,7 @@
 """Selections of arrays by attributes as text: values and patterns."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -40,7 +42,7 @@ def matches(array: MasterArray, name: str, pattern: str) -> bool:
     return any(text == pattern or fnmatchcase(text, pattern) for text in texts_of(array, name))
 
 
-def where(agg: "Aggregation", texts: Mapping[str, Sequence[str]], option: str = "") -> "Aggregation":
+def where(agg: Aggregation, texts: Mapping[str, Sequence[str]], option: str = "") -> Aggregation:
     """Return the arrays whose attributes have one of the texts given for each.
 
     A text is a value, values separated by commas, or a pattern such as ``MIROC*``. Raises NotFoundError, which lists what

@@ -1,5 +1,7 @@
 """Sizes of chunks and shards by dimension, as a caller gives them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -61,7 +63,7 @@ def resize_chunk(
     )
 
 
-def set_chunk_sizes(layout: "ExtractLayout", chunks: Mapping[str, Any] | None, shards: Mapping[str, Any] | None) -> None:
+def set_chunk_sizes(layout: ExtractLayout, chunks: Mapping[str, Any] | None, shards: Mapping[str, Any] | None) -> None:
     """Set the chunks, and the shards, of the chunked variables of a layout.
 
     Dimensions without a size keep the chosen one; if they have a shard, one that divides it. A shard has one chunk along
@@ -89,7 +91,7 @@ def set_chunk_sizes(layout: "ExtractLayout", chunks: Mapping[str, Any] | None, s
             _set_shards(variable, sizes, shard_sizes)
 
 
-def _set_shards(variable: "Variable", sizes: ChunkSizes, shard_sizes: ChunkSizes) -> None:
+def _set_shards(variable: Variable, sizes: ChunkSizes, shard_sizes: ChunkSizes) -> None:
     chunk, shard = list(variable.chunks or ()), []
     for d, (name, size) in enumerate(zip(variable.dimensions, variable.shape, strict=True)):
         given = shard_sizes.get(name, chunk[d])

@@ -1,5 +1,7 @@
 """Grid of the chunks of an array, and the values of one chunk."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any

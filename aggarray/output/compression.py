@@ -1,5 +1,7 @@
 """Compression of written chunks: its name, level and filters."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from aggarray.dataclass import dataclass

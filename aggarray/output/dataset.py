@@ -1,5 +1,7 @@
 """Groups of arrays that can be the variables of one dataset."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -32,7 +34,7 @@ class DatasetGroup:
     arrays: tuple[Any, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
 
-    def joined(self, array: Any) -> "DatasetGroup | None":
+    def joined(self, array: Any) -> DatasetGroup | None:
         """Return the group with one more array, or None if they conflict.
 
         A conflict: another array has the same name, a dimension has another size, or a coordinate has other values.

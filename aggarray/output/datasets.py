@@ -4,6 +4,8 @@ All arrays are one dataset if their names differ and they share their grid. Othe
 they differ (model, run, table, ...) is a dataset, divided further by grid. No array is left out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from aggarray.aggregate.differences import differing_attributes, differing_facets, labels

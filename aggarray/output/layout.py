@@ -4,6 +4,8 @@ Names, shared coordinates and attributes that refer to variables are resolved as
 is written here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field

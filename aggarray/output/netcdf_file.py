@@ -4,6 +4,8 @@ netCDF-C lays out the file and writes the small variables. The chunks are then w
 unlimited.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

@@ -4,6 +4,8 @@ The group `source_files` of an output has a variable `uri`, and `tracking_id` wh
 where readers of the data do not see them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Codecs of the chunks and shards of Zarr stores (version 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 

@@ -1,5 +1,7 @@
 """Metadata documents of Zarr stores, versions 3 and 2."""
 
+from __future__ import annotations
+
 import base64
 import json
 from collections.abc import Mapping, Sequence

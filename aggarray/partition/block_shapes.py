@@ -3,6 +3,8 @@
 Both are multiples, or divisors, of the source chunks, so that each source chunk is decoded as few times as possible.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod

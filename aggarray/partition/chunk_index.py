@@ -1,5 +1,7 @@
 """Chunk index: where the chunks of a variable are stored."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

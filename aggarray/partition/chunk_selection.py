@@ -4,6 +4,8 @@ Pure: a selection per dimension and a chunk grid become `ChunkBlock`s of chunks 
 chunks only `Rows` are read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, product

@@ -4,6 +4,8 @@ A chunk never spans two partitions along a dimension, and never ends inside a st
 where a dimension may be cut; `chunk_sizes` merges the intervals between them into chunks of at most a number of bytes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod

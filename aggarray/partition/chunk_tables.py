@@ -3,6 +3,8 @@
 Processes send these columns to each other; `aggarray.index` stores them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -50,7 +52,7 @@ class ChunkTables:
         columns = (self.file, self.variable, self.layout, self.starts, self.offsets, self.sizes, self.masks)
         return sum(column.nbytes for column in columns if column is not None)
 
-    def load(self) -> "ChunkTables":
+    def load(self) -> ChunkTables:
         """Return these: those of an index are read on the first request."""
         return self
 

@@ -5,6 +5,8 @@ dimensions, mask, dtype. The mask is kept beside the values to the end, so that 
 value is not lost. Units are converted in float64 and rounded once to the master's dtype.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

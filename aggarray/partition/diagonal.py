@@ -3,6 +3,8 @@
 Forecasts are a matrix over reference time and lead. Their values along the valid time are a path through it.
 """
 
+from __future__ import annotations
+
 from math import prod
 
 import numpy as np

@@ -4,6 +4,8 @@ HDF5 itself assembles some regions of virtual datasets: the file of such a sub-a
 int32 (n, 3), sorted by row: the row of the sub-array, the number of another file, and the number of a variable there.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

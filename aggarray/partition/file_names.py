@@ -4,6 +4,8 @@ The URIs of an index are columns (`aggarray.index.uris.Files`): they know their 
 of a few paths are among them. Any other URIs are texts.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any

@@ -5,6 +5,8 @@ a cell is covered by one box or by none. The work is done per dimension and mult
 raises AggregationError before memory is allocated.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
 

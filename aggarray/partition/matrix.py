@@ -5,6 +5,8 @@
 has a handful of templates. These are plain data, independent of files and formats.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import field, fields
 from functools import lru_cache
@@ -66,7 +68,7 @@ class Template:
     steps: tuple[Step, ...] = ()
     declared: bool = False
     names: tuple[str, ...] = ()
-    assumed: "FileSignature | None" = None
+    assumed: FileSignature | None = None
     temperature: str | None = None
 
     @property
@@ -115,7 +117,7 @@ class References:
     variable: np.ndarray
     template: np.ndarray
     stamps: np.ndarray | None = None
-    tables: "ChunkIndexes | None" = None
+    tables: ChunkIndexes | None = None
     seen: np.ndarray | None = None
     external: np.ndarray | None = None
 
@@ -154,7 +156,7 @@ class References:
         """Return the template that a sub-array follows."""
         return self.templates[int(self.template[row])]
 
-    def take(self, rows: np.ndarray) -> "References":
+    def take(self, rows: np.ndarray) -> References:
         """Return some sub-arrays in the order given, without unused names."""
         if self.external is not None:
             from aggarray.partition.external import with_entries
@@ -173,7 +175,7 @@ class References:
         stamps, seen = (None if known is None else known[uris] for known in (self.stamps, self.seen))
         return References(*files, *shared, *columns, stamps, self.tables, seen)
 
-    def with_templates(self, templates: Sequence[Template]) -> "References":
+    def with_templates(self, templates: Sequence[Template]) -> References:
         """Return the same sub-arrays with other templates under the same numbers."""
         return replace(self, templates=tuple(templates))
 
@@ -200,7 +202,7 @@ class Parts:
         start = int(self.starts[axis][cell]) if axis in self.starts else 0
         return start, (int(self.steps[axis][cell]) if axis in self.steps else 1)
 
-    def take(self, cells: np.ndarray) -> "Parts":
+    def take(self, cells: np.ndarray) -> Parts:
         """Return the parts of some of the cells, in the order given."""
         if not self.starts and not self.steps:
             return self
@@ -274,7 +276,7 @@ class Matrix:
             return np.zeros(len(refs), bool)
         return np.asarray(against[self.references.template[refs]] & (refs >= 0))
 
-    def compact(self) -> "Matrix":
+    def compact(self) -> Matrix:
         """Return the same matrix without the sub-arrays that it does not use."""
         used = np.flatnonzero(self.used)
         if len(used) == len(self.references):

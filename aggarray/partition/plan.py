@@ -5,6 +5,8 @@ depends on the partitions that it touches, not on the size of the matrix. `piece
 per touched partition, in sub-array indices. All functions here are pure; `aggarray.read` executes the plans.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field

@@ -1,5 +1,7 @@
 """Collection of the sub-arrays of several arrays."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +92,7 @@ class ReferenceBuilder:
         self._length += len(other)
         return self._length - len(other)
 
-    def _codes(self, uris: "Sequence[str]") -> np.ndarray:
+    def _codes(self, uris: Sequence[str]) -> np.ndarray:
         """Return the codes of files."""
         are_distinct = getattr(uris, "are_distinct", None)  # of an index
         if self._files is None and are_distinct is not None and are_distinct():
@@ -143,7 +145,7 @@ class ReferenceBuilder:
         files = numbered(columns[0])
         return References(uris, *shared, files, columns[1], columns[2], stamps, self._tables, seen, external)
 
-    def _numbered(self) -> "tuple[Sequence[str], np.ndarray]":
+    def _numbered(self) -> tuple[Sequence[str], np.ndarray]:
         """Return all files, and the number of each text among them."""
         if self._files is None:
             return tuple(self._texts), np.arange(len(self._texts), dtype=np.int32)

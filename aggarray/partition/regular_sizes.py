@@ -4,6 +4,8 @@ Zarr and cubed have chunks of one size, of which the last may be smaller. Chunks
 are not regular: then the chunks that decode the fewest stored chunks more than once are chosen.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
 

@@ -3,6 +3,8 @@
 `aggarray.scan.comparison` compares files with them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from aggarray.dataclass import dataclass

@@ -4,6 +4,8 @@ They determine how partitions are distributed, so every process must have the sa
 sub-arrays; the positions of the chunks are not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -15,13 +17,13 @@ from aggarray.storage import relocated_all
 class ChunkIndexes(Protocol):
     """Chunk positions that are known without opening the files."""
 
-    def find(self, references: "Columns", row: int) -> Any:
+    def find(self, references: Columns, row: int) -> Any:
         """Return the chunks of a sub-array, None if unknown.
 
         Those of a file in any other state than that of its scan are unknown.
         """
 
-    def stored(self, references: "Columns") -> np.ndarray:
+    def stored(self, references: Columns) -> np.ndarray:
         """Return the stored bytes of each sub-array, int64, -1 if unknown."""
 
 

@@ -4,6 +4,8 @@
 `reverse`, `transpose`, `expand` and `rename` are the lazy operations of one matrix. All are pure and columnar.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 

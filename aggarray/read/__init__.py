@@ -5,6 +5,8 @@ ranges, decode, conform and place a few chunks while they are in the processor's
 pieces are read through the library of their format. Several threads run the tasks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -103,7 +105,7 @@ def read(matrix: Matrix, target: Target, selectors: Sequence[Selector], options:
     return values if mask is None else masked_array(values, mask, target.fill_value)
 
 
-def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> "np.ma.MaskedArray":
+def masked_array(values: np.ndarray, mask: np.ndarray, fill_value: Any) -> np.ma.MaskedArray:
     """Return a masked array, with the fill value where NumPy can hold it."""
     return np.ma.MaskedArray(values, mask=mask, fill_value=fill_value if values.dtype.kind in "iufcbmM" else None)
 
@@ -298,7 +300,7 @@ def _contiguous_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iter
 
 
 def read_stored(
-    stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: "Sequence[ChunkBlock | ContiguousRun]"
+    stored: StoredPiece, fetch: Callable[[StoredPiece, Any], None], items: Sequence[ChunkBlock | ContiguousRun]
 ) -> None:
     """Read and place parts of a piece; errors name file and variable."""
     try:

@@ -5,6 +5,8 @@ out, conformed and placed. A large chunk whose layout the output shares is decod
 are selected, only their bytes are gathered.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod

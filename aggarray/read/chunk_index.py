@@ -1,5 +1,7 @@
 """Chunk indexes of sub-arrays, cached while their file stays unchanged."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache

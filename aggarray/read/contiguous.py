@@ -1,5 +1,7 @@
 """Reading of the selected rows of large unfiltered chunks, often in place."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod

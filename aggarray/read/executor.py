@@ -1,5 +1,7 @@
 """Threads of a read, with a bound on the memory in flight."""
 
+from __future__ import annotations
+
 import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -48,7 +50,7 @@ class BoundedExecutor:
         self._gathered: list[ReadTask] = []
         self._gathered_bytes = 0
 
-    def __enter__(self) -> "BoundedExecutor":
+    def __enter__(self) -> BoundedExecutor:
         return self
 
     def do(self, task: ReadTask) -> None:

@@ -3,6 +3,8 @@
 The piece is fetched from an open file or from memory, decoded, conformed and placed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any

@@ -1,5 +1,7 @@
 """Bounded cache of open file handles, safe with threads and forks."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import threading
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Lease:
-    handle: "Handle"
+    handle: Handle
     state: FileState
     users: int = 0
 
@@ -61,7 +63,7 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     @contextmanager
-    def use(self, path: str, stamp: Stamp | None = None) -> "Iterator[Handle]":
+    def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:
         """Yield the handle of a file for the length of a block.
 
         Raises MissingFileError or FormatError if the file does not open. ``stamp``: the file's stamp when it was scanned;
@@ -206,7 +208,7 @@ def _is_within(uris: Collection[str], path: str) -> bool:
 
 
 @contextmanager
-def opened(references: References, row: int, access: Access) -> "Iterator[Handle]":
+def opened(references: References, row: int, access: Access) -> Iterator[Handle]:
     """Yield the open file of a sub-array, checked for access and changes."""
     from aggarray.formats.flattened import flat_handle
 
@@ -225,7 +227,7 @@ def opened(references: References, row: int, access: Access) -> "Iterator[Handle
 
 
 @contextmanager
-def _external_files_checked(references: References, row: int, access: Access) -> "Iterator[None]":
+def _external_files_checked(references: References, row: int, access: Access) -> Iterator[None]:
     """Require that other files with values of a sub-array do not change.
 
     Raises MissingFileError or ChangedFileError: the library would return the fill value.
@@ -243,7 +245,7 @@ def _external_files_checked(references: References, row: int, access: Access) ->
             raise ChangedFileError("changed while it was read", path=other.uri, hint=f"read it again, or {_ANEW}")
 
 
-def _state_of_external(other: "ExternalVariable") -> FileState | None:
+def _state_of_external(other: ExternalVariable) -> FileState | None:
     """Return the state of an external file, None if it still does not exist."""
     if other.stamp is not None:
         return _files.state(other.uri, other.stamp)
@@ -252,7 +254,7 @@ def _state_of_external(other: "ExternalVariable") -> FileState | None:
     return None
 
 
-def with_external_coordinates(structure: "Structure", access: Access) -> "Structure":
+def with_external_coordinates(structure: Structure, access: Access) -> Structure:
     """Return a structure with the coordinates that lie in other files.
 
     IndexFileError for a file that must not be read, MissingFileError and FormatError.
@@ -268,7 +270,7 @@ def with_external_coordinates(structure: "Structure", access: Access) -> "Struct
     return with_coordinates(structure, wanted, access)
 
 
-def with_coordinates(structure: "Structure", wanted: Collection[str], access: Access) -> "Structure":
+def with_coordinates(structure: Structure, wanted: Collection[str], access: Access) -> Structure:
     """Return a structure with values of some variables, read from its file.
 
     Raises the errors of `with_external_coordinates`.
@@ -280,7 +282,7 @@ def with_coordinates(structure: "Structure", wanted: Collection[str], access: Ac
     stored = fixed_names(structure)[0]
     with _files.use(structure.uri, structure.stamp) as handle:
 
-        def values_of(variable: "Variable") -> np.ndarray:
+        def values_of(variable: Variable) -> np.ndarray:
             name = stored.get(variable.name, variable.name)
             for path in handle.external_files(name):
                 access.check_named(path, structure.uri)

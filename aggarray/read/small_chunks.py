@@ -4,6 +4,8 @@ Their bytes are gathered file by file, and decoded and conformed together. A pie
 changed is read individually, which reports its error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from math import prod
@@ -54,7 +56,7 @@ class SmallChunkBatch:
             self._members.append((piece, located))
         return matches
 
-    def add_indexed(self, piece: Piece, row: int, tables: "ChunkTables") -> bool:
+    def add_indexed(self, piece: Piece, row: int, tables: ChunkTables) -> bool:
         """Add a piece whose chunks a row of an index locates, as `add`."""
         if not self._has_room_for(piece):
             return False
@@ -141,7 +143,7 @@ class SmallChunkBatch:
                     see(outputs[1][(*piece.out, ...)])[...] = mask[number]
 
 
-def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple["ChunkTables | None", list[int]]:
+def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple[ChunkTables | None, list[int]]:
     """Return the chunk tables of an index and the row of each single piece in them, -1 where there is none.
 
     None: there are no tables in columns, or so few files are read that they stay open for the next read.

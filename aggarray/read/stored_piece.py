@@ -4,6 +4,8 @@ A `StoredPiece` is a piece with a chunk index. Values stored as the master's are
 conformed, and placed or scattered.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NoReturn

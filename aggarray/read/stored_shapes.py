@@ -4,6 +4,8 @@ An index has them for all files. Without one, the first and the last file of eac
 these two differ.
 """
 
+from __future__ import annotations
+
 from contextlib import suppress
 from math import prod
 

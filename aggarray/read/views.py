@@ -1,5 +1,7 @@
 """Read-only views of values that need no copy."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,6 +3,8 @@
 Each stored chunk is read and decoded once, and reduced while it is in the processor's cache.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def reduce_array(
-    array: "MasterArray",
+    array: MasterArray,
     operations: Sequence[str],
     dims: Any = None,
     *,
@@ -20,8 +22,8 @@ def reduce_array(
     skipna: bool = True,
     min_count: int = 1,
     threads: int | None = None,
-    advance: "Callable[[int], None] | None" = None,
-) -> "dict[str, MasterArray]":
+    advance: Callable[[int], None] | None = None,
+) -> dict[str, MasterArray]:
     """Reduce in one pass over the files; {operation: result in memory}.
 
     Parameters and errors are those of `MasterArray.reduce`. ``advance``: receives the bytes of each block that was reduced, in

@@ -3,6 +3,8 @@
 Each folds a `Part` into a row, and merges with the accumulator of the next segment. None reads files.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from math import prod
 from typing import Any, Protocol
@@ -77,7 +79,7 @@ class Counts:
         if part.absent is not None:
             self._rows()[row] += part.absent
 
-    def merge(self, rows: np.ndarray, other: "Counts") -> None:
+    def merge(self, rows: np.ndarray, other: Counts) -> None:
         """Add the numbers of a later segment."""
         self.seen[rows] += other.seen
         if other.missing is not None:
@@ -108,7 +110,7 @@ class Weights:
         """Add the weights of a part."""
         self.increase(row, part.weight)
 
-    def merge(self, rows: np.ndarray, other: "Weights") -> None:
+    def merge(self, rows: np.ndarray, other: Weights) -> None:
         """Add the sums of a later segment."""
         for own, its in pieces_of(rows, other.mergeable):
             self.increase(own, other.at(its))
@@ -150,7 +152,7 @@ class Sum:
         """Add the sum of a part."""
         self.rows[row] += part.total(self.rows.dtype)
 
-    def merge(self, rows: np.ndarray, other: "Sum") -> None:
+    def merge(self, rows: np.ndarray, other: Sum) -> None:
         """Add the sums of a later segment."""
         _add_rows(self.rows, rows, other.rows)
 
@@ -165,7 +167,7 @@ class Moments:
         """Fold the moments of a part."""
         self._combine(row, *part.moments)
 
-    def merge(self, rows: np.ndarray, other: "Moments") -> None:
+    def merge(self, rows: np.ndarray, other: Moments) -> None:
         """Fold the moments of a later segment."""
         for own, its in pieces_of(rows, other.mean):
             self._combine(own, other.weights.at(its), other.mean[its], other.squares[its])
@@ -211,7 +213,7 @@ class Extreme:
             own = self._plain.reduce(part.filled(self._worst), axis=part.axes)
         self.rows[row] = self._skipping(self.rows[row], own)
 
-    def merge(self, rows: np.ndarray, other: "Extreme") -> None:
+    def merge(self, rows: np.ndarray, other: Extreme) -> None:
         """Fold the extremes of a later segment."""
         for own, its in pieces_of(rows, other.rows):
             self.rows[own] = self._skipping(self.rows[own], other.rows[its])
@@ -239,7 +241,7 @@ class ExtremePosition:
             positions = np.where(np.asarray(part.count) > 0, positions, -1)
         self._combine(row, best, positions)
 
-    def merge(self, rows: np.ndarray, other: "ExtremePosition") -> None:
+    def merge(self, rows: np.ndarray, other: ExtremePosition) -> None:
         """Fold the extremes of a later segment."""
         for own, its in pieces_of(rows, other.rows):
             self._combine(own, other.best[its], other.rows[its])
@@ -273,7 +275,7 @@ class End:
             present, absent = np.asarray(part.count) > 0, np.array(False)
         self._combine(row, values, present, absent)
 
-    def merge(self, rows: np.ndarray, other: "End") -> None:
+    def merge(self, rows: np.ndarray, other: End) -> None:
         """Fold the values of a later segment."""
         for own, its in pieces_of(rows, other.rows):
             self._combine(own, other.rows[its], other.present[its], other.absent[its])
@@ -298,7 +300,7 @@ class Truth:
         own = self._combine.reduce(part.filled(self._every) != 0, axis=part.axes)
         self.rows[row] = self._combine(self.rows[row], own)
 
-    def merge(self, rows: np.ndarray, other: "Truth") -> None:
+    def merge(self, rows: np.ndarray, other: Truth) -> None:
         """Fold the values of a later segment."""
         for own, its in pieces_of(rows, other.rows):
             self.rows[own] = self._combine(self.rows[own], other.rows[its])

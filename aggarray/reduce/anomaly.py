@@ -1,5 +1,7 @@
 """Climatologies, and anomalies from them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ _BLOCK = 4 << 20
 _ANOMALIES = ("air_pressure", "air_temperature", "geopotential", "geopotential_height", "surface_temperature")
 
 
-def climatology_of(array: "MasterArray", by: Any, options: Mapping[str, Any]) -> "MasterArray":
+def climatology_of(array: MasterArray, by: Any, options: Mapping[str, Any]) -> MasterArray:
     """Return the means of the cycle ``by`` along the time dimension."""
     check_names("climatology", options, OPTIONS)
     dimension = time_dimension(array)
@@ -37,7 +39,7 @@ def climatology_of(array: "MasterArray", by: Any, options: Mapping[str, Any]) ->
     return reduce_array(array, ["mean"], dimension, by=by, **options)["mean"]
 
 
-def anomaly_from(array: "MasterArray", by: Any, climatology: Any, options: Mapping[str, Any]) -> "MasterArray":
+def anomaly_from(array: MasterArray, by: Any, climatology: Any, options: Mapping[str, Any]) -> MasterArray:
     """Return an array less its climatology, or another one, in memory."""
     check_names("anomaly", options, OPTIONS)
     dimension = time_dimension(array)
@@ -62,7 +64,7 @@ def anomaly_from(array: "MasterArray", by: Any, climatology: Any, options: Mappi
     return remember_inputs(result, Inputs(array, tuple(relations), operation))
 
 
-def _check_cycle(array: "MasterArray", by: Any) -> None:
+def _check_cycle(array: MasterArray, by: Any) -> None:
     """Raise NotFoundError for periods that follow each other."""
     if isinstance(by, str) and by not in CYCLES and by not in array.coords:
         near = names_hint(by, CYCLES, "give one of")
@@ -70,7 +72,7 @@ def _check_cycle(array: "MasterArray", by: Any) -> None:
         raise NotFoundError(f"no climatology by {by!r}", variable=array.name, hint=hint)
 
 
-def _aligned(array: "MasterArray", groups: Groups, climatology: Any) -> np.ndarray:
+def _aligned(array: MasterArray, groups: Groups, climatology: Any) -> np.ndarray:
     """Return a climatology in the order and units of an array.
 
     Its leading dimension has a row for each group. ``climatology``: a master array, a DataArray, or the values of one in the
@@ -105,7 +107,7 @@ def _aligned(array: "MasterArray", groups: Groups, climatology: Any) -> np.ndarr
     return np.ma.filled(read, np.nan)[positions]
 
 
-def _with_names(array: "MasterArray", names: Sequence[str], climatology: Any) -> "MasterArray":
+def _with_names(array: MasterArray, names: Sequence[str], climatology: Any) -> MasterArray:
     """Return a climatology as an array; SelectionError for other objects."""
     given = named_array(array, climatology)
     if not isinstance(given, type(array)):
@@ -121,7 +123,7 @@ def _with_names(array: "MasterArray", names: Sequence[str], climatology: Any) ->
     return given
 
 
-def _difference(array: "MasterArray", axis: int, numbers: np.ndarray, norm: np.ndarray) -> np.ndarray:
+def _difference(array: MasterArray, axis: int, numbers: np.ndarray, norm: np.ndarray) -> np.ndarray:
     """Return values less the rows of their groups, block by block."""
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     result = np.empty(array.shape, dtype)
@@ -136,7 +138,7 @@ def _difference(array: "MasterArray", axis: int, numbers: np.ndarray, norm: np.n
     return result
 
 
-def _attributes(array: "MasterArray", groups: Groups) -> dict[str, Any]:
+def _attributes(array: MasterArray, groups: Groups) -> dict[str, Any]:
     attrs = {k: v for k, v in array.attrs.items() if k not in (*DROPPED, *FLAGS, "standard_name")}
     name = array.attrs.get("standard_name")
     if name in _ANOMALIES:

@@ -5,6 +5,8 @@ stored chunks end, so that each chunk is decoded once. Consecutive blocks form *
 depends on the geometry alone, so that results have the same bits for any number of threads.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from math import prod
@@ -91,7 +93,7 @@ class Geometry:
         step = max(1, GROUPED // (2 * self.largest_tile * beside[1]))
         return [(at, min(at + step, self.groups)) for at in range(0, self.groups, step)]
 
-    def of_groups(self, first: int, stop: int) -> "Geometry":
+    def of_groups(self, first: int, stop: int) -> Geometry:
         """Return the geometry of a range of groups."""
         numbers = self.numbers
         if numbers is not None:

@@ -1,5 +1,7 @@
 """Areas of cells on the sphere, as factors along dimensions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ LATITUDES, LONGITUDES = ("latitude", "grid_latitude"), ("longitude", "grid_longi
 Factor = tuple[tuple[str, ...], np.ndarray]
 
 
-def area_factors(array: "MasterArray", dims: Sequence[str]) -> tuple[Factor, ...]:
+def area_factors(array: MasterArray, dims: Sequence[str]) -> tuple[Factor, ...]:
     """Return factors of the areas of cells in m2, along and beside ``dims``.
 
     Where only latitudes or only longitudes are reduced, the areas come from them alone. Raises SelectionError if the areas are
@@ -45,7 +47,7 @@ def area_factors(array: "MasterArray", dims: Sequence[str]) -> tuple[Factor, ...
     raise _no_areas(array, dims)
 
 
-def check_widths(array: "MasterArray", dims: Sequence[str]) -> None:
+def check_widths(array: MasterArray, dims: Sequence[str]) -> None:
     """Raise SelectionError if a single cell has no width to sum over."""
     measure = _cell_measure(array)
     if measure is not None and set(measure.dimensions) & set(dims):
@@ -58,7 +60,7 @@ def check_widths(array: "MasterArray", dims: Sequence[str]) -> None:
             raise SelectionError(what, variable=array.name, hint=hint)
 
 
-def area_units(array: "MasterArray", dims: Sequence[str]) -> str:
+def area_units(array: MasterArray, dims: Sequence[str]) -> str:
     """Return the units of the product of `area_factors`."""
     measure = _cell_measure(array)
     if measure is not None and set(measure.dimensions) & set(dims):
@@ -67,7 +69,7 @@ def area_units(array: "MasterArray", dims: Sequence[str]) -> str:
     return "m" if separate.count(None) == 1 else "m2"
 
 
-def horizontal_dimensions(array: "MasterArray") -> tuple[str, ...]:
+def horizontal_dimensions(array: MasterArray) -> tuple[str, ...]:
     """Return the dimensions of latitude and longitude, or of x and y."""
     names: dict[str, None] = {}
     for coordinate in array.coords.values():
@@ -78,19 +80,19 @@ def horizontal_dimensions(array: "MasterArray") -> tuple[str, ...]:
     return tuple(d for d in array.dimensions if d in names)
 
 
-def measure_names(array: "MasterArray") -> dict[str, str]:
+def measure_names(array: MasterArray) -> dict[str, str]:
     """Return the names of the cell measures of an array by measure."""
     items = words(array.attrs.get("cell_measures"))
     return {key.removesuffix(":"): name for key, name in pairwise(items) if key.endswith(":")}
 
 
-def _cell_measure(array: "MasterArray") -> "MasterArray | None":
+def _cell_measure(array: MasterArray) -> MasterArray | None:
     name = measure_names(array).get("area")
     measure = next((c for n, c in array.coords.items() if name is not None and basename(n) == basename(name)), None)
     return measure if measure is not None and set(measure.dimensions) <= set(array.dimensions) else None
 
 
-def areas_of(measure: "MasterArray") -> np.ndarray:
+def areas_of(measure: MasterArray) -> np.ndarray:
     """Return the values of a cell measure in m2; missing ones are 0.
 
     Cells without an area, such as those on land, have no values.
@@ -101,7 +103,7 @@ def areas_of(measure: "MasterArray") -> np.ndarray:
     return np.where(np.ma.getmaskarray(values) | np.isnan(np.ma.getdata(values)), 0.0, np.ma.getdata(values)).astype(np.float64)
 
 
-def _radius(array: "MasterArray") -> float:
+def _radius(array: MasterArray) -> float:
     for coordinate in array.coords.values():
         if is_mapping(coordinate):
             for name in ("earth_radius", "semi_major_axis"):
@@ -111,7 +113,7 @@ def _radius(array: "MasterArray") -> float:
     return RADIUS
 
 
-def _along(array: "MasterArray", dims: Sequence[str], names: Sequence[str]) -> "MasterArray | None":
+def _along(array: MasterArray, dims: Sequence[str], names: Sequence[str]) -> MasterArray | None:
     """Return the 1-d latitude or longitude along one of some dimensions."""
     own = [
         c
@@ -132,7 +134,7 @@ def _merged(factors: list[Factor]) -> tuple[Factor, ...]:
     return tuple(factors)
 
 
-def _radians(coordinate: "MasterArray", values: np.ndarray | None = None) -> np.ndarray:
+def _radians(coordinate: MasterArray, values: np.ndarray | None = None) -> np.ndarray:
     """Return angles in radians; degrees unless the units say otherwise."""
     values = (values_of(coordinate) if values is None else values).astype(np.float64)
     units = coordinate.units
@@ -143,7 +145,7 @@ def _radians(coordinate: "MasterArray", values: np.ndarray | None = None) -> np.
     return conversion(units, None, "radian", None)(values)
 
 
-def _bounds(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | None:
+def _bounds(array: MasterArray, coordinate: MasterArray) -> np.ndarray | None:
     """Return the vertices of cells in radians, None without bounds."""
     bounds: Any = next((array.coords[n] for n in bounds_names(coordinate) if n in array.coords), None)
     if bounds is None or bounds.shape[: coordinate.ndim] != coordinate.shape or bounds.ndim != coordinate.ndim + 1:
@@ -163,7 +165,7 @@ def _edges(centres: np.ndarray, width: float) -> np.ndarray:
     return np.concatenate(([2 * centres[0] - middle[0]], middle, [2 * centres[-1] - middle[-1]]))
 
 
-def _latitude_widths(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray:
+def _latitude_widths(array: MasterArray, coordinate: MasterArray) -> np.ndarray:
     """Return the differences of the sines of the edges of latitudes."""
     bounds = _bounds(array, coordinate)
     if bounds is None or bounds.shape[1] != 2:
@@ -174,7 +176,7 @@ def _latitude_widths(array: "MasterArray", coordinate: "MasterArray") -> np.ndar
     return np.asarray(np.abs(sines[:, 1] - sines[:, 0]))
 
 
-def _longitude_widths(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray:
+def _longitude_widths(array: MasterArray, coordinate: MasterArray) -> np.ndarray:
     """Return the widths of cells of longitude, also across the date line."""
     bounds, centres = _bounds(array, coordinate), _radians(coordinate)
     turn = 2 * np.pi
@@ -190,7 +192,7 @@ def _longitude_widths(array: "MasterArray", coordinate: "MasterArray") -> np.nda
     return np.asarray(np.where(crossing, np.abs(turn - widths), widths))
 
 
-def _polygon_areas(array: "MasterArray", dims: Sequence[str]) -> Factor | None:
+def _polygon_areas(array: MasterArray, dims: Sequence[str]) -> Factor | None:
     """Return areas of cells with vertices on the unit sphere, or None."""
     for latitude in _curvilinear(array, dims, "latitude"):
         for longitude in _curvilinear(array, dims, "longitude"):
@@ -202,7 +204,7 @@ def _polygon_areas(array: "MasterArray", dims: Sequence[str]) -> Factor | None:
     return None
 
 
-def _curvilinear(array: "MasterArray", dims: Sequence[str], name: str) -> "list[MasterArray]":
+def _curvilinear(array: MasterArray, dims: Sequence[str], name: str) -> list[MasterArray]:
     coordinates = [c for c in array.coords.values() if c.ndim and coordinate_identity(c) == name]
     return [c for c in coordinates if set(c.dimensions) & set(dims) and set(c.dimensions) <= set(array.dimensions)]
 
@@ -226,7 +228,7 @@ def spherical_areas(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
     return np.abs(total)
 
 
-def _no_areas(array: "MasterArray", dims: Sequence[str]) -> SelectionError:
+def _no_areas(array: MasterArray, dims: Sequence[str]) -> SelectionError:
     """Return the error of cells whose areas are unknown."""
     bounds = {name for c in array.coords.values() for name in bounds_names(c)}
     places = [c for n, c in array.coords.items() if n not in bounds and coordinate_identity(c) in (*LATITUDES, *LONGITUDES)]

@@ -1,5 +1,7 @@
 """Cell methods, units and attributes of results (CF 7.3, 7.4, appendix E)."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Coordinates of results: those kept, scalar ones, and those of groups."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,7 @@ _DESCRIPTIONS = {
 _BOUNDS = ("bounds", "climatology")
 
 
-def result_coordinates(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> "dict[str, MasterArray]":
+def result_coordinates(array: MasterArray, dims: Sequence[str], groups: Groups | None) -> dict[str, MasterArray]:
     """Return the coordinates of a result by name.
 
     Coordinates of the kept dimensions stay. A reduced dimension with bounds, with times or in space has a scalar coordinate
@@ -46,7 +48,7 @@ def result_coordinates(array: "MasterArray", dims: Sequence[str], groups: Groups
     return _ordered(array, coords)
 
 
-def window_coordinates(array: "MasterArray", dimension: str, steps: int) -> "dict[str, MasterArray]":
+def window_coordinates(array: MasterArray, dimension: str, steps: int) -> dict[str, MasterArray]:
     """Return the coordinates of statistics of windows of some steps.
 
     The coordinate of ``dimension`` is in the middle of each window, with bounds around its cells.
@@ -66,22 +68,22 @@ def window_coordinates(array: "MasterArray", dimension: str, steps: int) -> "dic
     return _ordered(array, coords)
 
 
-def _kept(array: "MasterArray", dims: Sequence[str]) -> "dict[str, MasterArray]":
+def _kept(array: MasterArray, dims: Sequence[str]) -> dict[str, MasterArray]:
     """Return the coordinates of other dimensions than some."""
     own_bounds = {name for d in dims for c in [_along(array, d)] if c is not None for name in bounds_names(c)}
     return {n: c for n, c in array.coords.items() if set(dims).isdisjoint(c.dimensions) and n not in own_bounds}
 
 
-def _ordered(array: "MasterArray", coords: "dict[str, MasterArray]") -> "dict[str, MasterArray]":
+def _ordered(array: MasterArray, coords: dict[str, MasterArray]) -> dict[str, MasterArray]:
     """Return coordinates in the order of those of an array, new ones last."""
     return {name: coords[name] for name in (*(n for n in array.coords if n in coords), *coords)}
 
 
-def _along(array: "MasterArray", dimension: str) -> "MasterArray | None":
+def _along(array: MasterArray, dimension: str) -> MasterArray | None:
     return coordinate_along(dimension, array) if dimension in array.dimensions else None
 
 
-def _scalar(array: "MasterArray", dimension: str, others: Any) -> "dict[str, MasterArray]":
+def _scalar(array: MasterArray, dimension: str, others: Any) -> dict[str, MasterArray]:
     """Return the scalar coordinate of a reduced dimension and its bounds."""
     coordinate = _along(array, dimension)
     if coordinate is None or coordinate.dtype.kind not in "iuf" or not coordinate.size:
@@ -100,7 +102,7 @@ def _scalar(array: "MasterArray", dimension: str, others: Any) -> "dict[str, Mas
     return _with_bounds(array, coordinate, np.asarray(value), (), pair, others)
 
 
-def _is_located(coordinate: "MasterArray") -> bool:
+def _is_located(coordinate: MasterArray) -> bool:
     """Return whether a coordinate is a time, or a position in space."""
     attrs = coordinate.attrs
     located = coordinate_identity(coordinate) in (*LATITUDES, *LONGITUDES) or "positive" in attrs
@@ -108,14 +110,14 @@ def _is_located(coordinate: "MasterArray") -> bool:
 
 
 def _with_bounds(
-    array: "MasterArray",
-    coordinate: "MasterArray",
+    array: MasterArray,
+    coordinate: MasterArray,
     values: np.ndarray,
     dimensions: tuple[str, ...],
     bounds: np.ndarray | None,
     others: Any,
     attribute: str = "bounds",
-) -> "dict[str, MasterArray]":
+) -> dict[str, MasterArray]:
     """Return a coordinate with the description of another, and its bounds."""
     key = next(name for name, c in array.coords.items() if c is coordinate)
     attrs = {k: v for k, v in coordinate.attrs.items() if k not in (*_BOUNDS, "_ChunkSizes", "actual_range")}
@@ -141,7 +143,7 @@ def _free_name(name: str, taken: set[str]) -> str:
     return name
 
 
-def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "dict[str, MasterArray]":
+def _group_coordinates(array: MasterArray, groups: Groups, others: Any) -> dict[str, MasterArray]:
     """Return the coordinates of groups.
 
     Periods that follow each other have a time with bounds. Cycles have their labels, and a time with the bounds of a
@@ -176,9 +178,7 @@ def _group_coordinates(array: "MasterArray", groups: Groups, others: Any) -> "di
     return coords
 
 
-def _times_of_runs(
-    array: "MasterArray", coordinate: "MasterArray | None", groups: Groups, others: Any
-) -> "dict[str, MasterArray]":
+def _times_of_runs(array: MasterArray, coordinate: MasterArray | None, groups: Groups, others: Any) -> dict[str, MasterArray]:
     """Return the times of groups that are one run of positions each."""
     numbers = groups.numbers[groups.numbers >= 0]
     runs = 1 + np.count_nonzero(np.diff(numbers)) if len(numbers) else 0
@@ -197,7 +197,7 @@ def _times_of_runs(
     return _with_bounds(array, coordinate, middle, (groups.name,), pairs, others)
 
 
-def _group_bounds(array: "MasterArray", coordinate: "MasterArray", groups: Groups) -> np.ndarray:
+def _group_bounds(array: MasterArray, coordinate: MasterArray, groups: Groups) -> np.ndarray:
     """Return the bounds of groups: around the cells, else the periods.
 
     Those of cycles are around both: they span the first period to the last, whichever cells are absent.

@@ -1,5 +1,7 @@
 """Results of reductions as arrays: metadata that says what was done."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -38,16 +40,16 @@ class Description:
     dimensions, that of ``groups`` included; ``weights``: as given to the reduction; ``step``: of the reduced times, or None.
     """
 
-    array: "MasterArray"
+    array: MasterArray
     dims: tuple[str, ...]
     groups: Groups | None
     weights: Any
-    coords: "Mapping[str, MasterArray]"
+    coords: Mapping[str, MasterArray]
     weight_units: str | None
     step: Frequency | None
 
     @classmethod
-    def of(cls, array: "MasterArray", dims: Sequence[str], groups: Groups | None = None, weights: Any = None) -> "Description":
+    def of(cls, array: MasterArray, dims: Sequence[str], groups: Groups | None = None, weights: Any = None) -> Description:
         """Return the description of the results of a reduction."""
         times = [c for d in array.dimensions if d in dims and (c := time_along(array, d)) is not None]
         coords = result_coordinates(array, dims, groups)
@@ -55,7 +57,7 @@ class Description:
             array, tuple(dims), groups, weights, coords, weight_units(array, dims, weights), step_along(array, *times[:1])
         )
 
-    def result(self, values: np.ndarray, mask: np.ndarray | None, operation: str, detail: str = "") -> "MasterArray":
+    def result(self, values: np.ndarray, mask: np.ndarray | None, operation: str, detail: str = "") -> MasterArray:
         """Return a result as an array in memory.
 
         ``values``: in the order of the dimensions of the array, without the reduced ones; groups stand in the place of their
@@ -102,21 +104,21 @@ class Description:
         return cell_method([named if d == time else d for d in names], operation, time=named, cycle=cycle, step=self.step)
 
 
-def step_along(array: "MasterArray", coordinate: "MasterArray | None" = None) -> Frequency | None:
+def step_along(array: MasterArray, coordinate: MasterArray | None = None) -> Frequency | None:
     """Return the step of times; None if there is none, or without times."""
     with suppress(UnitsError):  # dates that do not parse have no step
         return None if coordinate is None else step_of(array, time_fields(coordinate))
     return None
 
 
-def result_dimensions(array: "MasterArray", dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
+def result_dimensions(array: MasterArray, dims: Sequence[str], groups: Groups | None) -> tuple[str, ...]:
     """Return the dimensions of a result, in the order of the array's."""
     own = {groups.dimension: groups.name} if groups is not None else {}
     return tuple(own.get(d, d) for d in array.dimensions if d in own or d not in dims)
 
 
 def valid_references(
-    array: "MasterArray", attrs: dict[str, Any], coords: Mapping[str, Any], dims: Sequence[str]
+    array: MasterArray, attrs: dict[str, Any], coords: Mapping[str, Any], dims: Sequence[str]
 ) -> dict[str, Any]:
     """Return attributes without names of variables that no longer apply."""
     horizontal = set(horizontal_dimensions(array)) & set(dims)
@@ -131,7 +133,7 @@ def valid_references(
     return {k: v for k, v in attrs.items() if k not in drop}
 
 
-def _measure_applies(array: "MasterArray", measure: str, name: str, dims: Sequence[str], horizontal: bool) -> bool:
+def _measure_applies(array: MasterArray, measure: str, name: str, dims: Sequence[str], horizontal: bool) -> bool:
     own = next((c for n, c in array.coords.items() if basename(n) == basename(name)), None)
     if own is not None:
         return not set(own.dimensions) & set(dims)
@@ -143,9 +145,7 @@ def _measure_applies(array: "MasterArray", measure: str, name: str, dims: Sequen
     return not horizontal and not (measure == "volume" and vertical)
 
 
-def _file_attributes(
-    array: "MasterArray", what: str, dims: Sequence[str], groups: Groups | None, weights: Any
-) -> dict[str, Any]:
+def _file_attributes(array: MasterArray, what: str, dims: Sequence[str], groups: Groups | None, weights: Any) -> dict[str, Any]:
     """Return file attributes with one more line of history."""
     attributes = dict(array.file_attrs)
     if any(time_along(array, d) is not None for d in dims if d in array.dimensions):

@@ -1,5 +1,7 @@
 """Groups of the positions along a dimension: months, years, labels."""
 
+from __future__ import annotations
+
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +69,7 @@ class _Periods:
     order: np.ndarray | None = None
 
 
-def groups_of(array: "MasterArray", dimension: str, by: Any) -> Groups:
+def groups_of(array: MasterArray, dimension: str, by: Any) -> Groups:
     """Return the groups of the positions along a dimension.
 
     ``by``: "month", "season", "dayofyear" or "hour": groups of the labels that occur, along a new dimension of that name;
@@ -100,17 +102,17 @@ def groups_of(array: "MasterArray", dimension: str, by: Any) -> Groups:
     return _labelled(dimension, name, *_checked_labels(array.coords[by].read(masked=True), by), by)
 
 
-def _is_along(array: "MasterArray", dimension: str, name: str) -> bool:
+def _is_along(array: MasterArray, dimension: str, name: str) -> bool:
     return name in array.coords and array.coords[name].dimensions == (dimension,)
 
 
-def _check_name(array: "MasterArray", dimension: str, name: str) -> None:
+def _check_name(array: MasterArray, dimension: str, name: str) -> None:
     if name != dimension and name in array.dimensions:
         what = f"the groups of {dimension!r} need a dimension {name!r}, which the array has"
         raise SelectionError(what, variable=array.name, hint="give an array of labels, whose dimension is 'group'")
 
 
-def _groups_of_times(array: "MasterArray", dimension: str, coordinate: "MasterArray", by: str, years: int) -> Groups:
+def _groups_of_times(array: MasterArray, dimension: str, coordinate: MasterArray, by: str, years: int) -> Groups:
     dates = time_fields(coordinate)
     periods = _periods(dates, by, years)
     unique, groups = np.unique(periods.labels, return_inverse=True)
@@ -209,7 +211,7 @@ def _named(unique: np.ndarray, by: str, years: int, start: np.ndarray, calendar:
     )
 
 
-def _groups_of_labels(array: "MasterArray", dimension: str, by: Any) -> Groups:
+def _groups_of_labels(array: MasterArray, dimension: str, by: Any) -> Groups:
     size = array.shape[array.dimensions.index(dimension)]
     labels, missing = _checked_labels(by.read(masked=True) if isinstance(by, type(array)) else by, "by")
     if labels.shape != (size,):

@@ -1,5 +1,7 @@
 """Arrays with values in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ _BLOCK = 1 << 20
 
 
 def in_memory(
-    like: "MasterArray",
+    like: MasterArray,
     name: str | None,
     values: Any,
     dimensions: Sequence[str],
@@ -30,7 +32,7 @@ def in_memory(
     mask: np.ndarray | None = None,
     fill_value: Any = None,
     attrs: Any = None,
-) -> "MasterArray":
+) -> MasterArray:
     """Return an array with values in memory; ``mask``: True where missing.
 
     Missing values are overwritten.
@@ -58,7 +60,7 @@ def in_memory(
     return replace(described, _matrix=single(template, None, kept), file_attrs={}, coords={}, _known=(kept, mask), _origin=None)
 
 
-def named_array(like: "MasterArray", array: Any) -> Any:
+def named_array(like: MasterArray, array: Any) -> Any:
     """Return a DataArray as an array in memory, and anything else as it is.
 
     Coordinates along its dimensions that are numbers or text stay.

@@ -3,6 +3,8 @@
 Operations of one pass share accumulators: a mean, a sum and a count need one sum and one count.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -137,7 +139,7 @@ class State:
         for accumulator in self.held.values():
             accumulator.add(row, part)
 
-    def merge(self, other: "State") -> None:
+    def merge(self, other: State) -> None:
         """Fold what a later segment collected."""
         rows = np.searchsorted(self.groups, other.groups)
         for name, accumulator in self.held.items():

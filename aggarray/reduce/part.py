@@ -1,5 +1,7 @@
 """Values of one group in one block, with their sums and counts."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
 from math import prod

@@ -1,5 +1,7 @@
 """Exact quantiles, column by column in bounded memory."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
@@ -34,10 +36,10 @@ class Quantiles:
     needs, beside one.
     """
 
-    array: "MasterArray"
+    array: MasterArray
     axes: tuple[int, ...]
     probabilities: np.ndarray
-    groups: "list[np.ndarray] | None"
+    groups: list[np.ndarray] | None
     skipna: bool
     least: int
 
@@ -85,7 +87,7 @@ def _between(low: np.ndarray, high: np.ndarray, share: np.ndarray) -> np.ndarray
     return np.asarray(np.where((share == 0) | (low == high), low, own))
 
 
-def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile") -> "MasterArray":
+def quantile_of(array: MasterArray, q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile") -> MasterArray:
     """Return quantiles; see `MasterArray.quantile`."""
     work, groups = checked_work(array, q, dims, options, name)
     axes, probabilities = work.axes, work.probabilities
@@ -109,8 +111,8 @@ def quantile_of(array: "MasterArray", q: Any, dims: Any, options: Mapping[str, A
 
 
 def checked_work(
-    array: "MasterArray", q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile"
-) -> "tuple[Quantiles, Groups | None]":
+    array: MasterArray, q: Any, dims: Any, options: Mapping[str, Any], name: str = "quantile"
+) -> tuple[Quantiles, Groups | None]:
     """Return what is computed; raise errors before anything is read."""
     check_names(name, options, ("by", "skipna", "min_count"))
     probabilities = _probabilities(array, q)
@@ -125,7 +127,7 @@ def checked_work(
     return work, groups
 
 
-def _probabilities(array: "MasterArray", q: Any) -> np.ndarray:
+def _probabilities(array: MasterArray, q: Any) -> np.ndarray:
     try:
         probabilities = np.atleast_1d(np.asarray(q, np.float64))
         valid = probabilities.ndim == 1 and probabilities.size and ((probabilities >= 0) & (probabilities <= 1)).all()

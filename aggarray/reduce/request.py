@@ -1,5 +1,7 @@
 """Checks of a reduction's arguments, before anything is read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +97,7 @@ def check_options(array: Any, skipna: Any, min_count: Any) -> None:
         raise AggregationError(f"invalid min_count={min_count!r}", variable=array.name, hint=hint)
 
 
-def groups_along(array: Any, axes: Sequence[int], by: Any) -> "Groups":
+def groups_along(array: Any, axes: Sequence[int], by: Any) -> Groups:
     """Return the groups of the one reduced dimension.
 
     Raises AggregationError unless one dimension is reduced.

@@ -1,5 +1,7 @@
 """Results of reductions from their accumulators."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Running means: means of windows of successive positions."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import prod
@@ -62,7 +64,7 @@ class Windows:
         return max(self.min_count, 1) if self.skipna else self.steps
 
 
-def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mapping[str, Any]) -> "MasterArray":
+def running_mean_of(array: MasterArray, steps: int, dims: Any, options: Mapping[str, Any]) -> MasterArray:
     """Return the means of all windows of some steps along a dimension."""
     dimension = _dimension(array, dims)
     windows = _windows(array, steps, dimension, options)
@@ -84,7 +86,7 @@ def running_mean_of(array: "MasterArray", steps: int, dims: Any, options: Mappin
     return remember_inputs(result, Inputs(array, tuple(relations), f"running mean over {steps} values along {dimension}"))
 
 
-def _dimension(array: "MasterArray", dims: Any) -> str:
+def _dimension(array: MasterArray, dims: Any) -> str:
     """Return the one dimension of the windows; by default that of times."""
     if dims is None:
         return time_dimension(array)
@@ -95,7 +97,7 @@ def _dimension(array: "MasterArray", dims: Any) -> str:
     return array.dimensions[axes[0]]
 
 
-def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[str, Any]) -> Windows:
+def _windows(array: MasterArray, steps: Any, dimension: str, options: Mapping[str, Any]) -> Windows:
     """Return the checked windows; errors as of reductions."""
     check_names("running_mean", options, OPTIONS)
     check_operations(array, "mean")
@@ -117,7 +119,7 @@ def _windows(array: "MasterArray", steps: Any, dimension: str, options: Mapping[
     return Windows(axis, int(steps), own, bool(skipna), int(steps if min_count is None else min_count))
 
 
-def _columns(array: "MasterArray", axis: int) -> Iterator[tuple[slice, ...]]:
+def _columns(array: MasterArray, axis: int) -> Iterator[tuple[slice, ...]]:
     """Yield boxes of the other dimensions, along stored chunks."""
     sizes = list(array.chunks_for(_BLOCK))
     del sizes[axis]
@@ -125,7 +127,7 @@ def _columns(array: "MasterArray", axis: int) -> Iterator[tuple[slice, ...]]:
     yield from product(*([slice(a, b) for a, b in pairwise(e)] for e in edges))
 
 
-def _fill(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
+def _fill(result: np.ndarray, array: MasterArray, windows: Windows, columns: Sequence[slice]) -> None:
     """Compute the windows of some columns, block after block along the axis.
 
     Windows that fit into memory are computed at once. Otherwise blocks are read again where their values leave the windows.
@@ -135,13 +137,13 @@ def _fill(result: np.ndarray, array: "MasterArray", windows: Windows, columns: S
     (_fill_at_once if fits else _fill_stepwise)(result, array, windows, columns)
 
 
-def _read(array: "MasterArray", axis: int, columns: Sequence[slice], start: int, stop: int) -> np.ndarray:
+def _read(array: MasterArray, axis: int, columns: Sequence[slice], start: int, stop: int) -> np.ndarray:
     """Return positions along an axis, which becomes the first, as float64."""
     key = (*columns[:axis], slice(start, stop), *columns[axis:])
     return np.moveaxis(np.ma.filled(array.read(key, masked=True).astype(np.float64), np.nan), axis, 0)
 
 
-def _fill_at_once(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
+def _fill_at_once(result: np.ndarray, array: MasterArray, windows: Windows, columns: Sequence[slice]) -> None:
     axis, steps = windows.axis, windows.steps
     before = np.empty((0, *(s.stop - s.start for s in columns)))
     start = 0
@@ -156,7 +158,7 @@ def _fill_at_once(result: np.ndarray, array: "MasterArray", windows: Windows, co
         before = values[max(0, len(values) - steps + 1) :].copy() if steps > 1 else values[:0]
 
 
-def _fill_stepwise(result: np.ndarray, array: "MasterArray", windows: Windows, columns: Sequence[slice]) -> None:
+def _fill_stepwise(result: np.ndarray, array: MasterArray, windows: Windows, columns: Sequence[slice]) -> None:
     from aggarray.reduce.sliding_sums import SlidingMean
 
     axis, steps = windows.axis, windows.steps

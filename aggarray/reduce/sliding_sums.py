@@ -4,6 +4,8 @@ Sums are pairs of float64 numbers, whose rounding errors are caught by each othe
 is removed.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Threads that read and fold blocks; segments are merged in order."""
 
+from __future__ import annotations
+
 import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +46,7 @@ class Reduction:
     the bytes of each block, in any thread.
     """
 
-    array: "MasterArray"
+    array: MasterArray
     geometry: Geometry
     work: Work
     factors: tuple[Factor, ...] = ()
@@ -52,8 +54,8 @@ class Reduction:
 
     @classmethod
     def of(
-        cls, array: "MasterArray", axes: Sequence[int], work: Work, groups: Any, factors: Any, advance: Any = None
-    ) -> "Reduction":
+        cls, array: MasterArray, axes: Sequence[int], work: Work, groups: Any, factors: Any, advance: Any = None
+    ) -> Reduction:
         """Return the reduction of an array along axes, in blocks."""
         grouped, numbers, count = (None, None, 1) if groups is None else (axes[0], groups.numbers, groups.count)
         geometry = geometry_of(axis_cuts(array), axes, grouped, numbers, count, work.width, array.dtype.itemsize)
@@ -222,7 +224,7 @@ def _reads_remotely(array: Any) -> bool:
 
 
 def _fold_segment(
-    reduction: Reduction, buffers: "deque[np.ndarray]", threads: int, tile: Sequence[Interval], segment: list[Key], alone: bool
+    reduction: Reduction, buffers: deque[np.ndarray], threads: int, tile: Sequence[Interval], segment: list[Key], alone: bool
 ) -> State:
     """Read the blocks of a segment and return their state."""
     geometry = reduction.geometry

@@ -1,5 +1,7 @@
 """Cells of times: their bounds, else lengths by the step of the times."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ _SHORTEST_MONTH = 27 * DAY
 _AT_END = 1e-4
 
 
-def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
+def time_along(array: MasterArray, dimension: str) -> MasterArray | None:
     """Return the 1-d time coordinate of a dimension, None without.
 
     That of times without coordinates is the array itself.
@@ -34,7 +36,7 @@ def time_along(array: "MasterArray", dimension: str) -> "MasterArray | None":
     return coordinate if coordinate is not None and is_reference_time(coordinate.units) else None
 
 
-def time_dimension(array: "MasterArray") -> str:
+def time_dimension(array: MasterArray) -> str:
     """Return the dimension with 1-d times; SelectionError unless it is one."""
     names = [d for d in array.dimensions if time_along(array, d) is not None]
     if len(names) != 1:
@@ -43,7 +45,7 @@ def time_dimension(array: "MasterArray") -> str:
     return names[0]
 
 
-def values_of(coordinate: "MasterArray") -> np.ndarray:
+def values_of(coordinate: MasterArray) -> np.ndarray:
     """Return the values of a coordinate; missing numbers are NaN."""
     values, mask = coordinate._values_and_mask()
     if mask is None or not mask.any() or values.dtype.kind not in "iuf":
@@ -51,7 +53,7 @@ def values_of(coordinate: "MasterArray") -> np.ndarray:
     return np.where(mask, np.nan, values)
 
 
-def bounds_of(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | None:
+def bounds_of(array: MasterArray, coordinate: MasterArray) -> np.ndarray | None:
     """Return the bounds of a 1-d coordinate in its units, None without.
 
     The result is float64 of shape (n, 2).
@@ -67,12 +69,12 @@ def bounds_of(array: "MasterArray", coordinate: "MasterArray") -> np.ndarray | N
     return values_of(bounds).astype(np.float64)
 
 
-def time_fields(coordinate: "MasterArray") -> DateFields:
+def time_fields(coordinate: MasterArray) -> DateFields:
     """Return the dates of a time coordinate."""
     return date_fields(values_of(coordinate), str(coordinate.units), coordinate.calendar)
 
 
-def middle_fields(array: "MasterArray", coordinate: "MasterArray") -> DateFields:
+def middle_fields(array: MasterArray, coordinate: MasterArray) -> DateFields:
     """Return the dates of times, or of the middle of cells that end there.
 
     Such a time, as of some models, is the start of the next month.
@@ -88,7 +90,7 @@ def middle_fields(array: "MasterArray", coordinate: "MasterArray") -> DateFields
     return date_fields(np.where(at_end, low + (high - low) / 2, values), str(coordinate.units), coordinate.calendar)
 
 
-def cell_lengths(array: "MasterArray", coordinate: "MasterArray", dates: DateFields) -> np.ndarray | None:
+def cell_lengths(array: MasterArray, coordinate: MasterArray, dates: DateFields) -> np.ndarray | None:
     """Return the length of the cell of each time in microseconds.
 
     Bounds decide, else the step of the times, else the frequency that the attributes state. Cells of months and years have
@@ -110,7 +112,7 @@ def cell_lengths(array: "MasterArray", coordinate: "MasterArray", dates: DateFie
     return np.asarray(days.astype(np.float64) * DAY)
 
 
-def step_of(array: "MasterArray", dates: DateFields) -> Frequency | None:
+def step_of(array: MasterArray, dates: DateFields) -> Frequency | None:
     """Return the usual step of times, else the stated frequency, or None."""
     present = ~dates.missing
     moments = np.sort((dates.day_number * DAY + dates.microsecond)[present])

@@ -1,5 +1,7 @@
 """Weights of reductions: areas of cells, lengths of times, arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ NAMES = ("area", "time")
 Factor = tuple[tuple[str, ...], np.ndarray]
 
 
-def weights_of(array: "MasterArray", dims: Sequence[str], weights: Any) -> tuple[Factor, ...] | None:
+def weights_of(array: MasterArray, dims: Sequence[str], weights: Any) -> tuple[Factor, ...] | None:
     """Return factors whose outer product is the weight of each value.
 
     ``dims``: the reduced dimensions. ``weights``: None, for which the result is None; "area": areas of cells in m2, from the
@@ -43,7 +45,7 @@ def weights_of(array: "MasterArray", dims: Sequence[str], weights: Any) -> tuple
     return factors
 
 
-def _time_factor(array: "MasterArray", dims: Sequence[str]) -> Factor:
+def _time_factor(array: MasterArray, dims: Sequence[str]) -> Factor:
     times = [(dimension, c) for dimension in dims if (c := time_along(array, dimension)) is not None]
     if not times:
         what = f"weights='time' without a time dimension: none of {', '.join(map(repr, dims)) or 'no dimensions'} has 1-d times"
@@ -58,7 +60,7 @@ def _time_factor(array: "MasterArray", dims: Sequence[str]) -> Factor:
     return (dimension,), np.where(dates.missing, 0.0, lengths / 1e6)
 
 
-def _of_dimension(array: "MasterArray", dims: Sequence[str], name: Any, values: Any) -> Factor:
+def _of_dimension(array: MasterArray, dims: Sequence[str], name: Any, values: Any) -> Factor:
     if name not in dims:
         raise NotFoundError(
             f"weights of {name!r}, which is not reduced", hint=names_hint(name, dims, "the reduced dimensions are")
@@ -66,7 +68,7 @@ def _of_dimension(array: "MasterArray", dims: Sequence[str], name: Any, values: 
     return _of_array(array, (name,), values)
 
 
-def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor:
+def _of_array(array: MasterArray, dims: Sequence[str], weights: Any) -> Factor:
     """Return weights given as an array, with or without names of dimensions."""
     weights = named_array(array, weights)
     is_master = isinstance(weights, type(array))
@@ -86,12 +88,12 @@ def _of_array(array: "MasterArray", dims: Sequence[str], weights: Any) -> Factor
     return names, values
 
 
-def _is_area(array: "MasterArray", weights: Any) -> bool:
+def _is_area(array: MasterArray, weights: Any) -> bool:
     """Return whether weights are a cell measure, which may have no values."""
     return isinstance(weights, type(array)) and text_attribute(weights.attrs.get("standard_name")) == "cell_area"
 
 
-def _numbers(array: "MasterArray", values: Any) -> np.ndarray:
+def _numbers(array: MasterArray, values: Any) -> np.ndarray:
     """Return weights as float64, missing ones as NaN."""
     plain, mask = data_and_mask(values)
     if plain.dtype.kind not in "iufb":
@@ -99,7 +101,7 @@ def _numbers(array: "MasterArray", values: Any) -> np.ndarray:
     return np.where(mask, np.nan, plain.astype(np.float64))
 
 
-def check_coordinates(array: "MasterArray", given: "MasterArray", dims: Sequence[str], what: str) -> None:
+def check_coordinates(array: MasterArray, given: MasterArray, dims: Sequence[str], what: str) -> None:
     """Raise SelectionError unless two arrays have equal coordinates.
 
     Coordinates along ``dims`` that only one of them has are not compared. ``what``: the word for the array that was given.
@@ -122,7 +124,7 @@ def check_coordinates(array: "MasterArray", given: "MasterArray", dims: Sequence
             raise SelectionError(f"the {what} have other coordinates along {where}", variable=array.name, hint=hint)
 
 
-def _check_values(array: "MasterArray", names: Sequence[str], values: np.ndarray) -> None:
+def _check_values(array: MasterArray, names: Sequence[str], values: np.ndarray) -> None:
     hint = "give weights of 0 or more"
     for wrong, what in ((np.isnan(values), "missing"), (np.isinf(values), "infinite"), (values < 0, "negative")):
         if wrong.any():
@@ -133,7 +135,7 @@ def _check_values(array: "MasterArray", names: Sequence[str], values: np.ndarray
         raise SelectionError(f"all weights along {', '.join(names)} are 0", variable=array.name, hint=hint)
 
 
-def weight_units(array: "MasterArray", dims: Sequence[str], weights: Any) -> str | None:
+def weight_units(array: MasterArray, dims: Sequence[str], weights: Any) -> str | None:
     """Return the units of weights; None for arrays, which are numbers.
 
     A sum is multiplied by them: areas in m2, their factor along one direction in m, times in s.

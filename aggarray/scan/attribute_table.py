@@ -1,5 +1,7 @@
 """Attributes of many files: templates, and what differs from them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ Tasks and results travel as bytes, each distinct part once. `scan_batch` is foun
 options and no import path of the caller.
 """
 
+from __future__ import annotations
+
 import io
 import sys
 from collections.abc import Sequence

@@ -4,6 +4,8 @@
 values of coordinates, and the roles of variables. `difference` describes how a file differs from its assumed signature.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

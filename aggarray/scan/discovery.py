@@ -1,5 +1,7 @@
 """Discovery of the files of a source: paths, globs, folders and lists."""
 
+from __future__ import annotations
+
 import functools
 import os
 from collections.abc import Iterable, Iterator

@@ -5,6 +5,8 @@ submitted again, three times in all; its files are then scanned one by one, so t
 executor that takes no more work is replaced by worker processes of this machine.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import pkgutil
@@ -77,7 +79,7 @@ class ExecutorPool:
         self._in_flight = IN_FLIGHT
         self._is_used = self._is_closed = self._is_warned = False
 
-    def __enter__(self) -> "ExecutorPool":
+    def __enter__(self) -> ExecutorPool:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -275,7 +277,7 @@ def _text(error: BaseException | None) -> str:
 class _IsolatedWorker:
     """Worker process for files that may end it; a context manager."""
 
-    def __enter__(self) -> "_IsolatedWorker":
+    def __enter__(self) -> _IsolatedWorker:
         self._process = start_process()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._sender, self._receiver = Sender(self._process.stdin), Receiver(self._process.stdout)

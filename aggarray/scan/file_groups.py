@@ -6,6 +6,8 @@ differ are read from every file. A file that this does not describe is scanned c
 `scan.resolution` compares assumed files before their first read.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field

@@ -1,5 +1,7 @@
 """Scanning of files, in this process, by workers or on an executor."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 Scanned = tuple[str, Structure | AggarrayError]
 
 #: Returns the pool that scans in this context; None: worker processes of this machine.
-_make_pool: ContextVar["Callable[[], ExecutorPool] | None"] = ContextVar("aggarray_pool", default=None)
+_make_pool: ContextVar[Callable[[], ExecutorPool] | None] = ContextVar("aggarray_pool", default=None)
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def scanning_on(executor: Any) -> Iterator[None]:
 
 
 @contextmanager
-def scanning_in(make_pool: "Callable[[], ExecutorPool]") -> Iterator[None]:
+def scanning_in(make_pool: Callable[[], ExecutorPool]) -> Iterator[None]:
     """Scan in the pools that a function returns for the length of a block."""
     token = _make_pool.set(make_pool)
     try:
@@ -49,7 +51,7 @@ def scanning_in(make_pool: "Callable[[], ExecutorPool]") -> Iterator[None]:
         _make_pool.reset(token)
 
 
-def start_pool(processes: int | None = None) -> "WorkerPool | ExecutorPool":
+def start_pool(processes: int | None = None) -> WorkerPool | ExecutorPool:
     """Return the pool of this context; ``processes``: see `WorkerPool`."""
     make_pool = _make_pool.get()
     if make_pool is not None:
@@ -60,7 +62,7 @@ def start_pool(processes: int | None = None) -> "WorkerPool | ExecutorPool":
 
 
 def scan_each(
-    paths: Sequence[str], receive: "Receive", processes: int | None = None, progress: "Progress | None" = None
+    paths: Sequence[str], receive: Receive, processes: int | None = None, progress: Progress | None = None
 ) -> list[Any]:
     """Scan every file; return what ``receive`` keeps of each, in order."""
     if len(paths) == 1 and progress is None:
@@ -71,12 +73,12 @@ def scan_each(
         return pool.run([(path, None) for path in paths], reporting(progress, len(paths), receive))
 
 
-def scan_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> list[Scanned]:
+def scan_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> list[Scanned]:
     """Scan every file, in the order given; an unreadable one yields its error."""
     return list(iterate_files(paths, processes, progress))
 
 
-def iterate_files(paths: Sequence[str], processes: int | None = None, progress: "Progress | None" = None) -> Iterator[Scanned]:
+def iterate_files(paths: Sequence[str], processes: int | None = None, progress: Progress | None = None) -> Iterator[Scanned]:
     """Scan every file, then yield each with its structure or error."""
     from aggarray.scan.structure_table import StructureTable
 

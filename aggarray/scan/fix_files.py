@@ -1,5 +1,7 @@
 """Fixes from TOML files, among them the faults of archives known here."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Values that attributes of CF can have, as far as a value shows."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -3,6 +3,8 @@
 A fix is a value. `aggarray.scan.repairs` applies it to what a scan has found in a file; the file stays as it is.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence

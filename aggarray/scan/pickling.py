@@ -5,6 +5,8 @@ unpickler reads all objects of a stream, so that repeated objects are sent as re
 identical first. Both ends clear their memos regularly to limit memory.
 """
 
+from __future__ import annotations
+
 import pickle
 from dataclasses import fields
 from typing import IO, Any
@@ -53,7 +55,7 @@ _FIELDS = tuple(f.name for f in fields(Structure))
 class _Packed(tuple[tuple[Any, ...]]):
     __slots__ = ()
 
-    def __new__(cls, row: tuple[Any, ...]) -> "_Packed":
+    def __new__(cls, row: tuple[Any, ...]) -> _Packed:
         return super().__new__(cls, (row,))
 
     def __reduce__(self) -> tuple[Any, ...]:

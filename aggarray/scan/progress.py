@@ -1,5 +1,7 @@
 """Progress display: none, a bar, or a callable."""
 
+from __future__ import annotations
+
 import itertools
 import sys
 import time

@@ -3,6 +3,8 @@
 Attributes that refer to a variable or a dimension follow its name.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,6 +4,8 @@ The scanned structures stay as they are: arrays are made of the repaired ones. S
 units get another date.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache

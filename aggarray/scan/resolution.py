@@ -7,6 +7,8 @@ packing, missing values and units taken from the file. Scan results are cached b
 An `assumed` template predicts the complete file: the file is compared with it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 

@@ -5,6 +5,8 @@ Implements the roles that CF defines: coordinate variables (section 5), ``coordi
 a role are data, as are ancillary variables and formula terms. `samplings_of` finds ragged representations (9.3).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -22,7 +24,7 @@ SOURCE_FILES, SOURCE_FILE = "source_files", "source_file"
 Roles: TypeAlias = tuple[Mapping[str, Mapping[str, str]], tuple[str, ...]]
 
 
-def roles_of(names: "VariableNames") -> Roles:
+def roles_of(names: VariableNames) -> Roles:
     """Return the related variables of each variable, and the data variables."""
     # The list of files is about the data.
     variables = [v for v in names.structure.variables if not is_source_list(v.name, v.dimensions)]

@@ -4,6 +4,8 @@ Files of an archive share names, attributes and most coordinates. These are stor
 its state, and the values and attributes that are its own. Structures are made again on access.
 """
 
+from __future__ import annotations
+
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
@@ -240,20 +242,20 @@ class StructureTable(Sequence[Structure]):
         size = variable.dtype.itemsize * prod(variable.shape)
         return bytes(self._bytes[~ref : ~ref + size])
 
-    def take(self, rows: Sequence[int]) -> "StructureTable":
+    def take(self, rows: Sequence[int]) -> StructureTable:
         """Return some of the structures in the order given, without a copy."""
         if len(rows) == len(self) and list(rows) == list(range(len(self))):
             return self
         return self._taken(rows)
 
-    def extended(self, structures: Iterable[Structure]) -> "StructureTable":
+    def extended(self, structures: Iterable[Structure]) -> StructureTable:
         """Return these structures and others, without a copy of these."""
         table = self._taken(range(len(self)))
         for structure in structures:
             table.add(structure)
         return table
 
-    def _taken(self, rows: Sequence[int]) -> "StructureTable":
+    def _taken(self, rows: Sequence[int]) -> StructureTable:
         taken = StructureTable()
         for name in ("variants", "heads", "attributes", "_refs", "_bytes", "_arrays", "_numbers", "_made"):
             setattr(taken, name, getattr(self, name))

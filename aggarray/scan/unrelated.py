@@ -4,6 +4,8 @@ A walk of a folder and the matches of a pattern leave them out. A file that a so
 one that a format recognises, or whose name or content looks like data that cannot be read.
 """
 
+from __future__ import annotations
+
 import os
 
 from aggarray.errors import FormatError, MissingFileError

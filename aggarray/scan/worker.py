@@ -4,6 +4,8 @@ It writes one result per task to standard output. `aggarray.scan.workers` starts
 threads, MPI and scripts without a main guard.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys

@@ -5,6 +5,8 @@ collects the results. This process scans files as well, one at a time, and repor
 that die, fail to start or stall: stalled workers time out.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import pickle
@@ -116,7 +118,7 @@ class WorkerPool:
         self._tasks: _TaskQueue | None = None
         self._closing = False
 
-    def __enter__(self) -> "WorkerPool":
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, cls: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -200,7 +202,7 @@ class WorkerPool:
         return None
 
 
-def start_process() -> "subprocess.Popen[bytes]":
+def start_process() -> subprocess.Popen[bytes]:
     """Start a worker with this import path, and so the same plugins."""
     root = str(Path(__file__).resolve().parents[2])
     search = [entry for entry in sys.path if isinstance(entry, str)]
@@ -255,13 +257,13 @@ class _Worker:
                     stream.close()
         process.wait()
 
-    def _start(self) -> "subprocess.Popen[bytes] | None":
+    def _start(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if not self._ended:
                 self._process = start_process()
             return self._process
 
-    def _feed(self, process: "subprocess.Popen[bytes]") -> None:
+    def _feed(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin is None or process.stdout is None:
             return
         # Tasks are sent only to a worker that has started.

@@ -3,6 +3,8 @@
 Needs the extra ``serve``. ``aggarray serve`` runs it by uvicorn.
 """
 
+from __future__ import annotations
+
 from aggarray.errors import AggregationError, install_command
 
 try:

@@ -1,5 +1,7 @@
 """Log of requests."""
 
+from __future__ import annotations
+
 import logging
 import time
 from typing import Any

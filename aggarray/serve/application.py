@@ -1,5 +1,7 @@
 """ASGI application that serves aggregations as Zarr stores, read-only."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping

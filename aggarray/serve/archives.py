@@ -1,5 +1,7 @@
 """Aggregations that are served, each as a Zarr store below its name."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property

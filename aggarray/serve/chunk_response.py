@@ -1,5 +1,7 @@
 """Response of a chunk: read, encoded and sent within limits."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from functools import partial

@@ -3,6 +3,8 @@
 RFC 9110, sections 8.8.3 (entity tags), 12.5.3 (Accept-Encoding), 13 (conditional requests) and 14 (ranges).
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

@@ -1,5 +1,7 @@
 """Limits of a server."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import field
 

@@ -1,5 +1,7 @@
 """HTML page of several archives."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from urllib.parse import quote
 

@@ -1,5 +1,7 @@
 """Bounded reads of chunks: cached, shared by equal requests, in threads."""
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable
@@ -54,7 +56,7 @@ class ByteBudget:
 class _SharedRead:
     """A read that several requests await."""
 
-    task: "asyncio.Task[memoryview]"
+    task: asyncio.Task[memoryview]
     requests: int = 0
 
 
@@ -106,7 +108,7 @@ class ChunkReads:
             if (shared := self._shared.get(key)) is not None and shared.task is asyncio.current_task():
                 del self._shared[key]
 
-    def _end(self, future: "asyncio.Future[memoryview]") -> None:
+    def _end(self, future: asyncio.Future[memoryview]) -> None:
         self.reading -= 1
         self._free.release()
         if not future.cancelled():

@@ -1,5 +1,7 @@
 """Responses with validators, ranges and encodings, sent in pieces."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping
 from typing import Any

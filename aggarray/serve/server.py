@@ -1,5 +1,7 @@
 """Server processes of the command ``aggarray serve``, by uvicorn."""
 
+from __future__ import annotations
+
 import logging
 import multiprocessing
 import os

@@ -1,5 +1,7 @@
 """Reading, atomic writing, locking and caching of files and objects."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Which files an array may read, and what a missing file does."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,7 +47,7 @@ class Access:
             hint = "name its address or folder in roots= if you trust it, or fetch it and open with relocate="
             raise ForbiddenPathError(f"{what} that an index from elsewhere names", path=uri, hint=hint)
 
-    def naming(self, paths: Iterable[str]) -> "Access":
+    def naming(self, paths: Iterable[str]) -> Access:
         """Return access that includes remote files which the caller named.
 
         An index may lie outside the roots; the files that it names may not.

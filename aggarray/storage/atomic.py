@@ -3,6 +3,8 @@
 A crash leaves the old or the new one: the new one is written beside it and renamed, under a lock (`locks`).
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

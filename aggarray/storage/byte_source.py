@@ -4,6 +4,8 @@
 forked processes share no file position, and a file that was replaced or changed is opened anew.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import sys
@@ -120,7 +122,7 @@ class LocalSource:
             descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
 
-    def __enter__(self) -> "LocalSource":
+    def __enter__(self) -> LocalSource:
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -4,6 +4,8 @@ Formats receive only a path: `with_access` sets the rest for this thread and for
 shown.
 """
 
+from __future__ import annotations
+
 import contextvars
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Files and folders, local or remote: paths, state, kind, contents."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

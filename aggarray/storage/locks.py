@@ -6,6 +6,8 @@ of a process of this host that has ended is taken over at once, that of another 
 seconds. A process that takes a lock over holds a second one while it compares and replaces, so that two never do.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl

@@ -1,5 +1,7 @@
 """Bounded cache that evicts the least recently used items."""
 
+from __future__ import annotations
+
 import os
 import threading
 from collections import OrderedDict

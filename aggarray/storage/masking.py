@@ -4,6 +4,8 @@ Secret are values under names such as ``secret`` and ``headers``, those of envir
 and signatures within addresses and connection strings under any name.
 """
 
+from __future__ import annotations
+
 import base64
 import os
 import re

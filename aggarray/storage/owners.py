@@ -3,6 +3,8 @@
 A process is identified by its host, its number and its start time, so that a reused number is another process.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import os

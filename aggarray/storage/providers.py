@@ -4,6 +4,8 @@
 "package.module:function", that returns a dictionary of more options.
 """
 
+from __future__ import annotations
+
 import importlib
 import os
 import re

@@ -1,5 +1,7 @@
 """Byte ranges: checks, and ranges that are read together."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TypeAlias
 

@@ -4,6 +4,8 @@ Set the variable on machines that mount the same files at other paths. It applie
 pickles, not to paths that the caller passes.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 import os

@@ -1,5 +1,7 @@
 """States of files: what shows that a file has changed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,11 +41,11 @@ class Versions:
     states: dict[str, FileState] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
-    def copy(self) -> "Versions":
+    def copy(self) -> Versions:
         """Return a copy that can be extended."""
         return Versions(dict(self.states), dict(self.tags))
 
-    def extend(self, other: "Versions") -> None:
+    def extend(self, other: Versions) -> None:
         """Add other versions; ChangedFileError for another version of a file."""
         for path, state in other.states.items():
             if self.states.setdefault(path, state) != state:

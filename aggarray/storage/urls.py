@@ -4,6 +4,8 @@ An address is a URL, or a member of an archive, ``zip://member::archive`` (or ``
 and an absolute path. `canonical` converts user input to that form: within aggarray, a path with ``://`` is remote.
 """
 
+from __future__ import annotations
+
 import os
 import posixpath
 import re

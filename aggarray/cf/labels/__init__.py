@@ -5,6 +5,8 @@ such as "2000-01" is a period. Labels are interpreted on the coordinate (`interp
 (`comparison`), and found by a binary search.
 """
 
+from __future__ import annotations
+
 import datetime
 import difflib
 import operator

@@ -4,6 +4,8 @@ NumPy rounds large integers to floats, and overflows when times get a finer unit
 if no label changes, otherwise the keys to that of the labels. Values out of range stay out of range.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Durations, such as the text "12h" or timedelta objects, as timedelta64."""
 
+from __future__ import annotations
+
 import datetime
 import re
 from fractions import Fraction

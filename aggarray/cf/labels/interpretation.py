@@ -4,6 +4,8 @@
 converts text to the two ends of a period. Dates of different calendars compare only where the calendars are equal.
 """
 
+from __future__ import annotations
+
 import datetime
 import re
 from typing import Any

@@ -4,6 +4,8 @@ Reference times ("days since 2000-01-01") use exact integer arithmetic on day nu
 microseconds on one axis per calendar. The standard and the proleptic Gregorian calendar share one axis.
 """
 
+from __future__ import annotations
+
 import datetime
 import math
 import re

@@ -3,6 +3,8 @@
 They follow CF 3.1 and 4.4. The result of each comparison is cached.
 """
 
+from __future__ import annotations
+
 import re
 from fractions import Fraction
 from functools import lru_cache

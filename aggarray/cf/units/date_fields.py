@@ -4,6 +4,8 @@ Day numbers are those of cftime on the axis of each calendar. Years are astronom
 `named_years` returns the years of calendars that have no year 0.
 """
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 

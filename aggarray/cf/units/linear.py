@@ -3,6 +3,8 @@
 NumPy computes y = slope * x + offset, with a single rounding.
 """
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from typing import Any

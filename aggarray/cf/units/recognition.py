@@ -1,5 +1,7 @@
 """Units of a reference time, and names of calendars (CF 4.4)."""
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 from typing import Any

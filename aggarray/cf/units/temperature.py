@@ -5,6 +5,8 @@ Only a temperature on its scale has an offset in a conversion. `units_metadata` 
 temperature is on its scale, and one multiplied by other units is a difference, as in UDUNITS.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Access to UDUNITS, which is not thread-safe, under one lock."""
 
+from __future__ import annotations
+
 import os
 import re
 import threading

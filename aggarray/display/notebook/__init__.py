@@ -4,6 +4,8 @@ The HTML and SVG load nothing; text and lines have the colours of the surroundin
 shown. The modules import the arrays that they show, so arrays find them as plug-ins.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 

@@ -1,5 +1,7 @@
 """HTML of an aggregation for notebooks: datasets on one time axis."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """HTML of a master array for notebooks."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from aggarray.arrays.ragged import flat_of

@@ -4,6 +4,8 @@ The page has an overview of the arrays and the facts of each (`sections`) as pla
 (`data`) that a script of the page draws. Its content security policy allows only that script and style sheet, and no requests.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json

@@ -1,5 +1,7 @@
 """Cards of a page: the facts of one array, its picture, lines to copy."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any
 

@@ -3,6 +3,8 @@
 The data are plain lists. Names of files and texts are stored once; cells refer to them by number.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

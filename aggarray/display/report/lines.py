@@ -1,5 +1,7 @@
 """Lines of Python and of the shell that open each array of a page."""
 
+from __future__ import annotations
+
 import os
 import re
 import shlex
@@ -37,7 +39,7 @@ class Lines(NamedTuple):
     shell: str = ""
 
 
-def lines_of(agg: "Aggregation", source: Sequence[str] | None) -> list[Lines]:
+def lines_of(agg: Aggregation, source: Sequence[str] | None) -> list[Lines]:
     """Return the lines for each array; empty ones where no line can be given.
 
     ``source``: the paths that `open` took, None = the index that the aggregation was opened from.
@@ -71,7 +73,7 @@ def lines_of(agg: "Aggregation", source: Sequence[str] | None) -> list[Lines]:
     return lines
 
 
-def _own_files(agg: "Aggregation") -> list[list[str]]:
+def _own_files(agg: Aggregation) -> list[list[str]]:
     """Return the files that make each array without others of its name, or []."""
     tables = [(array.name, flat_of(array)._matrix.references.uris) for array in agg]
     files = [(name, sorted(map(str, uris)) if len(uris) <= _MOST_FILES else []) for name, uris in tables]

@@ -1,5 +1,7 @@
 """Problems of a page: what a check reports, with the arrays concerned."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 from aggarray.aggregate.report import Problem, Report, duplicate_problems, gap_problems, hole_problems, skipped_problems

@@ -1,5 +1,7 @@
 """Overview of a page: a row per dataset on one axis, which opens its card."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,5 +1,7 @@
 """Body of the page: summary, problems, overview, refusals, skipped items."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from aggarray.aggregate.differences import labels

@@ -1,5 +1,7 @@
 """Tables and lists of a page as HTML with escaped texts."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ Memory use is bounded, and a stopped run can be resumed: chunks are written next
 complete. Two runs over the same pieces of the same files write the same bytes, apart from the date in `history`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
@@ -89,7 +91,7 @@ class _Plan(NamedTuple):
     layout: ExtractLayout
     target: ExtractTarget
     compression: Compression
-    options: "ExtractOptions"
+    options: ExtractOptions
 
 
 def extract(

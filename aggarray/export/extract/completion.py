@@ -1,5 +1,7 @@
 """Files that get their name when they are complete."""
 
+from __future__ import annotations
+
 import os
 import threading
 from collections.abc import Iterator

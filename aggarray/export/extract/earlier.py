@@ -1,5 +1,7 @@
 """The extract that an append continues: its form and its values."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -232,7 +234,7 @@ class EarlierExtract:
         variable.fill = form.fill
         variable.attributes |= {} if form.fill is None else {"_FillValue": form.fill}
 
-    def _compare(self, variable: "_Continued", is_data: bool) -> None:
+    def _compare(self, variable: _Continued, is_data: bool) -> None:
         """Raise AggregationError if values differ: all, of data the last ones."""
         shape = self._variables[variable.name].shape
         first = [0] * len(shape)

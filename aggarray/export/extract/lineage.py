@@ -5,6 +5,8 @@
 do not see them. All are added to what a fingerprint covers: the same arrays of the same files stay up to date.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

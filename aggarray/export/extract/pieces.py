@@ -4,6 +4,8 @@ Each is encoded into a file that gets its name when it is complete, so that a re
 read in blocks of several chunks. A shard that is larger than a block is written block by block.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,7 @@
 """Reductions that an extract holds in place of the arrays themselves."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from threading import Lock

@@ -4,6 +4,8 @@ The folder is named after the result, with ".part". Its content, and the fingerp
 One process at a time works in it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -1,5 +1,7 @@
 """Chunks and metadata of an extract to Zarr (version 3)."""
 
+from __future__ import annotations
+
 import json
 import os
 from typing import Any

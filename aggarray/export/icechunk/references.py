@@ -4,6 +4,8 @@ An array of Zarr 3 describes the values as they are stored: its codecs are those
 with the attributes that decode them.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,5 +1,7 @@
 """A new Icechunk repository with arrays: references where possible."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

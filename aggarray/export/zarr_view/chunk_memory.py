@@ -1,5 +1,7 @@
 """Memory of chunks that is used again."""
 
+from __future__ import annotations
+
 from math import prod
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Contents of a Zarr view: documents, and chunks made when they are read."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache

@@ -1,5 +1,7 @@
 """Layout of a Zarr view: its groups, arrays and their chunk shapes."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Sequence
 

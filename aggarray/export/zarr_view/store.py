@@ -1,5 +1,7 @@
 """The store that zarr-python reads."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import warnings
@@ -62,7 +64,7 @@ class ZarrView(Store):
 
     __hash__ = object.__hash__
 
-    def with_read_only(self, read_only: bool = False) -> "ZarrView":
+    def with_read_only(self, read_only: bool = False) -> ZarrView:
         """Return the store; ValueError for a writable one."""
         if not read_only:
             raise ValueError("a Zarr view is read-only")

@@ -1,5 +1,7 @@
 """netCDF-4 and plain HDF5 files."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from aggarray.storage.byte_source import open_source
@@ -29,22 +31,22 @@ class _HDF5:
                 at *= 2
         return False
 
-    def scan(self, path: str) -> "Structure":
+    def scan(self, path: str) -> Structure:
         from aggarray.formats.hdf5.format import scan
 
         return scan(path)
 
-    def scan_partially(self, path: str, request: "PartialScanRequest") -> "PartialScan | None":
+    def scan_partially(self, path: str, request: PartialScanRequest) -> PartialScan | None:
         from aggarray.formats.hdf5.format import scan_partially
 
         return scan_partially(path, request)
 
-    def scan_layout(self, path: str) -> "FileLayout":
+    def scan_layout(self, path: str) -> FileLayout:
         from aggarray.formats.hdf5.format import scan_layout
 
         return scan_layout(path)
 
-    def open(self, path: str) -> "Handle":
+    def open(self, path: str) -> Handle:
         from aggarray.formats.hdf5.handle import HDF5File
 
         return HDF5File(path)

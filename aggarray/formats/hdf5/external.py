@@ -5,6 +5,8 @@ which may be external or virtual themselves. Each file is yielded before it is o
 caller can stop at a file that must not be read.
 """
 
+from __future__ import annotations
+
 import glob
 import os
 import re

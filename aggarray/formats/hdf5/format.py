@@ -5,6 +5,8 @@ an isolated process (`isolated`), where a crash is an error. Chunk indexes come 
 of datasets without a chunk index (`handle`). Every call into the library holds `LIBRARY_LOCK`.
 """
 
+from __future__ import annotations
+
 from contextlib import closing
 
 import numpy as np

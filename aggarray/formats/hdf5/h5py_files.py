@@ -3,6 +3,8 @@
 A link is followed without opening its target: opening a pipe or a device has side effects.
 """
 
+from __future__ import annotations
+
 import os
 import weakref
 from contextlib import suppress
@@ -16,7 +18,7 @@ from aggarray.storage.files import for_library
 from aggarray.storage.urls import is_remote
 
 #: Open files, and their status before they were opened.
-_opened: list[tuple["weakref.ref[Any]", os.stat_result]] = []
+_opened: list[tuple[weakref.ref[Any], os.stat_result]] = []
 
 
 def open_file(path: str) -> Any:

@@ -4,6 +4,8 @@ Both scanners follow the same rules: dimensions come from attached dimension sca
 have no name otherwise.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any

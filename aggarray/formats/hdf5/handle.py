@@ -4,6 +4,8 @@
 reads variables without a chunk index.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import threading
@@ -89,7 +91,7 @@ class HDF5File:
             self._damaged = is_damaged(self._path)
         return self._damaged
 
-    def _library(self) -> "H5pyFile":
+    def _library(self) -> H5pyFile:
         """Return the file opened by h5py; the library's lock must be held."""
         if self._opened is None:
             from aggarray.formats.hdf5.h5py_files import open_file
@@ -219,7 +221,7 @@ class HDF5File:
         sources = self._sources(variable)
         return self._noted(variable, sources) if sources else []
 
-    def _noted(self, variable: str, sources: "list[Source]") -> Iterable[str]:
+    def _noted(self, variable: str, sources: list[Source]) -> Iterable[str]:
         from aggarray.formats.hdf5.external import Source, external_files
 
         paths = []
@@ -237,10 +239,10 @@ class HDF5File:
 
         return must_isolate(Source(self._path, variable), sources) and self._may_isolate()
 
-    def _sources(self, variable: str) -> "list[Source]":
+    def _sources(self, variable: str) -> list[Source]:
         """Return the sources of external and virtual storage."""
 
-        def no_sources(file: H5File) -> "list[Source]":
+        def no_sources(file: H5File) -> list[Source]:
             header = file.variable(variable)
             require_supported(not header.external and header.virtual is None, "values in other files")
             self._internal.add(variable)
@@ -250,7 +252,7 @@ class HDF5File:
 
     def virtual_pieces(
         self, variable: str, shape: tuple[int, ...], stored: np.dtype[Any], check: Callable[[str], bool]
-    ) -> "list[VirtualPiece]":
+    ) -> list[VirtualPiece]:
         """Return the pieces of a virtual dataset; see `virtual.pieces_of`.
 
         The list is empty for other datasets.

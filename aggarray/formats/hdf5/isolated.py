@@ -5,6 +5,8 @@ each request, so that memory corrupted by one file does not affect the next. A c
 later requests.
 """
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import os

@@ -1,5 +1,7 @@
 """Isolated process that calls the HDF5 library for damaged files."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import os

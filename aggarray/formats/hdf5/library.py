@@ -1,5 +1,7 @@
 """HDF5 variables that h5py reads because the metadata reader cannot."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,6 +1,8 @@
 """Reasons why a scan skips items of an HDF5 file, shared by both scanners."""
 
 #: Greatest depth of nested groups. Deeper groups are skipped.
+from __future__ import annotations
+
 DEEPEST = 64
 #: Number of soft links that are followed on the path to one object.
 MOST_FOLLOWED = 16

@@ -4,6 +4,8 @@ A dataset of a variable-length type becomes two variables: the concatenated samp
 sizes. The dataset itself holds the sizes. The samples lie elsewhere in the file, and only the requested ones are read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from contextlib import closing
 from functools import cache

@@ -5,6 +5,8 @@ by theirs. HDF5 reads the other regions: those where mappings overlap or are fin
 in its own way, and those of sources with unusual storage. Such a piece lists the datasets that HDF5 reads.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing

@@ -4,6 +4,8 @@ A mapping has two selections of equally many elements, which correspond in C ord
 other functions are pure.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any

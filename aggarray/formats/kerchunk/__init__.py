@@ -1,5 +1,7 @@
 """References that kerchunk, VirtualiZarr and aggarray write."""
 
+from __future__ import annotations
+
 import os
 import re
 from contextlib import suppress
@@ -35,18 +37,18 @@ class _Kerchunk:
             return re.search(_KEYS, file.read(_HEAD)) is not None
         return False
 
-    def scan(self, path: str) -> "Structure":
+    def scan(self, path: str) -> Structure:
         from aggarray.formats.kerchunk.format import scan
 
         return scan(path)
 
-    def scan_layout(self, path: str) -> "FileLayout":
+    def scan_layout(self, path: str) -> FileLayout:
         from aggarray.formats.kerchunk.format import ReferencedFile
         from aggarray.formats.zarr.layout import layout_of_nodes
 
         return layout_of_nodes(path, "Kerchunk", ReferencedFile(path).references.nodes, True)
 
-    def open(self, path: str) -> "Handle":
+    def open(self, path: str) -> Handle:
         from aggarray.formats.kerchunk.format import ReferencedFile
 
         return ReferencedFile(path)

@@ -5,6 +5,8 @@ JSON (version 0 or 1) or a folder of Parquet tables. Chunks are read directly fr
 codec has no decoder in `aggarray.codecs`. A scan opens no other files: it reads only coordinates that are stored inline.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Mapping, Sequence

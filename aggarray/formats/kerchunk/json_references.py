@@ -3,6 +3,8 @@
 Version 0 is a plain mapping. Version 1 has templates and generators.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from typing import Any

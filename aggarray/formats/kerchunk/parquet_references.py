@@ -3,6 +3,8 @@
 The folder holds the metadata, and a subfolder of tables per array.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import re

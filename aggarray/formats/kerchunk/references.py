@@ -4,6 +4,8 @@ A reference belongs to a key of a Zarr store. It is a file with a byte range, or
 the references of one array as columns, by chunk number. Chunks without a reference are not stored.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 import os

@@ -1,5 +1,7 @@
 """zarr-python store of one array whose chunks are references."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from aggarray.formats.kerchunk.references import ReferenceTable

@@ -5,6 +5,8 @@ Jinja is not used because it runs code. Any other expression raises ValueError. 
 bounded.
 """
 
+from __future__ import annotations
+
 import ast
 import math
 import operator

@@ -5,6 +5,8 @@ describes them. The header (`aggarray.formats.netcdf3.header`) gives the offset 
 A box is read by offsets (`aggarray.storage.files`), without a lock or a shared file position.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from contextlib import closing

@@ -3,6 +3,8 @@
 Counts, lengths and offsets are compared with the size of the file before they are used.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Layout of a netCDF-3 file, which its header describes completely."""
 
+from __future__ import annotations
+
 from contextlib import closing
 
 from aggarray.formats.base import Structure

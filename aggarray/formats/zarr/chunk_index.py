@@ -5,6 +5,8 @@ read. The chunks of a shard share a file, at the offsets of its index. Unknown c
 (transpose, order F), give None: zarr-python reads such arrays.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Chunk grids and chunk keys of arrays in Zarr stores."""
 
+from __future__ import annotations
+
 import math
 import os
 import re

@@ -4,6 +4,8 @@ The chunks that a box touches are read, decoded by `aggarray.codecs` and placed,
 are not stored have the fill value.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import product
 from math import prod

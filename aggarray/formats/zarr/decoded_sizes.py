@@ -5,6 +5,8 @@ bytes may decode to gigabytes. So each chunk is decoded here first, by codecs th
 are not limited.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import lzma
@@ -58,7 +60,7 @@ class Bounds:
     most: int
     count: int
     text: bool
-    inner: "Bounds | None" = None
+    inner: Bounds | None = None
     index: ShardIndex | None = None
     raw: int | None = None
 
@@ -151,7 +153,7 @@ class CheckedStore(WrapperStore[Store]):
         super().__init__(store)
         self._path, self._numbers, self._bounds = path, numbers, bounds
 
-    def _with_store(self, store: Store) -> "CheckedStore":
+    def _with_store(self, store: Store) -> CheckedStore:
         return CheckedStore(store, self._path, self._numbers, self._bounds)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:

@@ -5,6 +5,8 @@ faster than opening every array. Values are read by the chunk index of an array.
 chunks have the fill value. Pickled objects are never decoded.
 """
 
+from __future__ import annotations
+
 import os
 import struct
 import warnings

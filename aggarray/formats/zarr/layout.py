@@ -1,5 +1,7 @@
 """Layout of a Zarr store: chunks, shards and codecs, from its metadata."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -3,6 +3,8 @@
 Metadata are JSON objects of version 2 or 3, in one file per node or consolidated in one file. Other JSON is damaged.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -3,6 +3,8 @@
 The index of each shard gives the offset and size of its chunks, which may be shards themselves.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Read-only zarr-python stores of one array."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any

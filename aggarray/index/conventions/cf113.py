@@ -4,6 +4,8 @@ An aggregation variable is a scalar with ``aggregated_dimensions`` and ``aggrega
 ``uris`` and ``identifiers``, or ``map`` and ``unique_values``. Names are case-sensitive.
 """
 
+from __future__ import annotations
+
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, Values, shown
 from aggarray.index.conventions.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable

@@ -4,6 +4,8 @@ CF cannot express parts of fragments, reversed or transposed fragments, or missi
 returns the reason.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any

@@ -4,6 +4,8 @@ Their parameters are JSON in an attribute. Each partition states its ``location`
 part of a sub-array. The geometry follows from the locations. Some writers use half-open stops; sizes tell the two apart.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Sequence
@@ -357,7 +359,7 @@ def parse_part(written: Any) -> list[slice | np.ndarray]:
     return [_indices(match) for match in _ITEM.finditer(text)]
 
 
-def _indices(match: "re.Match[str]") -> slice | np.ndarray:
+def _indices(match: re.Match[str]) -> slice | np.ndarray:
     numbers = [int(n) for n in (match[1] or match[2]).split(",") if n.strip()]
     if match[1]:
         start, stop, step = [*numbers, 1][:3] if len(numbers) in (2, 3) else (-1, -1, 0)

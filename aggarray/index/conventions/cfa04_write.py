@@ -4,6 +4,8 @@ CFA-0.4 cannot express values in memory, or values that are converted (`to_units
 reason is returned. Missing partitions are omitted and read as holes.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Iterator, Sequence

@@ -5,6 +5,8 @@ The terms, in any case, are ``location`` (sizes of fragments), ``file``, ``addre
 meaning of a term thus depends on the set of terms.
 """
 
+from __future__ import annotations
+
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.conventions.foreign import ForeignArrays, ForeignFile, Values, shown
 from aggarray.index.conventions.fragments import Terms, foreign, is_legacy, parsed_terms, term_variable

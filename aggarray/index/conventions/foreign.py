@@ -6,6 +6,8 @@ variables, and their matrices of fragments. No fragment is opened: its template 
 first read.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import os

@@ -4,6 +4,8 @@ A ``map`` gives the sizes of the fragments along each dimension (CF section 2.8,
 each fragment, or ``unique_values`` hold its single value. Everything is done in columns, without a Python object per fragment.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable
 from math import prod

@@ -4,6 +4,8 @@ A check is the object ``CHECK`` of a module of this folder. Another package regi
 ``aggarray.layout_checks``.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Mapping

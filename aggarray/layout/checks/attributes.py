@@ -1,5 +1,7 @@
 """Attributes that should be equal in all files of an array, and are not."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

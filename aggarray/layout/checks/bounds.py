@@ -1,5 +1,7 @@
 """Coordinates of cells that have no bounds, or bounds that the file lacks."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Chunk indexes of many blocks, which lie between the chunks."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

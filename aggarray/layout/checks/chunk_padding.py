@@ -1,5 +1,7 @@
 """Chunks that reach far beyond the end of the array."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Chunks that are too small or too large."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Large variables that are stored without compression."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Filters of the chunks that differ between the files of an array."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

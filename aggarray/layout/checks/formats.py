@@ -1,5 +1,7 @@
 """Files of formats that a profile does not allow."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Metadata that are scattered between the values of a file."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any

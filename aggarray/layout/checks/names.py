@@ -1,5 +1,7 @@
 """Names of files and variables that a profile does not allow."""
 
+from __future__ import annotations
+
 import os
 import re
 import shlex

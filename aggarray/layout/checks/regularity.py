@@ -1,5 +1,7 @@
 """Chunks of the files of an array that form no regular grid."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

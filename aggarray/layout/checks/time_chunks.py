@@ -1,5 +1,7 @@
 """Times and their bounds that are stored in many chunks."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,7 @@
 """Identifiers of files that are missing, repeated or malformed."""
 
+from __future__ import annotations
+
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping

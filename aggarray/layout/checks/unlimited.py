@@ -1,5 +1,7 @@
 """Unlimited dimensions that are not the first, or more than one."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any

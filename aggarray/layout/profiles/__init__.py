@@ -4,6 +4,8 @@ A profile is a TOML file: a table per check, with its settings and the ``source`
 that it changes (default: ``default``; ``none``: none), and ``NAME = false`` leaves a check out.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping

@@ -3,6 +3,8 @@
 Blocks cut at multiples of a chunk are kept; other distributions are converted to such blocks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import gcd, prod
 

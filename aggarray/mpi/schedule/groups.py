@@ -3,6 +3,8 @@
 A group is a tuple of ranks, a grid a group with a shape in C order. Ranks count in the root group, that of the communicator.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import prod
 

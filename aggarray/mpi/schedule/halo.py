@@ -4,6 +4,8 @@ Dimensions are exchanged one after the other. A slab includes the halos of the d
 of the following dimensions, so that corners arrive with two messages per dimension.
 """
 
+from __future__ import annotations
+
 from operator import index
 
 from aggarray.dataclass import NamedTuple

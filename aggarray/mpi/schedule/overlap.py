@@ -5,6 +5,8 @@ their positions in both buffers. Ranges are intersected by arithmetic, independe
 message is the product of the overlaps along each dimension.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, product

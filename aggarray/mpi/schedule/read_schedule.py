@@ -5,6 +5,8 @@ in shares of about equal cost, so that few bytes are moved. Each share is cut in
 computes which elements of a box each node and each process requires.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from itertools import pairwise

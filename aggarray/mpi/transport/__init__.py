@@ -3,6 +3,8 @@
 Each back end is a module of this folder with a class ``LINK`` derived from `base.Link`.
 """
 
+from __future__ import annotations
+
 import functools
 import importlib
 import pkgutil

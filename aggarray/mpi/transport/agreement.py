@@ -1,5 +1,7 @@
 """Collective error handling: all processes raise the error of one."""
 
+from __future__ import annotations
+
 import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -3,6 +3,8 @@
 Messages between two ranks with one tag arrive in the order in which they were sent.
 """
 
+from __future__ import annotations
+
 import pickle
 import time
 from abc import ABC, abstractmethod
@@ -28,10 +30,10 @@ class Link(ABC):
     rank: int
     size: int
     #: Set by `node.node_of`.
-    node: "Node | None" = None
+    node: Node | None = None
 
     @cached_property
-    def sums(self) -> "dict[tuple[int, ...], SharedSum | None]":
+    def sums(self) -> dict[tuple[int, ...], SharedSum | None]:
         """Windows of groups for `sums.allreduce`, kept as long as the link."""
         return {}
 

@@ -1,5 +1,7 @@
 """Buffers of messages, kept for the next ones."""
 
+from __future__ import annotations
+
 import numpy as np
 
 #: Maximum bytes of free buffers.

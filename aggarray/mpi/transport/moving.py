@@ -4,6 +4,8 @@ All receives are posted first. Messages are then packed and sent, a bounded numb
 of arrival. Messages of a process to itself are copied. A contiguous box is sent and received without a copy.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod

@@ -3,6 +3,8 @@
 MPI waits by polling, which takes a processor from busy processes. This back end sleeps between polls after a short time.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 from typing import Any, Self

@@ -1,5 +1,7 @@
 """Back end of a single process, which has no other process to send to."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NoReturn
 

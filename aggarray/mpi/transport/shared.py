@@ -5,6 +5,8 @@ open it through ``/proc``, and it is freed with the last process that has it, so
 size of /dev/shm does not limit it. Where ranks cannot open each other's windows, each is a node of its own.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import sys
@@ -75,7 +77,7 @@ class Window:
         self.data, self.handle = data, handle
 
     @classmethod
-    def create(cls, nbytes: int, counters: int, shared: bool) -> "Window":
+    def create(cls, nbytes: int, counters: int, shared: bool) -> Window:
         """Return a window of this process; a private one where none can be shared."""
         start = -(-counters * _COUNTER // mmap.PAGESIZE) * mmap.PAGESIZE
         if shared:
@@ -84,7 +86,7 @@ class Window:
         return cls(-1, np.empty(nbytes, np.uint8), None, counters)
 
     @classmethod
-    def _create_shared(cls, start: int, nbytes: int, counters: int) -> "Window":
+    def _create_shared(cls, start: int, nbytes: int, counters: int) -> Window:
         name = f"aggarray-{os.urandom(16).hex()}"
         file = os.memfd_create(name, os.MFD_CLOEXEC)
         try:
@@ -100,7 +102,7 @@ class Window:
         return cls(file, data, Handle(os.getpid(), file, name, start + nbytes), counters)
 
     @classmethod
-    def open(cls, handle: Handle, counters: int) -> "Window | None":
+    def open(cls, handle: Handle, counters: int) -> Window | None:
         """Return a read-only window of another process, None if it is unreachable."""
         start = -(-counters * _COUNTER // mmap.PAGESIZE) * mmap.PAGESIZE
         path = f"/proc/{handle.process}/fd/{handle.file}"

@@ -4,6 +4,8 @@ The root is the first member. A process that is a member of several groups must 
 which prevents deadlocks.
 """
 
+from __future__ import annotations
+
 import pickle
 from collections.abc import Sequence
 from itertools import pairwise

@@ -3,6 +3,8 @@
 S3 gets ``If-Match``, answers of web servers are checked. A version is an entity tag or, without one, the time of change.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 

@@ -4,6 +4,8 @@ A file system is created once per protocol, options and allowed addresses; a cha
 child creates its own.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import sys

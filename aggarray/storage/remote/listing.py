@@ -3,6 +3,8 @@
 Web servers list a folder as a page of links. Hidden files are left out; a Zarr store is one item.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -130,7 +132,7 @@ def _walk(
             yield from _walk(matching, level + 1)
 
 
-def _listed(folder: str) -> "list[tuple[str, bool]] | AggarrayError":
+def _listed(folder: str) -> list[tuple[str, bool]] | AggarrayError:
     try:
         return _entries(folder)
     except AggarrayError as error:

@@ -3,6 +3,8 @@
 The state of an object is requested once in `FRESH` seconds; web servers and S3 report a change in between with the bytes.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

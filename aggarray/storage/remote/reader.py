@@ -3,6 +3,8 @@
 Blocks of metadata are cached, values are not.
 """
 
+from __future__ import annotations
+
 import gc
 import io
 from collections.abc import MutableMapping, Sequence
@@ -149,7 +151,7 @@ class RemoteSource:
     def close(self) -> None:
         """Do nothing: connections belong to the file system."""
 
-    def __enter__(self) -> "RemoteSource":
+    def __enter__(self) -> RemoteSource:
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -5,6 +5,8 @@ replace another version. Objects in the memory of this process are replaced unde
 compared just before: a process that replaces the object in between is not noticed.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Mapping
 from contextlib import suppress

@@ -3,6 +3,8 @@
 Asynchronous file systems run many requests at a time; others run one after the other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -4,6 +4,8 @@ aggarray sends these requests itself, because an answer may be the whole file in
 be truncated. Temporary failures are retried.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Coroutine
 from functools import wraps

@@ -4,6 +4,8 @@ Values have the types that netCDF4 returns: one text is a str, several are a lis
 read-only array. `Attribute.elements` refers to values elsewhere in the file.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Mapping
 from functools import lru_cache

@@ -4,6 +4,8 @@ Trees are traversed from the root down. No node is visited twice or lies below i
 tree terminates.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from functools import lru_cache

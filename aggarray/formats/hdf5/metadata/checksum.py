@@ -3,6 +3,8 @@
 numcodecs computes it quickly but takes longer to import than the metadata of a few files takes in Python.
 """
 
+from __future__ import annotations
+
 import struct
 import sys
 

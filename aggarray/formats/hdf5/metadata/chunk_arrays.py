@@ -1,5 +1,7 @@
 """Fixed and extensible arrays of HDF5, which index chunks."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Iterator
 from typing import TypeAlias

@@ -4,6 +4,8 @@ A chunk index describes a dataset exactly. HDF5 reads the values of other datase
 fill value, or edge chunks that may be stored without their filters.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Stored chunks of a dataset, from all chunk indexes of HDF5."""
 
+from __future__ import annotations
+
 import math
 import struct
 from collections.abc import Iterator
@@ -195,7 +197,7 @@ def _numbered(data: Data, layout: DataLayout, grid: tuple[int, ...], filtered: b
     return StoredChunks(cells * np.array(chunk, np.int64), *columns)
 
 
-def _array_blocks(data: Data, layout: DataLayout, count: int, width: int, filtered: bool) -> "Iterator[Packed]":
+def _array_blocks(data: Data, layout: DataLayout, count: int, width: int, filtered: bool) -> Iterator[Packed]:
     """Return the blocks of a chunk index that is an array of HDF5."""
     from aggarray.formats.hdf5.metadata.chunk_arrays import extensible_array, fixed_array
 

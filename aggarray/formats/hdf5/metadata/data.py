@@ -1,5 +1,7 @@
 """Bytes of an HDF5 file by address, checksums, and errors."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Sequence
 

@@ -4,6 +4,8 @@ No file is read here. Most files of an archive have equal datasets and share the
 identified by its dimension scale, not by its name: a group may have a dimension with the name of one in a parent group.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any

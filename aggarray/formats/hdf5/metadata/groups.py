@@ -1,5 +1,7 @@
 """Links of a group and attributes of an object, in the order of netCDF-C."""
 
+from __future__ import annotations
+
 import itertools
 import struct
 from functools import lru_cache

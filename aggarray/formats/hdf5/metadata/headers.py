@@ -3,6 +3,8 @@
 An object header is a chain of blocks of messages. Blocks with equal bytes are parsed once for all files.
 """
 
+from __future__ import annotations
+
 import re
 import struct
 from collections.abc import Callable, Iterator

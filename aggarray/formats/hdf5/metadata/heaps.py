@@ -1,5 +1,7 @@
 """Heaps of names, attributes, links and variable-length elements."""
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Layout of an HDF5 file: chunks, filters, and where the metadata lie."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 

@@ -3,6 +3,8 @@
 Only the groups above the variable and the other datasets along its unlimited dimensions are read.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar

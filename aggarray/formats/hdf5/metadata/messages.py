@@ -1,5 +1,7 @@
 """Messages of object headers: data layout, fill value, filters, links."""
 
+from __future__ import annotations
+
 import math
 import struct
 from collections.abc import Iterator

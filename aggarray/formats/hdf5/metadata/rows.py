@@ -3,6 +3,8 @@
 The dataset holds a reference per row: the number of values and an object in the global heap. Only the requested rows are read.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from aggarray.dataclass import dataclass

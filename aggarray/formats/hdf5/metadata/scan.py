@@ -4,6 +4,8 @@ Names, order and attributes are those of netCDF-C in a netCDF-4 file. Dimensions
 reference. In plain HDF5 a dimension without a scale has no name. Items without a NumPy dtype are skipped with a reason.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field

@@ -4,6 +4,8 @@ Variable-length texts lie in collections of the global heap. Texts that were wri
 their lengths locate them. Other objects are found in all collections at once: in each step the next object of each collection.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,5 +1,7 @@
 """Datatypes and dataspaces of datasets and attributes."""
 
+from __future__ import annotations
+
 import math
 import re
 import struct

@@ -5,6 +5,8 @@ values are checked: objects, links, attributes with variable-length elements, an
 skipped.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 

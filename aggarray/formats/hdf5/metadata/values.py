@@ -1,5 +1,7 @@
 """Stored values of complete datasets."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 
