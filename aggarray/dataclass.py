@@ -229,7 +229,7 @@ def _fields(plain: Any) -> dict[str, _Field]:
 
 
 def _is_of_class(annotation: Any) -> bool:
-    """Return whether an annotation, or its text, declares an attribute of the class itself.
+    """Return whether an annotation, perhaps as text, is a `ClassVar`.
 
     >>> _is_of_class("ClassVar[int]"), _is_of_class(ClassVar[int]), _is_of_class("int")
     (True, True, False)
@@ -282,8 +282,10 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     if "__init__" in plain.__dict__:
         return {}
     put: Callable[..., None] = object.__setattr__ if frozen else setattr
-    given, made = [f for f in fields if f.init], [f for f in fields if not f.init]
     completes, count = hasattr(plain, "__post_init__"), 0
+    names = tuple(field.name for field in fields if field.init)
+    defaults = {field.name: field.default for field in fields if field.default is not MISSING}
+    factories = {field.name: field.factory for field in fields if field.factory is not MISSING}
 
     def compiled() -> Callable[..., None]:
         return _init(owner(), fields, frozen)
@@ -291,36 +293,23 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
-        if count <= _FEW and _fill(self, given, arguments, named, put) and _fill(self, made, (), {}, put):
-            if completes:
-                self.__post_init__()
-            return
+        positional = len(arguments)
+        if count <= _FEW and positional <= len(names) and named.keys() <= {*names[positional:]}:
+            values = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
+            for name in factories.keys() - values.keys():
+                values[name] = factories[name]()
+            if len(values) == len(fields):
+                for name in values:
+                    put(self, name, values[name])
+                if completes:
+                    self.__post_init__()
+                return
         # The compiled function reports wrong arguments.
         if (cls := owner()).__init__ is construct:
             cls.__init__ = compiled()
         cls.__init__(self, *arguments, **named)
 
     return {"__init__": construct, "__signature__": _Signature(owner, "__init__", compiled)}
-
-
-def _fill(self: Any, fields: list[_Field], arguments: tuple[Any, ...], named: dict[str, Any], put: Callable[..., None]) -> bool:
-    """Set the fields of a value; return whether the arguments are right."""
-    positional = len(arguments)
-    if positional > len(fields):
-        return False
-    for field, value in zip(fields, arguments, strict=False):
-        put(self, field.name, value)
-    used = 0
-    for field in fields[positional:]:
-        if field.name in named:
-            value = named[field.name]
-            used += 1
-        elif field.factory is not MISSING:
-            value = field.factory()
-        elif (value := field.default) is MISSING:
-            return False
-        put(self, field.name, value)
-    return used == len(named)
 
 
 class _Factory:

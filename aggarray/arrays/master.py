@@ -142,10 +142,9 @@ class MasterArray(NamedArray, Convertible, Reducible):
         """
         from aggarray.arrays.sections import sections
 
-        parts = sections(exports, dimensions)
-        shape, forward = parts.shape, parts.directions
-        array = cls.from_subarrays(parts.pieces, dimensions=parts.names, shape=shape, directions=forward, name=name)
-        return array.lazy[parts.key]
+        grid = sections(exports, dimensions)
+        array = cls.from_subarrays(grid.pieces, dimensions=grid.names, shape=grid.shape, directions=grid.directions, name=name)
+        return array.lazy[grid.key]
 
     @property
     def dimensions(self) -> tuple[str, ...]:

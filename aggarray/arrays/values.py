@@ -143,7 +143,6 @@ class Convertible:
         A chunk never spans two partitions and never ends inside a stored chunk. It has at most ``nbytes`` bytes, unless one
         stored chunk has more. Chunks are merged along the partitioned dimensions first. Opens a few files if no index knows
         how they are stored. Raises SelectionError unless ``nbytes`` is a positive integer.
-
         ``regular``: equal sizes, of which the last may be smaller, for cubed and Zarr. They span partitions, and end at stored
         chunks where regular ones can; otherwise they cut the fewest.
 
@@ -231,7 +230,6 @@ class Reducible:
 
         Each stored chunk is decoded once, or once for some groups if their result is large. Beside the result this needs at
         most 64 MB if chunks have at most a million values. The bits are the same for any number of threads.
-
         ``operation``: "mean", "sum", "min", "max", "std", "var" (both of the population), "count", "any", "all", "first",
         "last", "argmin" or "argmax". Means, sums, std and var are computed in double precision. They are float64, except that
         sums of integers are int64 (of uint64 the same), as are counts and positions. "any" and "all", of values that are not 0,

@@ -13,8 +13,8 @@ from aggarray.arrays.values import KnownValues
 from aggarray.cf.encoding import Encoding
 from aggarray.cf.frozen import FrozenDict, intern_value
 from aggarray.errors import IndexFileError
+from aggarray.index.indexed_files import Files
 from aggarray.index.store import EAGER, Reader, plain_dtype
-from aggarray.index.uris import Files
 from aggarray.index.validation import check_array, check_geometry, check_partitions, check_template
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Parts, References, Step, Template
 from aggarray.storage.access import Access

@@ -20,6 +20,7 @@ from aggarray.codecs import Filter, check_size, decode
 from aggarray.codecs.base import MOST_INFLATED
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import LIBRARY_ERRORS
+from aggarray.index.superblock import HEAD, end_of_hdf5
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.ranges import Range
 
@@ -31,11 +32,6 @@ TAIL = 1 << 17
 _MAGIC = b"\x89AGGDIR1"
 #: Magic number, length and CRC-32 of the table, which follows.
 _HEADER = struct.Struct("<8sQI")
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Positions in the superblock, by its version: sizes of offsets and lengths, base address, end of file.
-_SUPERBLOCK = {0: (13, 24, 40), 2: (9, 12, 28), 3: (9, 12, 28)}
-#: Bytes of the superblock up to the end-of-file address.
-_HEAD = 48
 #: Largest directory in bytes; that of an index of a hundred million files is smaller.
 _LARGEST = 1 << 26
 #: Filters of the columns that `save` writes.
@@ -71,20 +67,6 @@ class Directory(NamedTuple):
 
     def close(self) -> None:
         """Do nothing: a directory holds no file."""
-
-
-def end_of_hdf5(head: bytes) -> int | None:
-    """Return the end of file that the superblock at the head of a file states.
-
-    None for other files, and for files with a user block.
-    """
-    known = _SUPERBLOCK.get(head[8]) if len(head) >= _HEAD and head.startswith(_SIGNATURE) else None
-    if known is None:
-        return None
-    sizes, base, end = known
-    if head[sizes : sizes + 2] != b"\x08\x08" or any(head[base : base + 8]):
-        return None
-    return int.from_bytes(head[end : end + 8], "little")
 
 
 def encode(directory: Directory) -> bytes | None:
@@ -151,23 +133,27 @@ def append_directory(path: str, directory: Directory) -> None:
     """
     content = encode(directory)
     with open(path, "r+b", buffering=0) as file:
-        end, size = end_of_hdf5(file.read(_HEAD)), file.seek(0, 2)
+        end, size = end_of_hdf5(file.read(HEAD)), file.seek(0, 2)
         remaining = memoryview(content if content is not None and end == size else b"")
         while remaining:
             remaining = remaining[file.write(remaining) :]
 
 
 class IndexFile:
-    """Open file that may be an index; ``directory``: None if it has none."""
+    """Open file that may be an index; ``directory``: None if it has none.
+
+    ``end``: of HDF5 in the file, None if not yet read.
+    """
 
     __slots__ = ("_source", "_start", "_tail", "directory", "size")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, end: int | None = None) -> None:
         self._source = open_source(path)
         self.size, self._start, self._tail = self._source.size, self._source.size, memoryview(b"")
         self.directory: Directory | None = None
         try:
-            end = end_of_hdf5(self._source.pread(_HEAD, 0)) if self.size else None
+            if end is None and self.size:
+                end = end_of_hdf5(self._source.pread(HEAD, 0))
             if end is not None and end + _HEADER.size <= self.size:
                 self._find(end)
         except BaseException:

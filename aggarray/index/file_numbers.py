@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.index.uris import Files, written
+from aggarray.index.indexed_files import Files
+from aggarray.index.uris import written
 from aggarray.memory.texts import Texts
 
 #: Number of files whose references are made at a time.

@@ -6,19 +6,15 @@ Indexes that an earlier version saved, or that another program modified, have no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Any
+from contextlib import closing, contextmanager
 
 import numpy as np
 
-from aggarray.errors import IndexFileError
-from aggarray.formats.hdf5 import FORMAT, SIGNATURE
 from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
-from aggarray.formats.hdf5.metadata.data import UNREADABLE, InvalidError, UnsupportedError
+from aggarray.formats.hdf5.metadata.data import UnsupportedError
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.formats.library_errors import error_text
 from aggarray.index.directory import DTYPES, Column, Directory, check_length
-from aggarray.storage.byte_source import open_source
+from aggarray.index.generation import number_in
 
 
 class HDF5Columns:
@@ -34,7 +30,7 @@ class HDF5Columns:
         try:
             with _value_errors():
                 attributes = self._file.attributes(group)
-                self.schema, self.generation = (_number(attributes[name]) for name in ("schema", "generation"))
+                self.schema, self.generation = (number_in(attributes[name]) for name in ("schema", "generation"))
         except BaseException:
             self.close()
             raise
@@ -62,48 +58,9 @@ def directory_of(path: str, group: str) -> Directory:
         return Directory(file.schema, file.generation, {name: file.column(name) for name in names})
 
 
-def generation_of(path: str, group: str) -> int | None:
-    """Return the generation of an index of aggarray, None for other files."""
-    try:
-        file = _metadata_of(path, group)
-        if file is None:
-            return None
-        with closing(file):
-            attributes = file.attributes(group)
-            return _number(attributes["generation"]) if "schema" in attributes else None
-    except (InvalidError, KeyError) as error:
-        # promise: index-damaged
-        hint = "restore the index, or save it again"
-        raise IndexFileError(f"damaged: {error_text(error)}", path=path, hint=hint) from error
-    except UNREADABLE:
-        return None
-
-
-def _metadata_of(path: str, group: str) -> H5File | None:
-    """Return metadata of a file with ``group`` at its root, else None.
-
-    Only a few bytes of a file that is not HDF5 are read.
-    """
-    with open_source(path) as source:
-        # A device has no size and may have no end: reading it could block.
-        if not source.size or not FORMAT.recognises(path, source.pread(len(SIGNATURE), 0)):
-            return None
-        with suppress(*UNREADABLE), ExitStack() as stack:
-            file = stack.enter_context(closing(H5File(path)))
-            if group.encode() in [link.name for link in file.links_at(file.address, file.root)]:
-                stack.pop_all()
-                return file
-    return None
-
-
 @contextmanager
 def _value_errors() -> Iterator[None]:
     try:
         yield
     except UnsupportedError as error:
         raise ValueError(str(error)) from error
-
-
-def _number(value: Any) -> int:
-    """Return an attribute of one integer; netCDF writes arrays of one."""
-    return int(np.asarray(value).item())

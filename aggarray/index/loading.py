@@ -11,8 +11,10 @@ from aggarray.errors import IndexFileError
 from aggarray.index import Opening
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.index.decoder import Decoder
-from aggarray.index.store import SAVE_AGAIN, Reader
-from aggarray.index.uris import Files, check_roots, home_of, real_path
+from aggarray.index.generation import SAVE_AGAIN
+from aggarray.index.indexed_files import Files
+from aggarray.index.store import Reader
+from aggarray.index.uris import check_roots, home_of, real_path
 
 if TYPE_CHECKING:
     from aggarray.index.record_columns import RecordColumns

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from aggarray.index.uris import SAFE, Files, written
+from aggarray.index.indexed_files import Files
+from aggarray.index.uris import SAFE, written
 from aggarray.memory.texts import Texts
 from aggarray.storage.urls import is_remote
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aggarray.errors import IndexFileError
 from aggarray.formats.base import Structure
-from aggarray.index.store import GROUP
+from aggarray.index.generation import GROUP
 from aggarray.index.uris import NOWHERE, PathMap
 
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.directory import append_directory
 from aggarray.index.encoder import Encoder
+from aggarray.index.generation import GROUP, stored_generation
 from aggarray.index.hdf5_columns import directory_of
 from aggarray.index.netcdf import created
 from aggarray.index.recognition import find_convention
 from aggarray.index.record_columns import ContinuedRecords
 from aggarray.index.records import pack
 from aggarray.index.replacement import check_unmodified, replace_index
-from aggarray.index.store import GROUP, Writer, stored_generation
+from aggarray.index.store import Writer
 from aggarray.index.uris import home_of, real_path
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import References

@@ -18,19 +18,14 @@ import numpy as np
 
 from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
 from aggarray.index.directory import DTYPES, Column, IndexFile
+from aggarray.index.generation import GROUP, SAVE_AGAIN
 from aggarray.memory.texts import Texts
 from aggarray.storage import relocated
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import RemoteAccess, access_in_force, with_access
-from aggarray.storage.files import is_file
 
-#: The group of an index file that holds the aggregation.
-GROUP = "aggarray"
 #: Version of the group: incremented if older readers would misread it (2: ragged arrays; 3: fixes, columns of values).
 SCHEMA = 3
-
-#: Advice in the error for a damaged index.
-SAVE_AGAIN = "save it again from the data files"
 
 #: Columns and lists of texts up to this length are stored in the document.
 _SHORT = 24
@@ -364,18 +359,3 @@ def _count(number: Any) -> int:
     if type(number) is not int or not 0 <= number <= 1 << 40:
         raise ValueError(f"{number!r} is not a count")
     return number
-
-
-def stored_generation(path: str) -> int | None:
-    """Return the generation of an index of aggarray, None for other files."""
-    if not is_file(path):  # opening a pipe would block
-        return None
-    try:
-        with closing(IndexFile(path)) as file:
-            if file.directory is not None:
-                return file.directory.generation
-    except LIBRARY_ERRORS:
-        return None
-    from aggarray.index.hdf5_columns import generation_of
-
-    return generation_of(path, GROUP)

@@ -17,8 +17,8 @@ from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, Ind
 from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import Opening
+from aggarray.index.generation import SAVE_AGAIN
 from aggarray.index.recognition import OURS, find_convention
-from aggarray.index.store import SAVE_AGAIN
 from aggarray.index.uris import home_of, real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 from aggarray.scan.files import scan_each

@@ -1,7 +1,7 @@
 """Files that tables of sub-arrays name, as columns where they can be.
 
-The URIs of an index are columns (`aggarray.index.uris.Files`): they know their number among all files of the index, and which
-of a few paths are among them. Any other URIs are texts.
+The URIs of an index are columns (`aggarray.index.indexed_files.Files`): they know their number among all files of the index,
+and which of a few paths are among them. Any other URIs are texts.
 """
 
 from __future__ import annotations

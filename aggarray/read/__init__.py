@@ -207,7 +207,7 @@ class _MatrixReader(NamedTuple):
         return total
 
     def read_alone(self, piece: Piece) -> int:
-        """Read one piece of a batch, whose chunk index is looked up again; return the bytes that this needed."""
+        """Read one piece of a batch, looked up again; return the bytes needed."""
         return run_all(self.tasks([piece]))
 
     def read_piece(self, piece: Piece, located: LocatedIndex) -> int:

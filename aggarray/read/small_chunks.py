@@ -108,7 +108,7 @@ class SmallChunkBatch:
         self._put(outputs, there, values, mask)
 
     def _parts(self) -> Iterator[tuple[Piece, list[memoryview] | None]]:
-        """Yield the pieces and their stored bytes, None for those that cannot be read."""
+        """Yield the pieces and their stored bytes, None for unreadable ones."""
         for piece, (table, path, state) in self._members:
             try:
                 yield piece, read_ranges(path, stored_ranges(table, self._block.numbers), state)
@@ -144,9 +144,9 @@ class SmallChunkBatch:
 
 
 def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple[ChunkTables | None, list[int]]:
-    """Return the chunk tables of an index and the row of each single piece in them, -1 where there is none.
+    """Return chunk tables of an index, and the row of each single piece there.
 
-    None: there are no tables in columns, or so few files are read that they stay open for the next read.
+    -1: it has none. None: there are no tables in columns, or so few files are read that they stay open for the next read.
     """
     nothing = None, [-1] * len(groups)
     # Handed-on tables may have another form.

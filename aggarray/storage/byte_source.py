@@ -306,7 +306,10 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
 
 
 def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> list[bytes] | None:
-    """Return the bytes of ranges of a local file that still has a stamp, without a cache; None if anything is odd."""
+    """Return bytes of a local file that still has a stamp, without a cache.
+
+    None if it has changed, is not there, or cannot be read.
+    """
     if stamp is None or min(offset for offset, _ in ranges) < 0 or max(map(sum, ranges)) > stamp[0]:
         return None
     try:

@@ -81,7 +81,8 @@ def partitions(count: int, file: Path) -> Any:
     """
     import aggarray as aa
     from aggarray.codecs import Filter
-    from aggarray.index.uris import NOWHERE, Files
+    from aggarray.index.indexed_files import Files
+    from aggarray.index.uris import NOWHERE
     from aggarray.memory.texts import Texts
     from aggarray.opening.aggregation import Aggregation
     from aggarray.partition.chunk_tables import ChunkTables

@@ -19,7 +19,8 @@ import numpy as np
 import aggarray as aa
 from aggarray import index
 from aggarray.index import loading
-from aggarray.index.store import GROUP, Reader
+from aggarray.index.generation import GROUP
+from aggarray.index.store import Reader
 from aggarray.opening import sources
 from aggarray.opening.provenance import DEFAULT_RULES
 from aggarray.storage.access import Access

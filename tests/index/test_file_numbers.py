@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.index.file_numbers import FileNumbers
-from aggarray.index.uris import NOWHERE, Files
+from aggarray.index.indexed_files import Files
+from aggarray.index.uris import NOWHERE
 from aggarray.memory.texts import Texts
 from aggarray.partition.file_names import count_files, paths_among
 from aggarray.partition.matrix import References

@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggarray.errors import AggarrayError
+from aggarray.index.indexed_files import Files
 from aggarray.index.reference_search import rows_named
-from aggarray.index.uris import NOWHERE, Files, resolve_uri
+from aggarray.index.uris import NOWHERE, resolve_uri
 from aggarray.memory.texts import Texts
 
 pytestmark = pytest.mark.quick

@@ -19,7 +19,6 @@ from aggarray.formats.base import LIBRARY_LOCK, Box, Variable, naming_errors
 from aggarray.formats.hdf5.metadata.chunk_index import check_chunks, chunk_index_of, contiguous_of, numbers_of, texts_of
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, is_invalid, refuse, require_supported
 from aggarray.formats.hdf5.metadata.lookup import H5File
-from aggarray.memory.texts import Texts
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.state import changed
 from aggarray.storage.urls import is_remote
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from aggarray.formats.hdf5.library import H5pyFile
     from aggarray.formats.hdf5.metadata.rows import StoredRows
     from aggarray.formats.hdf5.virtual import VirtualPiece
+    from aggarray.memory.texts import Texts
 
 _T = TypeVar("_T")
 

@@ -24,7 +24,8 @@ from aggarray.cf.units.recognition import normal_calendar
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions
-from aggarray.index.uris import NOWHERE, Files, PathMap
+from aggarray.index.indexed_files import Files
+from aggarray.index.uris import NOWHERE, PathMap
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import MAX_CELLS, Matrix, Step, Template
 from aggarray.partition.tiling import relabel
