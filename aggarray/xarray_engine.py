@@ -14,8 +14,7 @@ from xarray import Dataset
 from aggarray.aggregate.rules import RULES, changed_rules
 from aggarray.errors import AggarrayError, AggregationError, NotFoundError, names_hint
 from aggarray.formats import scan
-from aggarray.index.generation import stored_generation
-from aggarray.index.recognition import find_convention
+from aggarray.index.recognition import find_convention, stored_generation
 from aggarray.interop.chunk_sizes import PREFERRED
 from aggarray.interop.xarray_store import DECODERS, ArraysEntrypoint, dataset_of
 from aggarray.opening.sources import open as open_source

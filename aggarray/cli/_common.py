@@ -267,7 +267,7 @@ def open_source(
 
     arguments = dict(opening or {})
     if rules:
-        from aggarray.index.generation import stored_generation
+        from aggarray.index.recognition import stored_generation
 
         is_index = len(source) == 1 and "preset" not in rules and stored_generation(source[0]) is not None
         # An index keeps the rules that it was made with, except those given.

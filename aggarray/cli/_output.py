@@ -161,7 +161,7 @@ def opened_in_units(arguments: dict[str, Any]) -> tuple[Aggregation, dict[str, s
 
 
 def _is_index(source: Sequence[str]) -> bool:
-    from aggarray.index.generation import stored_generation
+    from aggarray.index.recognition import stored_generation
 
     return len(source) == 1 and stored_generation(source[0]) is not None
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aggarray.codecs._inflate import Inflate
+from aggarray.codecs.deflate import Inflate
 
 CODEC = Inflate("gzip", "gzip")

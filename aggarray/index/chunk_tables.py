@@ -16,7 +16,7 @@ from aggarray.codecs import Filter
 from aggarray.dataclass import replace
 from aggarray.errors import IndexFileError, MissingFileError
 from aggarray.index.decoder import unplain
-from aggarray.index.generation import stored_generation
+from aggarray.index.recognition import stored_generation
 from aggarray.index.store import Reader, plain_dtype
 from aggarray.partition.chunk_index import ChunkIndex, grid_of
 from aggarray.partition.chunk_tables import NO_TABLES, ChunkTables, Layout

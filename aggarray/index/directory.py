@@ -20,7 +20,7 @@ from aggarray.codecs import Filter, check_size, decode
 from aggarray.codecs.base import MOST_INFLATED
 from aggarray.dataclass import NamedTuple
 from aggarray.errors import LIBRARY_ERRORS
-from aggarray.index.superblock import HEAD, end_of_hdf5
+from aggarray.index import HEAD, end_of_hdf5
 from aggarray.storage.byte_source import open_source
 from aggarray.storage.ranges import Range
 

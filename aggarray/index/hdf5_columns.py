@@ -14,7 +14,7 @@ from aggarray.formats.hdf5.metadata.chunk_index import chunk_index_of
 from aggarray.formats.hdf5.metadata.data import UnsupportedError
 from aggarray.formats.hdf5.metadata.lookup import H5File
 from aggarray.index.directory import DTYPES, Column, Directory, check_length
-from aggarray.index.generation import number_in
+from aggarray.index.recognition import number_in
 
 
 class HDF5Columns:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass
 from aggarray.errors import IndexFileError
-from aggarray.index import Opening
+from aggarray.index import SAVE_AGAIN, Opening
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.index.decoder import Decoder
-from aggarray.index.generation import SAVE_AGAIN
 from aggarray.index.indexed_files import Files
 from aggarray.index.store import Reader
 from aggarray.index.uris import check_roots, home_of, real_path

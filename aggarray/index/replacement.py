@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from aggarray.errors import ChangedFileError, IndexFileError
-from aggarray.index.generation import stored_generation
+from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import real_path
 from aggarray.storage.urls import is_remote
 

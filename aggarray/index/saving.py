@@ -14,16 +14,16 @@ from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan, stamp_of
 from aggarray.formats.base import Structure
+from aggarray.index import GROUP
 from aggarray.index.chunk_packing import ChunkPacker
 from aggarray.index.container import Container
 from aggarray.index.conventions.cf113_write import CF113
 from aggarray.index.conventions.cfa04_write import CFA04
 from aggarray.index.directory import append_directory
 from aggarray.index.encoder import Encoder
-from aggarray.index.generation import GROUP, stored_generation
 from aggarray.index.hdf5_columns import directory_of
 from aggarray.index.netcdf import created
-from aggarray.index.recognition import find_convention
+from aggarray.index.recognition import find_convention, stored_generation
 from aggarray.index.record_columns import ContinuedRecords
 from aggarray.index.records import pack
 from aggarray.index.replacement import check_unmodified, replace_index

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.errors import LIBRARY_ERRORS, IndexFileError, MissingFileError
+from aggarray.index import GROUP, SAVE_AGAIN
 from aggarray.index.directory import DTYPES, Column, IndexFile
-from aggarray.index.generation import GROUP, SAVE_AGAIN
 from aggarray.memory.texts import Texts
 from aggarray.storage import relocated
 from aggarray.storage.byte_source import open_once

@@ -16,8 +16,7 @@ from aggarray.dataclass import dataclass, replace
 from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, IndexFileError
 from aggarray.formats import Result
 from aggarray.formats.base import Structure
-from aggarray.index import Opening
-from aggarray.index.generation import SAVE_AGAIN
+from aggarray.index import SAVE_AGAIN, Opening
 from aggarray.index.recognition import OURS, find_convention
 from aggarray.index.uris import home_of, real_path
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection

@@ -14,7 +14,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
 from aggarray.index import Opening
-from aggarray.index.generation import stored_generation
+from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
 from aggarray.opening.provenance import DEFAULT_RULES, IndexContents, Listing, Outcome, Provenance, Selection

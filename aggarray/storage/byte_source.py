@@ -319,12 +319,12 @@ def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> lis
         return None
     try:
         parts = [os.pread(descriptor, size, offset) for offset, size in ranges]
-        # promise: changed-during-read
         info = os.fstat(descriptor)
     except OSError:
         return None
     finally:
         os.close(descriptor)
+    # promise: changed-since-indexed
     same = (info.st_size, info.st_mtime_ns) == stamp[:2] and stat.S_ISREG(info.st_mode)
     return parts if same and all(len(part) == size for part, (_, size) in zip(parts, ranges, strict=True)) else None
 

@@ -22,7 +22,7 @@ from aggarray import formats
 from aggarray.formats.hdf5 import FORMAT, isolated, library
 from aggarray.formats.hdf5.metadata.data import InvalidError
 from aggarray.formats.hdf5.metadata.validation import validate
-from aggarray.index.superblock import end_of_hdf5
+from aggarray.index import end_of_hdf5
 from tests.faults.conftest import matching
 from tests.faults.running import Case, faults_in, flips, outcomes
 from tests.support.examples import examples

@@ -13,7 +13,7 @@ import pytest
 
 import aggarray as aa
 from aggarray.formats.netcdf3.header import header_of
-from aggarray.index.superblock import end_of_hdf5
+from aggarray.index import end_of_hdf5
 from aggarray.storage.byte_source import open_source
 from tests.faults.running import cuts, faults_in, outcomes
 from tests.support.examples import examples

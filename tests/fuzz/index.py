@@ -18,8 +18,7 @@ import numpy as np
 
 import aggarray as aa
 from aggarray import index
-from aggarray.index import loading
-from aggarray.index.generation import GROUP
+from aggarray.index import GROUP, loading
 from aggarray.index.store import Reader
 from aggarray.opening import sources
 from aggarray.opening.provenance import DEFAULT_RULES

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.index import directory as module
+from aggarray.index import end_of_hdf5
 from aggarray.index.decoder import LazyValues
 from aggarray.index.directory import DTYPES, Column, Directory, IndexFile, encode, parse
-from aggarray.index.generation import stored_generation
+from aggarray.index.recognition import stored_generation
 from aggarray.index.store import Reader
-from aggarray.index.superblock import end_of_hdf5
 from tests.support.examples import examples
 from tests.support.index_files import same
 from tests.support.netcdf import cube, write

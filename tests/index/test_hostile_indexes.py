@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
+from aggarray.index import end_of_hdf5
 from aggarray.index.store import SCHEMA
-from aggarray.index.superblock import end_of_hdf5
 from aggarray.storage.access import Access
 from tests.support.examples import examples
 from tests.support.index_files import changed, document, group, put, same_values, save_and_open

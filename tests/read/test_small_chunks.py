@@ -1,5 +1,7 @@
 """Small pieces of many files alike are read together, and give what each by itself would give."""
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +80,17 @@ def keys(size: int) -> Any:
     threads=st.integers(1, 3),
     light=st.booleans(),
     masked=st.booleans(),
+    few=st.booleans(),
     together=st.sampled_from([(1 << 18, 1 << 20, 256), (1 << 18, 500, 256), (0, 0, 0), (1 << 18, 1 << 20, 2)]),
 )
 def test_any_selection(
-    archive: tuple[Path, np.ndarray], key: Any, threads: int, light: bool, masked: bool, together: tuple[int, int, int]
+    archive: tuple[Path, np.ndarray],
+    key: Any,
+    threads: int,
+    light: bool,
+    masked: bool,
+    few: bool,
+    together: tuple[int, int, int],
 ) -> None:
     folder, expected = archive
     for axis in (2, 1, 0):
@@ -92,7 +101,8 @@ def test_any_selection(
             patch.setattr(small_chunks, name, value)
         patch.setattr(reading, "_LIGHT", 1 << 18 if light else 0)
         patch.setattr(reading, "_MANY", 2)
-        result = a.read(key, threads=threads, masked=masked)
+        with aa.set_options(open_files=2 if few else 64):
+            result = a.read(key, threads=threads, masked=masked)
     if masked:
         np.testing.assert_array_equal(np.ma.getmaskarray(result), np.isnan(expected))
         result = result.filled(np.nan)
@@ -127,6 +137,85 @@ def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     counts.clear()
     np.testing.assert_array_equal(a.read((slice(None, None, -2), 3), threads=2), expected[::-2, 3])
     assert sum(counts) == FILES // 2 and len(counts) <= 2
+
+
+@pytest.fixture
+def few_open_files() -> Iterator[None]:
+    """Read more files than stay open."""
+    with aa.set_options(open_files=2):
+        yield
+
+
+@pytest.mark.usefixtures("few_open_files")
+@pytest.mark.parametrize("key", [..., (slice(None, None, -2), 3)], ids=str)
+def test_an_index_locates_the_chunks_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
+    expected = alike(tmp_path, compression="gzip", shuffle=True)
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    looked_up = []
+    find = reading.find_chunk_index
+    monkeypatch.setattr(reading, "find_chunk_index", lambda *which: (looked_up.append(which[1]), find(*which))[1])
+    a = aa.open(tmp_path / "index.nca")["v"]
+    np.testing.assert_array_equal(a.read(key, threads=1), expected[key])
+    assert len(looked_up) == 1
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def change_values(path: Path) -> None:
+    before = path.read_bytes()
+    after = before.replace(np.float64(7).tobytes(), np.float64(8).tobytes())
+    assert len(after) == len(before) and after != before
+    path.write_bytes(after)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "other values": (
+        lambda path: path.write_bytes(path.read_bytes().replace(b"\0\0\0\0\0\0\x1c@", b"\0" * 8)),
+        "was written to",
+    ),
+    "longer": (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "changed since it was scanned"),
+    "shorter": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "changed since it was scanned"),
+    "gone": (lambda path: path.unlink(), "no such file"),
+    "a pipe": (pipe, "changed since it was scanned"),
+}
+
+
+@pytest.mark.usefixtures("few_open_files")
+@pytest.mark.parametrize("change", CHANGES)
+def test_indexed_files_that_changed(tmp_path: Path, change: str) -> None:
+    alike(tmp_path, compression="gzip")
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    a = aa.open(tmp_path / "index.nca")["v"]
+    CHANGES[change][0](tmp_path / "07.nc")
+    with pytest.raises(aa.FormatError, match=rf"{CHANGES[change][1]}.*variable 'v' in .*07\.nc"):
+        a.read(threads=1)
+
+
+@pytest.mark.usefixtures("few_open_files")
+def test_indexed_files_outside_the_roots(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    expected = alike(tmp_path / "in", compression="gzip")
+    aa.open(tmp_path / "in" / "*.nc").save(tmp_path / "index.nca")
+    (tmp_path / "out").mkdir()
+    a = aa.open(tmp_path / "index.nca", roots=[tmp_path / "in"])["v"]
+    np.testing.assert_array_equal(a.read(threads=1), expected)
+    (tmp_path / "in" / "07.nc").rename(tmp_path / "out" / "07.nc")
+    (tmp_path / "in" / "07.nc").symlink_to(tmp_path / "out" / "07.nc")
+    with pytest.raises(aa.ForbiddenPathError, match=r"07\.nc"):
+        a.read(threads=1)
+
+
+@pytest.mark.usefixtures("few_open_files")
+def test_copies_of_indexed_files_are_read(tmp_path: Path) -> None:
+    """Copies have other times; their checksums show that they are the scanned files."""
+    expected = alike(tmp_path, compression="gzip")
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    for path in tmp_path.glob("*.nc"):
+        os.utime(path, (1, 1))
+    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["v"].read(threads=1), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
