@@ -11,7 +11,6 @@ import numpy as np
 from aggarray.codecs.base import Filter
 from aggarray.dataclass import dataclass
 from aggarray.errors import MissingFileError
-from aggarray.storage.byte_source import read_pieces
 from aggarray.storage.state import Versions
 from aggarray.storage.urls import below
 
@@ -90,6 +89,8 @@ def read_parts(path: str, table: ChunkIndex, numbers: Sequence[int], versions: V
 
     ``versions``: as in `read_pieces`. Raises MissingFileError for a file that must exist.
     """
+    from aggarray.storage.pieces import read_pieces
+
     inline = table.inline or {}
     parts: list[memoryview | None] = [memoryview(inline[number]) if number in inline else None for number in numbers]
     offsets, sizes = table.offsets[numbers].tolist(), table.sizes[numbers].tolist()

@@ -11,8 +11,9 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 GAP = 1 << 16
 #: Largest call in bytes, unless a single range is longer.
 SPAN = 1 << 24
+#: Bytes of a buffer per thread that fills it.
+_SHARE = 1 << 24
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 #: Opening a pipe would wait for its other end.
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -100,7 +103,25 @@ class LocalSource:
         """Fill a writable, contiguous buffer with the bytes from an offset on."""
         view, offset = bytes_of(buffer), int(offset)
         check_range(self.path, offset, view.size, self.size)
-        self._fill(offset, view.data)
+        count = max(1, min(get_options().threads, view.size // _SHARE))
+        cuts = [view.size * part // count for part in range(count + 1)]
+        errors: list[BaseException] = []
+
+        def fill(start: int, stop: int) -> None:
+            try:
+                self._fill(offset + start, view.data[start:stop])
+            except BaseException as error:
+                errors.append(error)
+
+        # Memory that the process has not used before takes longer to get than the bytes to copy.
+        threads = [threading.Thread(target=fill, args=cuts_of) for cuts_of in pairwise(cuts[1:])]
+        for thread in threads:
+            thread.start()
+        fill(*cuts[:2])
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
 
     def read_each(self, offsets: Sequence[int], sizes: Sequence[int], buffer: np.ndarray) -> None:
         """Read the bytes at each offset into a row of a contiguous uint8 buffer."""
@@ -333,41 +354,6 @@ def read_into(path: str, offset: int, buffer: Any, state: FileState | None = Non
     """Fill a writable, contiguous buffer with bytes of a file."""
     with shared_source(path, state) as source:
         source.read_into(offset, buffer)
-
-
-def read_pieces(
-    paths: Sequence[str], offsets: Sequence[int], sizes: Sequence[int], versions: Versions
-) -> list[memoryview | None]:
-    """Return pieces of several files, None for those that do not exist.
-
-    Offset and size 0: all of a file, even if rewritten since it was listed. ``versions``: known versions, extended by those of
-    the pieces. Raises ChangedFileError for another version. Remote pieces are requested concurrently.
-    """
-    pieces: list[memoryview | None] = [None] * len(paths)
-    distant, local = list[int](), dict[str, list[int]]()
-    for i, path in enumerate(paths):
-        if is_remote(path):
-            distant.append(i)
-        else:
-            local.setdefault(path, []).append(i)
-    if distant:
-        from aggarray.storage.remote.reader import fetch_pieces
-
-        places = [paths[i] for i in distant], [offsets[i] for i in distant], [sizes[i] for i in distant]
-        for i, piece in zip(distant, fetch_pieces(*places, versions.tags), strict=True):
-            pieces[i] = piece
-    for path, numbers in local.items():
-        ranges = [(offsets[i], sizes[i]) for i in numbers]
-        own: Sequence[memoryview | None] = [None] * len(ranges)
-        if (0, 0) in ranges:
-            own = [read_file(path)] * len(ranges)
-        else:
-            # promise: one-version-per-read
-            with suppress(MissingFileError), version_source(path, versions) as source:
-                own = source.read_ranges(ranges)
-        for i, piece in zip(numbers, own, strict=True):
-            pieces[i] = piece
-    return pieces
 
 
 def read_file(path: str) -> memoryview | None:

@@ -174,6 +174,38 @@ def test_calls_that_read_less(file: str, preadv: bool, monkeypatch: pytest.Monke
     assert out.tobytes() == DATA[3:5003]
 
 
+@pytest.mark.parametrize(("threads", "expected"), [(1, 1), (3, 3), (50, 12)])
+def test_large_buffers_are_filled_by_several_threads(
+    file: str, threads: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_SHARE", 1000)
+    fillers, read_at = set(), local._read_at
+
+    def noted(descriptor: int, view: memoryview, offset: int) -> int:
+        fillers.add(threading.get_ident() if threads == 1 else offset)
+        return read_at(descriptor, view, offset)
+
+    monkeypatch.setattr(local, "_read_at", noted)
+    out = np.zeros(12_345, "u1")
+    with set_options(threads=threads):
+        read_into(file, 3, out)
+    assert out.tobytes() == DATA[3:12_348] and len(fillers) == expected
+
+
+def test_an_error_in_any_thread_is_raised(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_SHARE", 1000)
+    read_at = local._read_at
+
+    def fails(descriptor: int, view: memoryview, offset: int) -> int:
+        if offset > 2000:
+            raise OSError(errno.EIO, "I/O error")
+        return read_at(descriptor, view, offset)
+
+    monkeypatch.setattr(local, "_read_at", fails)
+    with set_options(threads=4), pytest.raises(FormatError, match="cannot be read: I/O error"):
+        read_into(file, 0, bytearray(4000))
+
+
 def _few(pread: Any, descriptor: int, view: memoryview, offset: int) -> int:
     data = pread(descriptor, min(len(view), 777), offset)
     view[: len(data)] = data

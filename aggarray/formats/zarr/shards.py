@@ -19,8 +19,8 @@ from aggarray.errors import FormatError, MissingFileError
 from aggarray.formats.base import Box
 from aggarray.formats.zarr.chunk_keys import Keys, Paths, check_chunk_shape, list_files, parse_named_configuration
 from aggarray.partition.chunk_index import ChunkIndex, grid_of, needs_chunk_index
-from aggarray.storage.byte_source import read_pieces
 from aggarray.storage.files import prefetch_states, stat_file
+from aggarray.storage.pieces import read_pieces
 from aggarray.storage.state import Versions
 from aggarray.storage.urls import is_remote, join
 
