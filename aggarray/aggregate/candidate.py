@@ -18,7 +18,7 @@ from aggarray.aggregate.rules import FACETS, IMPLIED_BY, facets_in
 from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.attributes import basename, normal_name, text_attribute
 from aggarray.cf.encoding import items_of
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
 from aggarray.dataclass import dataclass
 from aggarray.formats.templates import is_decreasing

@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import replace
 from aggarray.memory.selection import Range
 

@@ -16,8 +16,8 @@ from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import text_attribute
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.compatibility import conversion, conversion_between
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import AggarrayError
 
 Units = tuple[str | None, str | None]

@@ -16,8 +16,8 @@ import numpy as np
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import LEAD, REFERENCE, TIME, basename, text_attribute
+from aggarray.cf.units import MIXABLE, calendar_name, is_reference_time
 from aggarray.cf.units.calendars import epoch, moments
-from aggarray.cf.units.recognition import MIXABLE, calendar_name, is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, AggregationError
 

@@ -20,7 +20,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.frequency import Frequency, is_climatology, stated_frequency
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError
 from aggarray.partition.matrix import has_step

@@ -20,8 +20,8 @@ from aggarray.arrays.build import common_dtype
 from aggarray.arrays.lazy import bounds_names, with_step
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import items_of
+from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.compatibility import conversion_between
-from aggarray.cf.units.recognition import normal_calendar
 from aggarray.dataclass import dataclass, replace
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Parts, Step

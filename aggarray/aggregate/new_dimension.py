@@ -18,8 +18,8 @@ from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.subarray import SubArray
+from aggarray.cf.units import is_reference_time, normal_calendar
 from aggarray.cf.units.compatibility import canonical_units, equivalent
-from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.cf.units.udunits import signature
 from aggarray.dataclass import replace
 from aggarray.errors import AggregationError, UnitsError

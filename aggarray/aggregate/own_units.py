@@ -11,9 +11,9 @@ import numpy as np
 from aggarray.aggregate.candidate import EPSILON
 from aggarray.arrays.build import common_dtype
 from aggarray.cf.attributes import text_attribute
+from aggarray.cf.units import is_reference_time, normal_calendar
 from aggarray.cf.units.compatibility import conversion
 from aggarray.cf.units.linear import Conversion
-from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.dataclass import replace
 from aggarray.formats.base import Variable
 from aggarray.partition.conform import convert

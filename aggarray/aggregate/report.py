@@ -17,8 +17,8 @@ from aggarray.aggregate.rules import Duplicate, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.attributes import LEAD, REFERENCE
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import date
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.errors import AggarrayError, ChangedFileError, MissingFileError, printable, without_credentials
 from aggarray.formats import checksum, open_file

@@ -18,7 +18,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.values import KnownValues
 from aggarray.cf.attributes import text_attribute, words
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen, intern_value
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.temperature import DIFFERENCE, temperature_of
 from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggarrayError, UnitsError

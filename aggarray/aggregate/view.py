@@ -15,8 +15,8 @@ from aggarray.aggregate.equality import reference_units, roundings, shown_in
 from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.positions import PositionLayout, lay_out, natural
 from aggarray.aggregate.rules import Rules
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.compatibility import equivalent
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.subarray import SubArray
+from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.cf.units.linear import Conversion
-from aggarray.cf.units.recognition import normal_calendar
 from aggarray.cf.units.temperature import MIXED, combined
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, UnitsError

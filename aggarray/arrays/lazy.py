@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import NotFoundError, SelectionError, UnitsError, names_hint
 from aggarray.memory.selection import Range, Selector, as_range, normalise, result_shape

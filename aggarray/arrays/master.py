@@ -28,7 +28,7 @@ from aggarray.arrays.lazy import (
 )
 from aggarray.arrays.values import Convertible, KnownValues, NamedArray, Reducible
 from aggarray.cf.frozen import frozen
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
 from aggarray.dataclass import dataclass, replace
 from aggarray.memory.selection import Range, Selector, normalise

@@ -12,8 +12,8 @@ import numpy as np
 
 from aggarray.arrays.values import NamedArray
 from aggarray.cf.encoding import Encoding, default_fill, encoding
+from aggarray.cf.units import is_reference_time, normal_calendar
 from aggarray.cf.units.calendars import epoch
-from aggarray.cf.units.recognition import is_reference_time, normal_calendar
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, NotFoundError, printable
 from aggarray.formats import scan

@@ -206,7 +206,7 @@ def _length(array: MasterArray, dimension: str) -> Any:
 
 def _values(coordinate: MasterArray) -> Any:
     """Return the values of a coordinate, of a reference time its dates."""
-    from aggarray.cf.units.recognition import is_reference_time
+    from aggarray.cf.units import is_reference_time
 
     return coordinate.datetimes() if is_reference_time(coordinate.units) else coordinate[...]
 
@@ -272,7 +272,7 @@ def format_label(label: Any) -> str:
 
 def _typed(array: MasterArray, dimension: str, label: Any) -> Any:
     """Return a label, converted to numbers for numeric coordinates."""
-    from aggarray.cf.units.recognition import is_reference_time
+    from aggarray.cf.units import is_reference_time
 
     coordinate = array.coords.get(dimension)
     if coordinate is not None and (coordinate.dtype.kind not in "iuf" or is_reference_time(coordinate.units)):

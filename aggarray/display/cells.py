@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.attributes import text_attribute
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.partition.matrix import BLOCK, Matrix, has_step, is_increasing
 

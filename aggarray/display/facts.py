@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.cf.attributes import text_attribute
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.aggregate.gaps import coordinate_gaps
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import date
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass
 from aggarray.display.cells import Spans, coordinate_of, spans, times_of
 from aggarray.errors import AggarrayError, counted

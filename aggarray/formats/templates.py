@@ -13,7 +13,7 @@ import numpy as np
 
 from aggarray.cf.attributes import text_attribute
 from aggarray.cf.encoding import encoding
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
 from aggarray.formats.base import Structure, Variable
 from aggarray.partition.matrix import Template

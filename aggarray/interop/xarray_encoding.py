@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding, default_fill, encoding
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.compatibility import conversion_between
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass, replace
 from aggarray.partition.file_names import file_codes
 from aggarray.storage.urls import is_remote

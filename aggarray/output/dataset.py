@@ -11,8 +11,8 @@ import numpy as np
 
 from aggarray.arrays.pickling import fingerprint
 from aggarray.cf.attributes import words
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import decodable
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggregationError, UnitsError
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import NamedTuple, dataclass
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container, common_attributes, plain_attributes

@@ -10,7 +10,7 @@ import numpy as np
 from aggarray.aggregate.candidate import coordinate_along, coordinate_identity, is_mapping
 from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.attributes import basename
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.reduce.cell_areas import LATITUDES, LONGITUDES, horizontal_dimensions
 from aggarray.reduce.grouping import CYCLES, Groups
 from aggarray.reduce.memory_arrays import in_memory

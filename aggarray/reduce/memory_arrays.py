@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.dataclass import replace
 from aggarray.memory.creation import shared
 from aggarray.partition.conform import fill_for

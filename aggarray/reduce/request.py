@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.errors import AggregationError, NotFoundError, names_hint
 from aggarray.reduce.operations import OF_TIMES, OPERATIONS, ORDERED, WEIGHTED
 

@@ -10,9 +10,9 @@ from aggarray.aggregate.candidate import coordinate_along
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.frequency import Frequency, stated_frequency
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import epoch
 from aggarray.cf.units.date_fields import DAY, DateFields, date_fields, day_numbers
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.errors import SelectionError, UnitsError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import ALIASES, CALENDARS, calendar_name, is_reference_time
+from aggarray.cf.units import ALIASES, CALENDARS, calendar_name, is_reference_time
 from aggarray.errors import UnitsError
 from aggarray.scan.renaming import DIMENSIONS, REFERENCES, TERMS
 

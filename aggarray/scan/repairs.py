@@ -15,7 +15,7 @@ import numpy as np
 
 from aggarray.cf.attributes import basename, text_attribute
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, AggregationError, UnitsError
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable, fixed_names

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggarray.cf.units import is_reference_time, normal_calendar, same_calendar
 from aggarray.cf.units.calendars import datetimes
 from aggarray.cf.units.compatibility import canonical_units, conversion, equivalent, incompatibility, same
 from aggarray.cf.units.linear import Conversion
-from aggarray.cf.units.recognition import is_reference_time, normal_calendar, same_calendar
 from aggarray.errors import UnitsError
 
 pytestmark = pytest.mark.quick

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.cf.units.recognition import ALIASES, CALENDARS, MIXABLE, SINCE, calendar_name, stripped_text
+from aggarray.cf.units import ALIASES, CALENDARS, MIXABLE, SINCE, calendar_name, stripped_text
 from aggarray.cf.units.udunits import seconds_of
 from aggarray.dataclass import dataclass
 from aggarray.errors import UnitsError

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
+from aggarray.cf.units import MIXABLE, calendar_name, is_reference_time, same_calendar, stripped_text
 from aggarray.cf.units.calendars import CUTOVER, epoch
 from aggarray.cf.units.linear import Conversion
-from aggarray.cf.units.recognition import MIXABLE, calendar_name, is_reference_time, same_calendar, stripped_text
 from aggarray.cf.units.temperature import DIFFERENCE, MIXED, ON_SCALE, combined, has_temperature, is_pure
 from aggarray.cf.units.udunits import signature, through_udunits
 from aggarray.errors import UnitsError

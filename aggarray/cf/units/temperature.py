@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 
 ON_SCALE, DIFFERENCE, UNKNOWN = KINDS = ("on_scale", "difference", "unknown")
 #: Result of combining a temperature on its scale with a difference.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aggarray.arrays.ragged import flat_of
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.display.cells import coordinate_of
 from aggarray.display.html import details, words, wrapped
 from aggarray.display.markup import breakable, escaped, shortened

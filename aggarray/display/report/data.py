@@ -13,8 +13,8 @@ import numpy as np
 from aggarray.arrays.conversions import differences
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
+from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import date
-from aggarray.cf.units.recognition import is_reference_time
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import MATTERS, conformed
 from aggarray.display.markup import printable, shortened, without_credentials

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.cf.attributes import text_attribute
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.dataclass import NamedTuple, replace
 from aggarray.errors import AggregationError
 from aggarray.formats.base import Structure, Variable

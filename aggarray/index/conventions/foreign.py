@@ -20,7 +20,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import basename, text_attribute, words
 from aggarray.cf.encoding import Encoding, encoding
-from aggarray.cf.units.recognition import normal_calendar
+from aggarray.cf.units import normal_calendar
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError, AggregationError, IndexFileError
 from aggarray.formats.base import Structure, Variable, unique_dimensions

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggarray.cf.attributes import words
-from aggarray.cf.units.recognition import is_reference_time
+from aggarray.cf.units import is_reference_time
 from aggarray.formats.partial_scan import FileLayout
 from aggarray.layout.base import Archive, Check, Finding
 from aggarray.layout.remedies import repacked
