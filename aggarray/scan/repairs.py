@@ -189,9 +189,11 @@ def _attribute(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
             cast = made.astype(dtype)
             unsigned = dtype.kind == "i" and bool((made.astype(f"u{dtype.itemsize}") == made).all())
         is_exact = bool((np.isfinite(cast) == np.isfinite(made)).all()) if dtype.kind == "f" else bool((cast == made).all())
-        if is_exact or (unsigned and name in _MISSING):
+        # Limits may be those of unpacked values, which have a dtype of their own.
+        may_differ = name.startswith("valid_") and (made.dtype.kind == "f" or isinstance(value, np.generic))
+        if is_exact or (unsigned and not name.startswith("valid_")):
             made = cast
-        elif name in _MISSING:
+        elif not may_differ:
             hint = "give a value of its dtype"
             raise AggregationError(f"a fix sets {name}={_shown(value)}, which {dtype} cannot hold", hint=hint)
     return made[()]

@@ -5,10 +5,12 @@ or folder without a layer fails the test.
 """
 
 import ast
+import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -81,15 +83,39 @@ def parts_of(path: Path, root: Path) -> tuple[str, ...]:
     return parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts
 
 
-def nodes_in(tree: ast.AST, *kinds: type[ast.AST]) -> set[ast.AST]:
-    """Return every node inside nodes of the given kinds."""
-    return {inner for node in ast.walk(tree) if isinstance(node, kinds) for inner in ast.walk(node) if inner is not node}
+_WITH_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
-def typing_only(tree: ast.AST) -> set[ast.AST]:
-    """Return every node under ``if TYPE_CHECKING``."""
-    tests = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test).endswith("TYPE_CHECKING")]
-    return {inner for test in tests for statement in test.body for inner in ast.walk(statement)}
+class Place(NamedTuple):
+    """A statement or call that may import, and where it stands."""
+
+    node: ast.AST
+    in_function: bool
+    for_types: bool
+
+
+@functools.cache
+def importing(source: str) -> list[Place]:
+    """Return the statements and calls in the source of a module that may import."""
+    found: list[Place] = []
+    calls = "import_module(" in source or "__import__(" in source
+
+    def visit(statements: Sequence[ast.stmt], in_function: bool, for_types: bool) -> None:
+        for node in statements:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.append(Place(node, in_function, for_types))
+            elif calls:  # expressions are searched only where they may import
+                parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, _WITH_STATEMENTS)]
+                inner = (inner for part in parts for inner in ast.walk(part) if isinstance(inner, ast.Call))
+                found.extend(Place(call, in_function, for_types) for call in inner)
+            inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            typed = for_types or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+            visit(getattr(node, "body", ()), inside, typed)
+            for more in ("orelse", "finalbody", "handlers", "cases"):
+                visit(getattr(node, more, ()), inside, for_types)
+
+    visit(ast.parse(source).body, False, False)
+    return found
 
 
 def imported(node: ast.AST, package: tuple[str, ...]) -> list[str]:
@@ -121,20 +147,17 @@ def faults_of(path: Path, root: Path, folders: set[str]) -> Iterator[str]:
         yield f"{path.name}: {home!r} has no layer: add it to LAYERS in tests/project/test_layers.py"
         return
     package = (PACKAGE, *(parts if path.name == "__init__.py" and parts != ("__init__",) else parts[:-1]))
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    annotations = typing_only(tree)
-    in_functions = nodes_in(tree, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
+    for node, in_function, for_types in importing(path.read_text(encoding="utf-8")):
         for name in imported(node, package):
             where = f"{'/'.join(path.relative_to(root).parts)}:{getattr(node, 'lineno', 0)}"
             library, _, first = name.partition(".")
             first = first.partition(".")[0]
             if library == PACKAGE:
                 target = first if first in folders or first in LAYER else "__init__"
-                if not is_allowed(home, target, node in in_functions):
+                if not is_allowed(home, target, in_function):
                     way = "sideways" if LAYER.get(target) == LAYER[home] else "up"
                     yield f"{where} imports {target}, which points {way}"
-            elif library in HOMES and home not in HOMES[library] and node not in annotations:
+            elif library in HOMES and home not in HOMES[library] and not for_types:
                 yield f"{where} imports {library}, which belongs in {' or '.join(HOMES[library])}"
 
 
@@ -151,9 +174,8 @@ def file_imports(root: Path) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        annotations = typing_only(tree)
-        targets = {t for node in ast.walk(tree) if node not in annotations for t in imported(node, tuple(package))}
+        places = importing(path.read_text(encoding="utf-8"))
+        targets = {t for node, _, for_types in places if not for_types for t in imported(node, tuple(package))}
         graph[name] = {t if t in paths else t.rpartition(".")[0] for t in targets} & set(paths) - {name}
     return graph
 
@@ -197,6 +219,12 @@ def test_no_other_top_level_modules() -> None:
             "import importlib\nimportlib.import_module('aggarray.arrays')",
             "maps/base.py:2 imports arrays, which points up",
         ),
+        (
+            "maps/base.py",
+            "with f():\n    if g(__import__('aggarray.arrays')):\n        pass",
+            "maps/base.py:2 imports arrays, which points up",
+        ),
+        ("maps/base.py", "try:\n    pass\nexcept E:\n    import aggarray.scan", "maps/base.py:4 imports scan, which points up"),
         ("maps/base.py", "from aggarray import open", "maps/base.py:1 imports __init__, which points up"),
         ("index/store.py", "from aggarray.aggregate import join", "index/store.py:1 imports aggregate, which points sideways"),
         ("arrays/master.py", "def f():\n    from aggarray.interop import dask", None),
