@@ -146,12 +146,12 @@ class SmallChunkBatch:
 def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple[ChunkTables | None, list[int]]:
     """Return chunk tables of an index, and the row of each single piece there.
 
-    -1: it has none. None: there are no tables in columns, or so few files are read that they stay open for the next read.
+    -1: it has none. None: there are no tables in columns.
     """
     nothing = None, [-1] * len(groups)
     # Handed-on tables may have another form.
     load = getattr(references.tables, "load", None)
-    if load is None or len(groups) <= get_options().open_files:
+    if load is None:
         return nothing
     try:
         tables: ChunkTables = load()

@@ -10,13 +10,14 @@ import sys
 import pytest
 
 import aggarray as aa
-from aggarray.cf.units import calendars, recognition
+from aggarray.cf import units
+from aggarray.cf.units import calendars
 from tests.support.paths import ROOT
 
 #: Each line is executed; an error of aggarray or a ValueError is a valid result.
 LINES = r"""
-recognition.is_reference_time("days" + " " * n + "x")
-recognition.is_reference_time("days since " * n)
+units.is_reference_time("days" + " " * n + "x")
+units.is_reference_time("days since " * n)
 calendars.epoch("days" + " " * n + "since" + " " * n + "2000")
 calendars.epoch("days since 2000-01-01 00:00:0." + "0" * n)
 calendars.epoch("days since 2000" + "-1" * n)
@@ -65,7 +66,8 @@ HEAD = """
 import re, sys, warnings
 from aggarray.aggregate import rules
 from aggarray.cf.labels import interpretation
-from aggarray.cf.units import calendars, recognition, udunits
+from aggarray.cf import units
+from aggarray.cf.units import calendars, udunits
 from aggarray.formats import flattened
 from aggarray.formats import kerchunk
 from aggarray.formats.kerchunk import references, templates
@@ -101,8 +103,8 @@ def test_patterns_take_linear_time() -> None:
 
 def test_reference_times_are_parsed() -> None:
     for text in ("days since 2000-01-01", "  days  since\t2000-01-01 00:00:0.25", "hours SINCE 1999-12-31 24"[:-3]):
-        assert recognition.is_reference_time(text)
-    assert not recognition.is_reference_time("days since") and not recognition.is_reference_time("dayssince 2000")
+        assert units.is_reference_time(text)
+    assert not units.is_reference_time("days since") and not units.is_reference_time("dayssince 2000")
     quarter = calendars.epoch("days since 2000-01-01 00:00:0.25").microseconds
     assert quarter - calendars.epoch("days  since  2000-01-01").microseconds == 250_000
     with pytest.raises(aa.UnitsError):

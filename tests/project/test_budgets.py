@@ -75,4 +75,4 @@ def test_a_first_read_of_each_file(tmp_path: Path) -> None:
     chunk_tables.clear()
     array = aa.open(tmp_path / "index.nca")["tas"]
     assert array[:80, 1, 2].shape == (80,)
-    assert calls_of(lambda: array[80:, 1, 2], within=PACKAGE) <= 54 * 100
+    assert calls_of(lambda: array[80:, 1, 2], within=PACKAGE) <= 25 * 100

@@ -1,7 +1,7 @@
 """Small pieces of many files alike are read together, and give what each by itself would give."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,6 @@ def keys(size: int) -> Any:
     threads=st.integers(1, 3),
     light=st.booleans(),
     masked=st.booleans(),
-    few=st.booleans(),
     together=st.sampled_from([(1 << 18, 1 << 20, 256), (1 << 18, 500, 256), (0, 0, 0), (1 << 18, 1 << 20, 2)]),
 )
 def test_any_selection(
@@ -89,7 +88,6 @@ def test_any_selection(
     threads: int,
     light: bool,
     masked: bool,
-    few: bool,
     together: tuple[int, int, int],
 ) -> None:
     folder, expected = archive
@@ -101,8 +99,7 @@ def test_any_selection(
             patch.setattr(small_chunks, name, value)
         patch.setattr(reading, "_LIGHT", 1 << 18 if light else 0)
         patch.setattr(reading, "_MANY", 2)
-        with aa.set_options(open_files=2 if few else 64):
-            result = a.read(key, threads=threads, masked=masked)
+        result = a.read(key, threads=threads, masked=masked)
     if masked:
         np.testing.assert_array_equal(np.ma.getmaskarray(result), np.isnan(expected))
         result = result.filled(np.nan)
@@ -139,14 +136,6 @@ def test_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert sum(counts) == FILES // 2 and len(counts) <= 2
 
 
-@pytest.fixture
-def few_open_files() -> Iterator[None]:
-    """Read more files than stay open."""
-    with aa.set_options(open_files=2):
-        yield
-
-
-@pytest.mark.usefixtures("few_open_files")
 @pytest.mark.parametrize("key", [..., (slice(None, None, -2), 3)], ids=str)
 def test_an_index_locates_the_chunks_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: Any) -> None:
     expected = alike(tmp_path, compression="gzip", shuffle=True)
@@ -183,7 +172,6 @@ CHANGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.usefixtures("few_open_files")
 @pytest.mark.parametrize("change", CHANGES)
 def test_indexed_files_that_changed(tmp_path: Path, change: str) -> None:
     alike(tmp_path, compression="gzip")
@@ -194,7 +182,6 @@ def test_indexed_files_that_changed(tmp_path: Path, change: str) -> None:
         a.read(threads=1)
 
 
-@pytest.mark.usefixtures("few_open_files")
 def test_indexed_files_outside_the_roots(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     expected = alike(tmp_path / "in", compression="gzip")
@@ -208,7 +195,6 @@ def test_indexed_files_outside_the_roots(tmp_path: Path) -> None:
         a.read(threads=1)
 
 
-@pytest.mark.usefixtures("few_open_files")
 def test_copies_of_indexed_files_are_read(tmp_path: Path) -> None:
     """Copies have other times; their checksums show that they are the scanned files."""
     expected = alike(tmp_path, compression="gzip")
