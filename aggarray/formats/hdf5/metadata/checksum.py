@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 import sys
 
-_MASK = 0xFFFFFFFF
 #: Bytes that a process checks in Python before it imports numcodecs.
 _FEW = 1 << 15
 
@@ -30,32 +29,32 @@ def lookup3(data: bytes) -> int:
     return _in_python(data)
 
 
-def _in_python(data: bytes) -> int:
-    a = b = c = (0xDEADBEEF + len(data)) & _MASK
+def _in_python(data: bytes, mask: int = 0xFFFFFFFF) -> int:  # a local name is found sooner
+    a = b = c = (0xDEADBEEF + len(data)) & mask
     if not data:
         return c
     blocks = list(struct.iter_unpack("<3I", data + bytes(-len(data) % 12)))
     # Only the low 32 bits of a word count: it is cut to them before it is shifted to the right.
     for x, y, z in blocks[:-1]:
-        a, b, c = a + x, b + y, c + z & _MASK
-        a = (a - c ^ c << 4 ^ c >> 28) & _MASK
+        a, b, c = a + x, b + y, c + z & mask
+        a = (a - c ^ c << 4 ^ c >> 28) & mask
         c += b
-        b = (b - a ^ a << 6 ^ a >> 26) & _MASK
+        b = (b - a ^ a << 6 ^ a >> 26) & mask
         a += c
-        c = (c - b ^ b << 8 ^ b >> 24) & _MASK
+        c = (c - b ^ b << 8 ^ b >> 24) & mask
         b += a
-        a = (a - c ^ c << 16 ^ c >> 16) & _MASK
+        a = (a - c ^ c << 16 ^ c >> 16) & mask
         c += b
-        b = (b - a ^ a << 19 ^ a >> 13) & _MASK
+        b = (b - a ^ a << 19 ^ a >> 13) & mask
         a += c
-        c = (c - b ^ b << 4 ^ b >> 28) & _MASK
+        c = (c - b ^ b << 4 ^ b >> 28) & mask
         b += a
     x, y, z = blocks[-1]
-    a, b, c = a + x & _MASK, b + y & _MASK, c + z & _MASK
-    c = (c ^ b) - (b << 14 | b >> 18) & _MASK
-    a = (a ^ c) - (c << 11 | c >> 21) & _MASK
-    b = (b ^ a) - (a << 25 | a >> 7) & _MASK
-    c = (c ^ b) - (b << 16 | b >> 16) & _MASK
-    a = (a ^ c) - (c << 4 | c >> 28) & _MASK
-    b = (b ^ a) - (a << 14 | a >> 18) & _MASK
-    return int((c ^ b) - (b << 24 | b >> 8) & _MASK)
+    a, b, c = a + x & mask, b + y & mask, c + z & mask
+    c = (c ^ b) - (b << 14 | b >> 18) & mask
+    a = (a ^ c) - (c << 11 | c >> 21) & mask
+    b = (b ^ a) - (a << 25 | a >> 7) & mask
+    c = (c ^ b) - (b << 16 | b >> 16) & mask
+    a = (a ^ c) - (c << 4 | c >> 28) & mask
+    b = (b ^ a) - (a << 14 | a >> 18) & mask
+    return int((c ^ b) - (b << 24 | b >> 8) & mask)
