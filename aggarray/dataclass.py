@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from operator import attrgetter, itemgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -56,8 +56,8 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
 
     def compiled() -> Callable[..., Any]:
         arguments = ", ".join(f"{item}=_defaults[{item!r}]" if item in defaults else item for item in names)
-        spaces: dict[str, Any] = {"_make": tuple.__new__, "_defaults": defaults}
-        new: Callable[..., Any] = eval(f"lambda _cls, {arguments}: _make(_cls, ({', '.join(names)},))", spaces)
+        text = f"lambda _make, _defaults: lambda _cls, {arguments}: _make(_cls, ({', '.join(names)},))"
+        new: Callable[..., Any] = eval(text, _names_in(str(content["__module__"])))(tuple.__new__, defaults)
         new.__name__, new.__qualname__, new.__annotations__ = "__new__", f"{name}.__new__", types
         return new
 
@@ -80,6 +80,11 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
     content["__signature__"] = _Signature(lambda: made, "__new__", compiled)
     made: Any = type(name, (tuple,), content)
     return made
+
+
+def _names_in(module: str) -> dict[str, Any]:
+    """Return the names of a module, in which annotations are looked up."""
+    return sys.modules[module].__dict__ if module in sys.modules else {}
 
 
 def _make_tuple(cls: Any, items: Any) -> Any:
@@ -217,7 +222,8 @@ def _fields(plain: Any) -> dict[str, _Field]:
             fields |= inherited.fields
     # Those of the class itself, without inherited ones.
     for name, annotation in plain.__annotations__.items():
-        if _is_of_class(annotation):
+        # An annotation, mostly text.
+        if str(annotation).removeprefix("typing.").startswith("ClassVar"):
             continue
         declared = plain.__dict__.get(name, MISSING)
         if isinstance(declared, dataclasses.Field):
@@ -226,17 +232,6 @@ def _fields(plain: Any) -> dict[str, _Field]:
             facts = declared, MISSING, True, True
         fields[name] = _Field(name, annotation, declared, *facts)
     return fields
-
-
-def _is_of_class(annotation: Any) -> bool:
-    """Return whether an annotation, perhaps as text, is a `ClassVar`.
-
-    >>> _is_of_class("ClassVar[int]"), _is_of_class(ClassVar[int]), _is_of_class("int")
-    (True, True, False)
-    """
-    if isinstance(annotation, str):
-        return annotation.startswith("ClassVar")
-    return getattr(annotation, "__origin__", annotation) is ClassVar
 
 
 class _Standard:
@@ -338,8 +333,14 @@ def _init(cls: type, fields: list[_Field], frozen: bool) -> Callable[..., None]:
             lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(lines or ["pass"]), names)
-    init: Callable[..., None] = names["__init__"]
+    body = "\n  ".join(lines or ["pass"])
+    made: dict[str, Any] = {}
+    exec(
+        f"def make({', '.join(names)}):\n def __init__({', '.join(parameters)}):\n  {body}\n return __init__",
+        _names_in(cls.__module__),
+        made,
+    )
+    init: Callable[..., None] = made["make"](**names)
     init.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
     init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     return init

@@ -1,6 +1,6 @@
 """Which files are indexes, of aggarray and of other programs.
 
-The generation is asked of every file that is opened: files without one are told apart without the modules that read indexes.
+Every file that is opened is checked for a generation. The check imports no module that reads indexes unless there is one.
 """
 
 from __future__ import annotations

@@ -199,11 +199,11 @@ class _MatrixReader(NamedTuple):
                 if batch.add(piece, located):
                     total += batch.size
                     continue
-                batch.read(self.outputs, self.read_alone)
+                batch.read(self.outputs, self.chunk_index, self.read_alone)
             batch = small_chunk_batch(self.matrix, self.target, piece, located)
             total += self.read_piece(piece, located) if batch is None else batch.size
         if batch is not None:
-            batch.read(self.outputs, self.read_alone)
+            batch.read(self.outputs, self.chunk_index, self.read_alone)
         return total
 
     def read_alone(self, piece: Piece) -> int:

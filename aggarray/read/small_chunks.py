@@ -7,14 +7,16 @@ changed is read individually, which reports its error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.errors import AggarrayError, IndexFileError
+from aggarray.errors import AggarrayError
 from aggarray.options import get_options
+from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.chunk_selection import ChunkBlock, chunk_blocks_of
 from aggarray.partition.conform import conform
 from aggarray.partition.matrix import Matrix, References
@@ -27,6 +29,8 @@ from aggarray.storage.byte_source import read_ranges, read_stamped
 if TYPE_CHECKING:
     from aggarray.partition.chunk_tables import ChunkTables
 
+#: The stored bytes of a chunk.
+Part = bytes | memoryview
 _SLICES = frozenset((slice,))
 #: Limits: decoded bytes of a piece, decoded bytes and pieces of a batch.
 SMALL, TOGETHER, MOST = 1 << 18, 1 << 20, 256
@@ -49,9 +53,7 @@ class SmallChunkBatch:
 
     def add(self, piece: Piece, located: LocatedIndex) -> bool:
         """Add a piece if it matches and fits; return whether it was added."""
-        table = located[0]
-        layout = table.shape, table.chunk, table.dtype, table.filters
-        matches = is_plain(located) and self._has_room_for(piece) and self._has(layout)
+        matches = is_plain(located) and self._has_room_for(piece) and self._has(layout_of(located[0]))
         if matches:
             self._members.append((piece, located))
         return matches
@@ -82,14 +84,16 @@ class SmallChunkBatch:
         )
 
     def _has(self, layout: tuple[Any, ...]) -> bool:
-        table = self._table
-        return layout == (table.shape, table.chunk, table.dtype, table.filters)
+        return layout == layout_of(self._table)
 
-    def read(self, outputs: Outputs, alone: Callable[[Piece], object]) -> None:
-        """Read all pieces into the outputs; ``alone`` reads one individually."""
+    def read(self, outputs: Outputs, locate: Callable[[Piece], LocatedIndex | None], alone: Callable[[Piece], object]) -> None:
+        """Read all pieces into the outputs.
+
+        ``locate``: looks up the chunk index of a piece; ``alone``: reads one individually.
+        """
         parts: list[Any] = []
         there = []
-        for piece, own in chain(self._parts(), self._indexed_parts()):
+        for piece, own in chain(self._parts(), self._indexed_parts(locate)):
             if own is None:
                 alone(piece)
                 continue
@@ -107,28 +111,37 @@ class SmallChunkBatch:
             return
         self._put(outputs, there, values, mask)
 
-    def _parts(self) -> Iterator[tuple[Piece, list[memoryview] | None]]:
+    def _parts(self) -> Iterator[tuple[Piece, Sequence[Part] | None]]:
         """Yield the pieces and their stored bytes, None for unreadable ones."""
-        for piece, (table, path, state) in self._members:
-            try:
-                yield piece, read_ranges(path, stored_ranges(table, self._block.numbers), state)
-            except (AggarrayError, OSError):
-                yield piece, None
+        for piece, located in self._members:
+            yield piece, self._read_located(located)
 
-    def _indexed_parts(self) -> Iterator[tuple[Piece, list[bytes] | None]]:
+    def _read_located(self, located: LocatedIndex) -> list[memoryview] | None:
+        table, path, state = located
+        try:
+            return read_ranges(path, stored_ranges(table, self._block.numbers), state)
+        except (AggarrayError, OSError):
+            return None
+
+    def _indexed_parts(self, locate: Callable[[Piece], LocatedIndex | None]) -> Iterator[tuple[Piece, Sequence[Part] | None]]:
         """Yield those that an index locates, as `_parts`."""
         if self._tables is None:
             return
-        references, check = self._matrix.references, self._target.access.check
+        references, are_stamped = self._matrix.references, True
         ranges = self._tables.ranges(np.array([row for _, row in self._indexed]), self._block.numbers)
         for (piece, _), own in zip(self._indexed, ranges, strict=True):
-            uri = str(references.uri_of(piece.ref))
-            try:
-                check(uri)
-            except AggarrayError:
-                yield piece, None
-                continue
-            yield piece, read_stamped(uri, own, references.stamp_of(piece.ref))
+            parts: Sequence[Part] | None = None
+            if are_stamped:
+                with suppress(AggarrayError):
+                    uri = str(references.uri_of(piece.ref))
+                    self._target.access.check(uri)
+                    parts = read_stamped(uri, own, references.stamp_of(piece.ref))
+            if parts is None:
+                # Copies have other times than the scanned files, and often all files are copies.
+                are_stamped, located = False, locate(piece)
+                if located is not None and is_plain(located) and self._has(layout_of(located[0])):
+                    parts = self._read_located(located)
+            yield piece, parts
 
     def _put(self, outputs: Outputs, pieces: list[Piece], values: np.ndarray, mask: np.ndarray | None) -> None:
         fill, template = self._target.fill_value, self._matrix.references.templates[int(self._code)]
@@ -151,12 +164,12 @@ def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> t
     nothing = None, [-1] * len(groups)
     # Handed-on tables may have another form.
     load = getattr(references.tables, "load", None)
-    if load is None:
+    if load is None or not len(references):
         return nothing
     try:
         tables: ChunkTables = load()
-    except IndexFileError:
-        return nothing  # the first piece raises it, with its location
+    except AggarrayError:
+        return nothing  # the first piece raises it, with its location, or is read by the library of its format
     if tables.masks is not None:
         return nothing
     pieces = np.array([group[0].ref if len(group) == 1 else -1 for group in groups])
@@ -173,6 +186,11 @@ def small_chunk_batch(matrix: Matrix, target: Target, piece: Piece, located: Loc
     if not isinstance(blocks, tuple) or len(blocks) != 1:
         return None
     return SmallChunkBatch(matrix, target, piece, located, blocks[0])
+
+
+def layout_of(table: ChunkIndex) -> tuple[Any, ...]:
+    """Return what chunks that are decoded together have in common."""
+    return table.shape, table.chunk, table.dtype, table.filters
 
 
 def is_plain(located: LocatedIndex) -> bool:

@@ -165,14 +165,19 @@ def _of_shared(
                 what = f"a fix renames attribute {old!r} to {new!r}, which exists"
                 raise AggregationError(what, hint=f"delete={[new]!r} in the same fix")
             after = {new if name == old else name: value for name, value in after.items()}
-    made = {name: _attribute(name, value, dtype) for name, value in (fix.set or {}).items()}
+    given = fix.set or {}
+    unsigned = {**after, **given}.get("_Unsigned") in ("true", "True")
+    made = {name: _attribute(name, value, dtype, unsigned) for name, value in given.items()}
     if len(after) == len(before) and not made and after.keys() == before.keys():
         return own.item  # type: ignore[no-any-return]
     return FrozenDict({**after, **made})
 
 
-def _attribute(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
-    """Return the value of an attribute as a scan returns it."""
+def _attribute(name: str, value: Any, dtype: np.dtype[Any] | None, unsigned: bool = False) -> Any:
+    """Return the value of an attribute as a scan returns it.
+
+    ``unsigned``: whether the values are seen as unsigned.
+    """
     is_text = isinstance(value, str) or (isinstance(value, tuple) and isinstance(value[0], str))
     if dtype is not None and name in (*_STORED, *_FACTORS) and dtype.kind in ("iufb" if is_text else "SUTO"):
         own, hint = (str(dtype), "give a value of this dtype") if is_text else ("text", "give it to a variable of numbers")
@@ -187,14 +192,13 @@ def _attribute(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
     if name in _STORED and dtype.kind in "iuf":
         with np.errstate(all="ignore"):
             cast = made.astype(dtype)
-            unsigned = dtype.kind == "i" and bool((made.astype(f"u{dtype.itemsize}") == made).all())
+            wraps = dtype.kind == "i" and bool((made.astype(f"u{dtype.itemsize}") == made).all())
         is_exact = bool((np.isfinite(cast) == np.isfinite(made)).all()) if dtype.kind == "f" else bool((cast == made).all())
-        # Limits may be those of unpacked values, which have a dtype of their own.
-        may_differ = name.startswith("valid_") and (made.dtype.kind == "f" or isinstance(value, np.generic))
-        if is_exact or (unsigned and not name.startswith("valid_")):
+        limits = name.startswith("valid_")
+        if is_exact or (wraps and (unsigned or not limits)):
             made = cast
-        elif not may_differ:
-            hint = "give a value of its dtype"
+        elif not limits or (made.dtype.kind != "f" and not isinstance(value, np.generic)):
+            hint = "give a value of its dtype" + (", or a floating one for unpacked values" if limits else "")
             raise AggregationError(f"a fix sets {name}={_shown(value)}, which {dtype} cannot hold", hint=hint)
     return made[()]
 

@@ -114,12 +114,19 @@ class LocalSource:
                 errors.append(error)
 
         # Memory that the process has not used before takes longer to get than the bytes to copy.
-        threads = [threading.Thread(target=fill, args=cuts_of) for cuts_of in pairwise(cuts[1:])]
-        for thread in threads:
-            thread.start()
-        fill(*cuts[:2])
-        for thread in threads:
-            thread.join()
+        threads: list[threading.Thread] = []
+        try:
+            for part in pairwise(cuts[1:]):
+                thread = threading.Thread(target=fill, args=part)
+                try:
+                    thread.start()
+                    threads.append(thread)
+                except RuntimeError:  # no more threads, or the interpreter ends
+                    fill(*part)
+            fill(*cuts[:2])
+        finally:
+            for thread in threads:
+                thread.join()
         if errors:
             raise errors[0]
 
@@ -339,15 +346,20 @@ def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> lis
     except (OSError, ValueError):
         return None
     try:
+        before = os.fstat(descriptor)
+        # promise: changed-since-indexed
+        if (before.st_size, before.st_mtime_ns) != stamp[:2] or not stat.S_ISREG(before.st_mode):
+            return None  # the sizes may be those of another file
         parts = [os.pread(descriptor, size, offset) for offset, size in ranges]
-        info = os.fstat(descriptor)
-    except OSError:
+        now = os.fstat(descriptor)
+    except (OSError, MemoryError, OverflowError):
         return None
     finally:
         os.close(descriptor)
-    # promise: changed-since-indexed
-    same = (info.st_size, info.st_mtime_ns) == stamp[:2] and stat.S_ISREG(info.st_mode)
-    return parts if same and all(len(part) == size for part, (_, size) in zip(parts, ranges, strict=True)) else None
+    # promise: changed-during-indexed-read
+    if (now.st_size, now.st_mtime_ns) != stamp[:2] or any(len(p) != n for p, (_, n) in zip(parts, ranges, strict=True)):
+        return None
+    return parts
 
 
 def read_into(path: str, offset: int, buffer: Any, state: FileState | None = None) -> None:

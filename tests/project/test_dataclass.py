@@ -15,6 +15,7 @@ import pytest
 
 from aggarray.dataclass import NamedTuple, dataclass, replace
 from tests.support.paths import ROOT
+from tests.support.starting import run_script
 
 pytestmark = pytest.mark.quick
 
@@ -230,6 +231,18 @@ def test_named_tuples_match_the_standard_library(values: int) -> None:
                 wrong(one)
             results.append((type(caught.value), str(caught.value)))
     assert ours == theirs
+
+
+def test_annotations_of_compiled_constructors_are_evaluated() -> None:
+    script = """
+import typing
+import aggarray as aa
+from aggarray.storage.state import FileState
+for _ in range(100):
+    aa.Rules(), FileState(1, 2, 3)
+print(typing.get_type_hints(aa.Rules.__init__)["order"], typing.get_type_hints(FileState.__new__)["size"])
+"""
+    assert run_script(script) == "collections.abc.Mapping[str, str] <class 'int'>\n"
 
 
 def test_named_tuples_pickle_and_have_subclasses() -> None:

@@ -161,10 +161,7 @@ def change_values(path: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "other values": (
-        lambda path: path.write_bytes(path.read_bytes().replace(b"\0\0\0\0\0\0\x1c@", b"\0" * 8)),
-        "was written to",
-    ),
+    "other values": (change_values, "was written to"),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "changed since it was scanned"),
     "shorter": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "changed since it was scanned"),
     "gone": (lambda path: path.unlink(), "no such file"),
@@ -202,6 +199,52 @@ def test_copies_of_indexed_files_are_read(tmp_path: Path) -> None:
     for path in tmp_path.glob("*.nc"):
         os.utime(path, (1, 1))
     np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["v"].read(threads=1), expected)
+
+
+def test_copies_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = alike(tmp_path, compression="gzip")
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    for path in tmp_path.glob("*.nc"):
+        os.utime(path, (1, 1))
+    alone, stamped = [], []
+    read_alone, read_stamped = reading._MatrixReader.read_alone, small_chunks.read_stamped
+    monkeypatch.setattr(reading._MatrixReader, "read_alone", lambda *which: (alone.append(which), read_alone(*which))[1])
+    monkeypatch.setattr(small_chunks, "read_stamped", lambda *which: (stamped.append(which), read_stamped(*which))[1])
+    np.testing.assert_array_equal(aa.open(tmp_path / "index.nca")["v"].read(threads=1), expected)
+    assert not alone and len(stamped) == 1
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike(tmp_path, compression="gzip")
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    pread = os.pread
+
+    def shrinks(descriptor: int, size: int, offset: int) -> bytes:
+        data = pread(descriptor, size, offset)
+        if os.path.samestat(os.fstat(descriptor), os.stat(tmp_path / "07.nc")):
+            os.utime(tmp_path / "07.nc", (1, 1))
+            with open(tmp_path / "07.nc", "ab") as file:
+                file.write(b"more")
+        return data
+
+    a = aa.open(tmp_path / "index.nca")["v"]
+    monkeypatch.setattr(os, "pread", shrinks)
+    with pytest.raises(aa.FormatError, match=r"changed .*variable 'v' in .*07\.nc"):
+        a.read(threads=1)
+
+
+def test_sizes_in_an_index_take_no_memory(tmp_path: Path) -> None:
+    """Sizes and states of a damaged index claim more than the files have."""
+    alike(tmp_path, compression="gzip")
+    aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
+    a = aa.open(tmp_path / "index.nca")["v"]
+    references = a._matrix.references
+    tables = references.tables.load()
+    references.stamps[7, 0] = tables.stamps[7, 0] = 1 << 50
+    tables.sizes = tables.sizes.astype(np.int64)
+    tables.sizes[7] = 1 << 45
+    with pytest.raises(aa.FormatError, match=r"variable 'v' in .*07\.nc"):
+        a.read(threads=1)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

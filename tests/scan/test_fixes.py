@@ -441,6 +441,8 @@ def test_other_sources_of_fixes() -> None:
         ("count", {"flag_masks": [0.5, 1.0]}, "int16 cannot hold"),
         ("count", {"valid_min": -70000}, "int16 cannot hold"),
         ("count", {"valid_range": [0, 70000]}, "int16 cannot hold"),
+        ("count", {"valid_max": 40000}, "int16 cannot hold"),
+        ("count", {"valid_max": 70000, "_Unsigned": "true"}, "int16 cannot hold"),
         ("label", {"missing_value": 0}, "missing_value=0 of a variable of text"),
         ("label", {"scale_factor": 2.0}, "scale_factor=2.0 of a variable of text"),
         ("time", {"units": "days since 2001-02-30"}, "2001-02-30"),
@@ -458,6 +460,16 @@ def test_values_that_a_variable_cannot_have(variable: str, attrs: dict[str, Any]
         aa.open(tmp_path, fixes=aa.Fix(variable=variable, set=attrs))
     text = str(caught.value)
     assert words in text and "a.nc" in text and caught.value.variable == variable and caught.value.hint is not None
+
+
+@pytest.mark.parametrize("limit", [{"valid_max": 200}, {"valid_range": [0, 200]}])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_limits_of_values_seen_as_unsigned(limit: dict[str, Any], fixed: bool, tmp_path: Path) -> None:
+    attrs = {} if fixed else {"_Unsigned": "true"}
+    write(tmp_path / "a.nc", {"v": (("x",), np.array([1, 200, 250], "u1").view("i1"), attrs)})
+    fix = aa.Fix(variable="v", set={**limit, **({"_Unsigned": "true"} if fixed else {})})
+    values = aa.open(tmp_path, fixes=fix)["v"].read(masked=True)
+    assert values.mask.tolist() == [False, False, True] and values[:2].tolist() == [1, 200]
 
 
 def test_a_calendar_may_follow_the_units(tmp_path: Path) -> None:

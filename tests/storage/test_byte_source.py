@@ -206,6 +206,23 @@ def test_an_error_in_any_thread_is_raised(file: str, monkeypatch: pytest.MonkeyP
         read_into(file, 0, bytearray(4000))
 
 
+def test_without_more_threads(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_SHARE", 1000)
+    start, started = threading.Thread.start, []
+
+    def refuses(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    out = np.zeros(5000, "u1")
+    with set_options(threads=4):
+        read_into(file, 3, out)
+    assert out.tobytes() == DATA[3:5003] and len(started) == 1 and not started[0].is_alive()
+
+
 def _few(pread: Any, descriptor: int, view: memoryview, offset: int) -> int:
     data = pread(descriptor, min(len(view), 777), offset)
     view[: len(data)] = data
