@@ -347,7 +347,7 @@ def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> lis
         return None
     try:
         before = os.fstat(descriptor)
-        # promise: changed-since-indexed
+        # promise: indexed-sizes
         if (before.st_size, before.st_mtime_ns) != stamp[:2] or not stat.S_ISREG(before.st_mode):
             return None  # the sizes may be those of another file
         parts = [os.pread(descriptor, size, offset) for offset, size in ranges]
@@ -356,7 +356,7 @@ def read_stamped(path: str, ranges: Sequence[Range], stamp: Stamp | None) -> lis
         return None
     finally:
         os.close(descriptor)
-    # promise: changed-during-indexed-read
+    # promise: changed-since-indexed
     if (now.st_size, now.st_mtime_ns) != stamp[:2] or any(len(p) != n for p, (_, n) in zip(parts, ranges, strict=True)):
         return None
     return parts

@@ -214,12 +214,12 @@ def test_copies_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not alone and len(stamped) == 1
 
 
-def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike(tmp_path, compression="gzip")
     aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
     pread = os.pread
 
-    def shrinks(descriptor: int, size: int, offset: int) -> bytes:
+    def changing(descriptor: int, size: int, offset: int) -> bytes:
         data = pread(descriptor, size, offset)
         if os.path.samestat(os.fstat(descriptor), os.stat(tmp_path / "07.nc")):
             os.utime(tmp_path / "07.nc", (1, 1))
@@ -228,12 +228,12 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         return data
 
     a = aa.open(tmp_path / "index.nca")["v"]
-    monkeypatch.setattr(os, "pread", shrinks)
+    monkeypatch.setattr(os, "pread", changing)
     with pytest.raises(aa.FormatError, match=r"changed .*variable 'v' in .*07\.nc"):
         a.read(threads=1)
 
 
-def test_sizes_in_an_index_take_no_memory(tmp_path: Path) -> None:
+def test_sizes_in_an_index_take_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes and states of a damaged index claim more than the files have."""
     alike(tmp_path, compression="gzip")
     aa.open(tmp_path / "*.nc").save(tmp_path / "index.nca")
@@ -242,9 +242,12 @@ def test_sizes_in_an_index_take_no_memory(tmp_path: Path) -> None:
     tables = references.tables.load()
     references.stamps[7, 0] = tables.stamps[7, 0] = 1 << 50
     tables.sizes = tables.sizes.astype(np.int64)
-    tables.sizes[7] = 1 << 45
+    tables.sizes[7] = 1 << 33
+    asked, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, size, offset: (asked.append(size), pread(descriptor, size, offset))[1])
     with pytest.raises(aa.FormatError, match=r"variable 'v' in .*07\.nc"):
         a.read(threads=1)
+    assert asked and max(asked) < 1 << 20
 
 
 @pytest.mark.parametrize("threads", [1, 2])
