@@ -222,7 +222,7 @@ def _fields(plain: Any) -> dict[str, _Field]:
             fields |= inherited.fields
     # Those of the class itself, without inherited ones.
     for name, annotation in plain.__annotations__.items():
-        # An annotation, mostly text.
+        # Annotations are texts where `annotations` is imported from `__future__`.
         if str(annotation).removeprefix("typing.").startswith("ClassVar"):
             continue
         declared = plain.__dict__.get(name, MISSING)

@@ -1,4 +1,4 @@
-"""Deflate in a zlib stream (HDF5 filter 1, Zarr's zlib) or another."""
+"""Deflate in zlib streams (HDF5 filter 1, Zarr's zlib) and in others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which files are indexes, of aggarray and of other programs.
 
-Every file that is opened is checked for a generation. The check imports no module that reads indexes unless there is one.
+`stored_generation` checks every file that is opened. It imports the modules that read indexes only for an index.
 """
 
 from __future__ import annotations

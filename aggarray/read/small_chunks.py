@@ -159,17 +159,17 @@ class SmallChunkBatch:
 def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> tuple[ChunkTables | None, list[int]]:
     """Return chunk tables of an index, and the row of each single piece there.
 
-    -1: it has none. None: there are no tables in columns.
+    The row is -1 for a piece without one; the tables are None if they have no rows or cannot be read.
     """
     nothing = None, [-1] * len(groups)
-    # Handed-on tables may have another form.
+    # Pickled arrays and joined indexes have chunk indexes of other classes.
     load = getattr(references.tables, "load", None)
     if load is None or not len(references):
         return nothing
     try:
         tables: ChunkTables = load()
     except AggarrayError:
-        return nothing  # the first piece raises it, with its location, or is read by the library of its format
+        return nothing  # reading the first piece raises it, with file and variable
     if tables.masks is not None:
         return nothing
     pieces = np.array([group[0].ref if len(group) == 1 else -1 for group in groups])
