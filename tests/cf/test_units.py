@@ -1,6 +1,7 @@
 """Tests of conversions against UDUNITS, cftime and exact fractions, and of calendars."""
 
 import datetime
+import re
 import threading
 from fractions import Fraction
 
@@ -15,6 +16,7 @@ from aggarray.cf.units import is_reference_time, normal_calendar, same_calendar
 from aggarray.cf.units.calendars import datetimes
 from aggarray.cf.units.compatibility import canonical_units, conversion, equivalent, incompatibility, same
 from aggarray.cf.units.linear import Conversion
+from aggarray.cf.units.udunits import signature
 from aggarray.errors import UnitsError
 
 pytestmark = pytest.mark.quick
@@ -133,6 +135,35 @@ def test_canonical_agrees_with_udunits(words: list[str]) -> None:
         reciprocal = equivalent(units, None, f"({other})-1", None) and canonical_units(other) != "1"
         if not reciprocal:
             assert (canonical_units(units) == canonical_units(other)) == ours.is_convertible(theirs)
+
+
+WORDS = st.builds(
+    "{}{}".format,
+    st.sampled_from(["m", "kg", "s", "A", "K", "mol", "cd", "Pa", "N", "J", "W"]),
+    st.sampled_from(["", "-1", "-2", "2", "3"]),
+)
+ALONE = [
+    "degC",
+    "hPa",
+    "km",
+    "day",
+    "days",
+    "1",
+    "%",
+    "degree",
+    "degrees",
+    "degrees_north",
+    "degrees_east",
+    "m-10",
+    "m 2",
+    " m",
+]
+
+
+@given(st.one_of(st.lists(WORDS, min_size=1, max_size=4).map(" ".join), st.sampled_from(ALONE)))
+def test_base_units_of_common_units_equal_udunits(units: str) -> None:
+    words = re.split(r"[ .()]", str(cf_units.Unit(units).definition))
+    assert signature(units) == (".".join(sorted(w for w in words if re.fullmatch(r"(m|kg|s|A|K|mol|cd)(-?\d+)?", w))) or "1")
 
 
 LINEAR = [

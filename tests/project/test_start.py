@@ -38,7 +38,7 @@ OTHERS = {
     "file": {"deflate"},
     "zarr": set(),
     "foreign": set(),
-    "files": {"deflate", "cf_units", "cftime"},
+    "files": {"deflate"},
     "info": {"deflate", "click", "cftime"},
     "check": {"deflate", "click", "cftime"},
 }

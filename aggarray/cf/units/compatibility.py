@@ -209,7 +209,9 @@ def comparable_units(units: str | None, calendar: str | None, temperature: str |
     'K, unknown, zero at 273.15 K'
     """
     text = canonical_units(units, calendar)
-    if units is None or not has_temperature(units) or temperature in (None, ON_SCALE if is_pure(units) else DIFFERENCE):
+    if units is None or temperature is None or not has_temperature(units):
+        return text
+    if temperature == (ON_SCALE if is_pure(units) else DIFFERENCE):
         return text
     if temperature == DIFFERENCE:
         return f"{text}, {temperature}"
