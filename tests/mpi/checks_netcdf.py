@@ -4,6 +4,7 @@ All processes run them together.
 """
 
 import contextlib
+import itertools
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -127,26 +128,27 @@ def _layouts(shape: tuple[int, int], n: int) -> list[Distribution]:
 
 
 def check_netcdf_dtypes(root: ProcessGroup) -> None:
-    """All dtypes of netCDF, and times and flags, in all distributions."""
+    """All dtypes of netCDF, and times and flags, in all distributions; of many processes, some pairs of these."""
     n, me = root.size, root.rank or 0
     shape, rng = (7, 50), np.random.default_rng(0)
+    layouts = _layouts(shape, n)
+    pairs = itertools.product(layouts, DTYPES) if n <= 2 else zip(itertools.cycle(layouts), DTYPES, strict=False)
     with shared_folder(root) as folder:
-        for number, distribution in enumerate(_layouts(shape, n)):
-            for dtype in DTYPES:
-                values = rng.integers(0, 100, shape).astype(dtype)
-                if values.dtype.kind == "f":
-                    values[2, 3] = np.nan
-                path = folder / f"{number}_{dtype[-2:]}.nc"
-                export = Exporter(section(values, distribution, me), distribution.dim_data(me))
-                mpi.write(export, root, path, "v")
-                call_on_root(root.link, lambda p=path, v=values: _is_read_by_all(p, "v", v))  # type: ignore[misc]
+        for number, (distribution, dtype) in enumerate(pairs):
+            values = rng.integers(0, 100, shape).astype(dtype)
+            if values.dtype.kind == "f":
+                values[2, 3] = np.nan
+            path = folder / f"{number}.nc"
+            export = Exporter(section(values, distribution, me), distribution.dim_data(me))
+            mpi.write(export, root, path, "v")
+            call_on_root(root.link, lambda p=path, v=values: _is_read_by_all(p, "v", v))  # type: ignore[misc]
         times = np.array("2001-02-03", "M8[h]") + rng.integers(0, 9000, shape).astype("m8[h]")
         times[1, 1] = np.datetime64("NaT", "h")
         for values in (rng.random(shape) < 0.5, times, times.astype("M8[ns]"), times.astype("M8[W]")):
             path = folder / f"{values.dtype.str[1:]}.nc"
             piece = aa.SubArray.from_array(values, dimensions=("y", "x"))
             array = aa.MasterArray.from_subarrays([([(0, 7), (0, 50)], piece)], dimensions=("y", "x"), name="v")
-            names = {"v": _layouts(shape, n)[1], "w": _layouts(shape, n)[2]}
+            names = {"v": layouts[1], "w": layouts[2]}
             for name, distribution in names.items():
                 mpi.write(mpi.local(array, distribution, root), root, path, name)
             if me == 0:
