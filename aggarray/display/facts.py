@@ -18,7 +18,7 @@ from aggarray.dataclass import dataclass
 from aggarray.display.markup import printable as printable
 from aggarray.display.markup import sizes as sizes
 from aggarray.errors import AggarrayError
-from aggarray.partition.file_names import count_files, file_codes, used_files
+from aggarray.partition.file_names import count_files, file_codes, files_at, used_files
 from aggarray.partition.file_names import file_count as files_in
 from aggarray.partition.matrix import Matrix, used_rows
 
@@ -69,9 +69,7 @@ def used_subarrays(matrix: Matrix) -> np.ndarray:
 
 def files_of(array: MasterArray) -> list[str]:
     """Return the files of an array, sorted."""
-    uris = array._matrix.references.uris
-    codes = file_codes(array._matrix).tolist()
-    return sorted(map(str, uris) if len(codes) == len(uris) else (str(uris[code]) for code in codes))
+    return sorted(files_at(array._matrix.references.uris, file_codes(array._matrix)))
 
 
 def time_range(array: MasterArray) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.compatibility import conversion_between
 from aggarray.dataclass import dataclass, replace
-from aggarray.partition.file_names import file_codes
+from aggarray.partition.file_names import file_codes, files_at
 from aggarray.storage.urls import is_remote
 
 
@@ -178,5 +178,5 @@ def _has_holes(array: Any) -> bool:
         return True
     if array._access.missing != "fill" or array._known is not None:
         return False
-    uris = (str(matrix.references.uris[code]) for code in file_codes(matrix).tolist())
+    uris = files_at(matrix.references.uris, file_codes(matrix))
     return any(is_remote(uri) or not os.path.exists(uri) for uri in uris)

@@ -15,7 +15,7 @@ from aggarray.formats.base import Variable
 from aggarray.formats.flattened import stored_name
 from aggarray.formats.partial_scan import FileLayout, LayoutRequest
 from aggarray.layout.base import ArrayLayout, Member
-from aggarray.partition.file_names import file_codes
+from aggarray.partition.file_names import file_codes, files_at
 from aggarray.partition.matrix import Matrix
 from aggarray.storage.access import Access
 
@@ -28,8 +28,7 @@ def files_of(arrays: Sequence[MasterArray]) -> dict[str, Access]:
     files: dict[str, Access] = {}
     for array in arrays:
         matrix = flat_of(array)._matrix
-        uris = matrix.references.uris
-        files |= {uri: array._access for code in file_codes(matrix).tolist() if (uri := str(uris[code])) not in files}
+        files |= {uri: array._access for uri in files_at(matrix.references.uris, file_codes(matrix)) if uri not in files}
     return files
 
 

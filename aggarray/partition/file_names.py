@@ -21,8 +21,10 @@ def common_folder(uris: Sequence[str]) -> str:
     >>> common_folder(["/data/a/tas.nc", "/data/b/tas.nc"])
     '/data'
     """
+    # Many files have few folders.
+    heads = {uri[: uri.rstrip("/").rfind("/") + 1] for uri in uris}
     try:
-        return os.path.commonpath([os.path.dirname(uri.rstrip("/")) for uri in uris])
+        return os.path.commonpath([os.path.dirname(f"{head}-") for head in heads])
     except ValueError:  # no paths, or relative and absolute ones
         return ""
 
@@ -64,6 +66,16 @@ def count_files(tables: Iterable[tuple[References, np.ndarray]]) -> int:
         else:
             used[numbers[counted]] = True
     return int(np.count_nonzero(used))
+
+
+def files_at(uris: Sequence[str], rows: np.ndarray) -> Iterable[str]:
+    """Return the files in some rows, which are resolved together if they are those of an index.
+
+    >>> list(files_at(["a.nc", "b.nc"], np.array([1])))
+    ['b.nc']
+    """
+    take: Any = getattr(uris, "take", None)
+    return (str(uris[row]) for row in rows.tolist()) if take is None else take(rows)
 
 
 def file_codes(matrix: Matrix) -> np.ndarray:

@@ -3,17 +3,16 @@
 `tests.bench.growth` measures the same steps.
 """
 
-import functools
 import gc
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.bench import growth
-from tests.bench.growth_steps import STEPS, Place, make, measured
+from tests.bench.growth_steps import STEPS, Place, Step, make, measured
 from tests.support.calls import calls_of
 from tests.support.examples import heavy
 
@@ -47,19 +46,33 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return result
 
 
-#: Counts functions of Python and C.
-all_calls = functools.partial(calls_of, builtin=True)
+class Cost(NamedTuple):
+    """What a step costs: functions of Python and C that run, and bytes allocated at the peak."""
+
+    calls: int
+    peak: int
 
 
-def peak_of(call: Callable[[], object]) -> int:
-    """Return the bytes that a call allocates at its peak."""
+def cost_of(step: Step, place: Place) -> Cost:
+    """Return what the work of a step costs."""
+    given = step.prepare(place)
     gc.collect()
     tracemalloc.start()
     try:
-        call()
-        return tracemalloc.get_traced_memory()[1]
+        return Cost(calls_of(lambda: step.work(given), builtin=True), tracemalloc.get_traced_memory()[1])
     finally:
         tracemalloc.stop()
+
+
+def least(step: Step, places: Sequence[Place], faults: Callable[[list[Cost]], list[str]]) -> list[str]:
+    """Return the faults of the costs of a step, lowest of three: threads of earlier tests and late imports allocate, too."""
+    step.work(step.prepare(places[0]))  # imports, and caches that stay
+    costs = [cost_of(step, place) for place in places]
+    for _ in range(2):
+        if faults(costs):
+            again = [cost_of(step, place) for place in places]
+            costs = [Cost(*map(min, one, other)) for one, other in zip(costs, again, strict=True)]
+    return faults(costs)
 
 
 def cases() -> Iterator[Any]:
@@ -69,18 +82,20 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "kind"), heavy(cases(), but=list(cases())[::16]))
-def test_calls_and_bytes_grow_in_proportion(name: str, kind: str, folders: dict[str, Any]) -> None:
-    step, places = STEPS[name], folders[kind]
-    step.work(step.prepare(places[0]))  # imports, and caches that stay
-    for cost, slack in ((all_calls, 500), (peak_of, 300_000)):
-        costs = []
-        for place in places:
-            # The lower of two: threads of earlier tests and late imports allocate, too.
-            costs.append(min(cost(functools.partial(step.work, step.prepare(place))) for _ in range(2)))
-        # Twice the size adds at most twice the increase, and 10 %.
-        assert costs[2] - costs[1] <= 2.2 * max(costs[1] - costs[0], 0) + slack, (cost.__name__, costs)
-        if name in ON_COLUMNS and cost is all_calls:
-            assert costs[2] <= costs[1] + 500, costs
+def test_calls_and_bytes_grow_in_proportion(
+    name: str, kind: str, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faults(costs: list[Cost]) -> list[str]:
+        result = []
+        for (few, more, most), slack in zip(zip(*costs, strict=True), Cost(500, 300_000), strict=True):
+            # Twice the size adds at most twice the increase, and 10 %.
+            result += [f"{few}, {more}, {most}"] * (most - more > 2.2 * max(more - few, 0) + slack)
+        calls = [cost.calls for cost in costs]
+        return result + [f"not on columns: {calls}"] * (name in ON_COLUMNS and calls[2] > calls[1] + 500)
+
+    # Slow files would start processes, which need more memory.
+    monkeypatch.setattr("aggarray.scan.workers.usual_processes", lambda files: 1)
+    assert not least(STEPS[name], folders[kind], faults)
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +109,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
 def test_bytes_and_calls_of_each_partition(name: str, many: list[Place]) -> None:
     if name in ON_DASK:
         pytest.importorskip("dask.array", reason="needs dask")
-    step = STEPS[name]
-    step.work(step.prepare(many[0]))  # imports, and caches that stay
-    for cost, most in zip((peak_of, all_calls), EACH[name], strict=True):
-        few, more = (cost(functools.partial(step.work, step.prepare(place))) for place in many)
-        assert (more - few) / (many[1].count - many[0].count) <= most, (cost.__name__, few, more)
+    count, most = many[1].count - many[0].count, Cost(*reversed(EACH[name]))
+
+    def faults(costs: list[Cost]) -> list[str]:
+        each = [(more - few) / count for few, more in zip(*costs, strict=True)]
+        return [f"{cost} of a partition" for cost, allowed in zip(each, most, strict=True) if cost > allowed]
+
+    assert not least(STEPS[name], many, faults)
 
 
 def test_a_step_is_measured(folders: dict[str, Any]) -> None:

@@ -1,6 +1,9 @@
 """The examples of the README and of the documentation run as written and give the documented results."""
 
+import importlib
 import re
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +23,19 @@ LONG = [
 ]
 
 
+def in_one_thread() -> AbstractContextManager[object]:
+    """Let dask compute in one thread: netCDF-C fails where a thread closes a file of xarray while another reads."""
+    return importlib.import_module("dask").config.set(scheduler="synchronous") if find_spec("dask") else nullcontext()
+
+
 # xarray announces new defaults for code of other projects on these pages.
 @pytest.mark.filterwarnings("ignore::FutureWarning:xarray")
 @pytest.mark.parametrize("page", heavy(PAGES, only=LONG))
 def test_examples(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")
-    run_page(text, page, tmp_path)
+    with in_one_thread():
+        run_page(text, page, tmp_path)
     for drawn, stored in figures(text, page).items():
         ours, theirs = (re.findall(r"-?\d+\.?\d*", svg) for svg in (shrunk((tmp_path / drawn).read_text()), stored.read_text()))
         # Another version of matplotlib may draw other ticks.

@@ -71,7 +71,7 @@ def page(
         f'<meta name="color-scheme" content="light dark">\n<title>{heading}</title>\n<style>{sheet}</style>'
     )
     # Base64 is safe in HTML.
-    packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), 9)).decode()
+    packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), 5)).decode()
     scripts = f'<script type="application/octet-stream" id="data">{packed}</script>\n<script>{script}</script>'
     return f'{_START}<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{content}\n{scripts}\n</body>\n</html>\n'
 

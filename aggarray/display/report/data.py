@@ -22,7 +22,7 @@ from aggarray.display.matrix import colours_of
 from aggarray.display.ownership import COLOURS
 from aggarray.display.timeline import Timeline
 from aggarray.errors import AggarrayError
-from aggarray.partition.file_names import common_folder
+from aggarray.partition.file_names import common_folder, files_at
 
 #: The most cells of one array, and of all arrays of a page.
 MOST_CELLS, ALL_CELLS = 120_000, 200_000
@@ -52,9 +52,8 @@ def _array(array: MasterArray, line: Timeline | None, files: dict[str, int], mos
     cells = cells_of(array, _limits(shape, most))
     codes, inverse = np.unique(cells.files, return_inverse=True)
     # The codes of missing and in memory are unchanged.
-    numbers = np.array(
-        [code if code < 0 else files.setdefault(str(uris[code]), len(files)) for code in codes.tolist()], np.int64
-    )
+    numbers = codes.copy()
+    numbers[codes >= 0] = [files.setdefault(uri, len(files)) for uri in files_at(uris, codes[codes >= 0])]
     order = [array.dimensions.index(d) for d in displayed_dimensions(array)]
     rows = {(c.kind, c.found, c.master): number for number, c in enumerate(conformed(array))}
     variables = [shortened(printable(v), _LONGEST) for v in array._matrix.references.variables]
@@ -135,7 +134,11 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
         return []
     try:
         if is_reference_time(coordinate.units):
-            return ["?" if t is None or t != t else date(t) for t in coordinate.datetimes(positions)]
+            times = np.asarray(coordinate.datetimes(positions))
+            if times.dtype.kind != "M":
+                return ["?" if t is None or t != t else date(t) for t in times]
+            texts = times.astype("M8[s]").astype(str).tolist()
+            return ["?" if text == "NaT" else text.removesuffix("T00:00:00") for text in texts]
         values = coordinate[...][positions].tolist()
     except AggarrayError:
         return []
