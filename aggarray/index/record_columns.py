@@ -159,27 +159,31 @@ class RecordColumns:
             )
             first_variable, first_attr = first_variable + variable_count, first_attr + attr_count
 
-    def kinds_of_files(self, names: Collection[str], extra: Callable[[str], object]) -> Iterator[tuple[Structure, list[str]]]:
+    def kinds_of_files(
+        self, names: Collection[str], extra: Callable[[str], object] | None
+    ) -> Iterator[tuple[Structure, Sequence[str]]]:
         """Yield a structure of each kind, without values, and its files.
 
         Files of a kind have equal variables, equal attributes of ``names``, and equal results of ``extra``.
         """
-        uris, by_kind = list(self.files.take(self.file)), dict[object, list[int]]()
-        heads, attrs = self.variables[:, 0].astype(np.int32), self.attrs.astype(np.int32)
+        files, count = self.files.take(self.file), len(self.file)
         chosen = np.array([name in names for name, _ in self.pairs], bool)
-        is_chosen = chosen[attrs] if len(attrs) else np.zeros(0, bool)
+        is_chosen = chosen[self.attrs] if len(self.attrs) else np.zeros(0, bool)
         variable_ends, attr_ends = (np.concatenate([[0], np.cumsum(self.rows[:, n])]) for n in (4, 5))
-        attr_bounds = np.concatenate([[0], np.cumsum(is_chosen)])[attr_ends].tolist()
-        own_heads, own_attrs, bounds = heads.tobytes(), attrs[is_chosen].tobytes(), variable_ends.tolist()
-        for row, uri in enumerate(uris):
-            variables = own_heads[4 * bounds[row] : 4 * bounds[row + 1]]
-            # A file with groups or skipped variables is a kind of its own.
-            kind = variables, own_attrs[4 * attr_bounds[row] : 4 * attr_bounds[row + 1]], self.others.get(str(row)) and row
-            by_kind.setdefault((kind, extra(uri)), []).append(row)
-        first = [rows[0] for rows in by_kind.values()]
-        examples = self._taken(first, variable_ends, attr_ends).structures()
-        for structure, rows in zip(examples, by_kind.values(), strict=True):
-            yield structure, [uris[row] for row in rows]
+        columns = (
+            (self.variables[:, 0], variable_ends),
+            (self.attrs[is_chosen], np.concatenate([[0], np.cumsum(is_chosen)])[attr_ends]),
+        )
+        others, numbers = np.full((count, 2), -1), dict[object, int]()
+        # A file with groups or skipped variables is a kind of its own.
+        for row in map(int, filter(self.others.get, self.others)):
+            others[row, 0] = row
+        if extra is not None:
+            others[:, 1] = [numbers.setdefault(extra(uri), len(numbers)) for uri in files]
+        kinds = list(_equal_rows(columns, others))
+        examples = self._taken([int(rows[0]) for rows in kinds], variable_ends, attr_ends).structures()
+        for structure, rows in zip(examples, kinds, strict=True):
+            yield structure, files.take(rows)
 
     def _taken(self, rows: Sequence[int], variable_ends: np.ndarray, attr_ends: np.ndarray) -> RecordColumns:
         """Return the columns of some structures, without values."""
@@ -206,6 +210,28 @@ class RecordColumns:
             external=external,
             given_rows=self.given_rows[rows],
         )
+
+
+def _equal_rows(columns: Iterable[tuple[np.ndarray, np.ndarray]], others: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the numbers of equal rows, by the first of them.
+
+    ``columns``: numbers, and where those of each row begin and end; ``others``: more numbers per row.
+
+    >>> numbers, ends = np.array([7, 8, 7, 8, 7]), np.array([0, 2, 4, 5])
+    >>> [rows.tolist() for rows in _equal_rows([(numbers, ends)], np.zeros((3, 1)))]
+    [[0, 1], [2]]
+    """
+    columns = list(columns)
+    lengths = [np.diff(ends) for _, ends in columns]
+    several = np.ravel_multi_index(lengths, [int(own.max(initial=0)) + 1 for own in lengths])
+    kinds = []
+    for rows in (np.flatnonzero(several == one) for one in np.unique(several)):
+        parts = [numbers[ends[rows, None] + np.arange(ends[rows[0] + 1] - ends[rows[0]])] for numbers, ends in columns]
+        table = np.concatenate([*parts, others[rows]], axis=1)
+        table = table[:, (table != table[0]).any(axis=0)]  # in most archives, none is left
+        first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)[1:] if table.size else ([0], 0)
+        kinds += [rows[np.broadcast_to(inverse, len(rows)) == n] for n in range(len(first))]
+    yield from sorted(kinds, key=lambda rows: int(rows[0]))
 
 
 @dataclass(slots=True, eq=False)

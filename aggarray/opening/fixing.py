@@ -93,9 +93,11 @@ def redefined_variables(structures: Sequence[Structure] | ContinuedRecords, fixe
     """
     redefined = set[tuple[str, str]]()
     if not isinstance(structures, Sequence):
-        for structure, uris in structures.base.kinds_of_files(_consulted(fixes), partial(_matching_paths, fixes)):
+        has_globs = any(isinstance(one, str) for fix in fixes for one in fix.conditions)
+        extra = partial(_matching_paths, fixes) if has_globs else None
+        for structure, uris in structures.base.kinds_of_files(_consulted(fixes), extra) if fixes else ():
             names = _redefined(structure, fixes)
-            redefined.update((uri, name) for uri in uris for name in names)
+            redefined.update((uri, name) for uri in (uris if names else ()) for name in names)
         structures = structures.added
     for structure in structures if fixes else ():
         redefined.update((structure.uri, name) for name in _redefined(structure, fixes))
