@@ -19,7 +19,7 @@ FILES = (*FILE_CHECKS, *NETCDF_CHECKS, *REDUCE_CHECKS, *SCAN_CHECKS, *START_CHEC
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("ranks", [1, 2, 5, 12])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 12])
 def test_movements(ranks: int) -> None:
     printed = run_mpi(ranks, "tests/mpi/program.py", seconds=200 + 40 * ranks)
     assert [line.split()[1] for line in printed.splitlines() if line.startswith("passed")] == [
