@@ -99,10 +99,10 @@ def check_failing_scans(root: ProcessGroup) -> None:
         fail = mock.patch.object(batch, "scan_one", side_effect=MemoryError(f"process {os.getpid()}"))
         if root.size > 1:
             with fail, pytest.raises(AggarrayError, match="its scan fails in every worker"):
-                mpi.open(str(folder / "0[0-3]*.nc"), root)
+                mpi.open(str(folder / "0[0-6]*.nc"), root)
             foreign = mock.patch.object(batch, "scan_one", side_effect=_ForeignError("damaged", 3))
             with foreign, pytest.raises(AggarrayError, match="its scan fails in every worker"):
-                mpi.open(str(folder / "0[0-3]*.nc"), root)
+                mpi.open(str(folder / "0[0-6]*.nc"), root)
         mpi.open(str(folder), root)
 
 
