@@ -69,7 +69,9 @@ def count_files(tables: Iterable[tuple[References, np.ndarray]]) -> int:
 
 
 def files_at(uris: Sequence[str], rows: np.ndarray) -> Iterable[str]:
-    """Return the files in some rows, which are resolved together if they are those of an index.
+    """Return the files in some rows.
+
+    Those of an index are resolved together.
 
     >>> list(files_at(["a.nc", "b.nc"], np.array([1])))
     ['b.nc']

@@ -22,6 +22,7 @@ LIST = Path(__file__).with_name("start_modules.json")
 
 _VALUES = "import sys, aggarray as aa; print(aa.open(sys.argv[1])['tas'][:, 1, 2].sum())"
 _COMMAND = "import sys; sys.argv[:] = ['aggarray', %r, sys.argv[1]]; from aggarray.cli import main; main()"
+_APPEND = _COMMAND.replace("sys.argv[1]]", "sys.argv[1], sys.argv[1].replace('part.nca', 'tas_day_00002.nc')]") % "append"
 #: The script of each path, and the file that it opens.
 PATHS = {
     "index": (_VALUES, "index.nca"),
@@ -31,6 +32,7 @@ PATHS = {
     "files": ("import sys, aggarray as aa; print(repr(aa.open(sys.argv[1])['tas']))", "tas_*.nc"),
     "info": (_COMMAND % "info", "index.nca"),
     "check": (_COMMAND % "check", "index.nca"),
+    "append": (_APPEND, "part.nca"),
 }
 #: Packages of others that a path may import besides numpy.
 OTHERS = {
@@ -41,9 +43,10 @@ OTHERS = {
     "files": {"deflate"},
     "info": {"deflate", "click", "cftime"},
     "check": {"deflate", "click", "cftime"},
+    "append": {"deflate", "click", "netCDF4", "cftime", "certifi", "packaging"},
 }
-#: Paths that need masked arrays, for the times of arrays.
-MASKED = {"info", "check"}
+#: Paths that need masked arrays, for the times of arrays and for netCDF4.
+MASKED = {"info", "check", "append"}
 #: Most modules of aggarray, and most in all.
 MOST = {"index": (60, 220)}
 
@@ -54,6 +57,7 @@ def make(folder: Path) -> None:
 
     write_archive(folder, {"files": 3, "steps": 10, "lat": 6, "lon": 9}, deflated=True)
     aa.open(paths_in(folder)).save(folder / "index.nca")
+    aa.open(paths_in(folder)[:2]).save(folder / "part.nca")
     write_foreign(folder / "index.nca", folder / "foreign.nc")
     store = zarr.open_group(folder / "store.zarr", mode="w", zarr_format=2)
     array = store.create_array("tas", shape=(4, 3, 5), chunks=(2, 3, 5), dtype="f4")

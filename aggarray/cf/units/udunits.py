@@ -63,7 +63,7 @@ def signature(units: str) -> str | None:
 
 
 def _product(units: str) -> str | None:
-    """Return the base units of a product of common units, None for other units."""
+    """Return the base units of a product of common units, or None."""
     powers = Counter[str]()
     for word in units.split(" "):
         factor = _POWER.fullmatch(word)
