@@ -30,8 +30,8 @@ TUNED: dict[str, Any] = {
 def load_aggarray() -> Any:
     """Import aggarray and the modules that it imports lazily, outside the timed work."""
     for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index"):
-        for result in pkgutil.iter_modules(import_module(package).__path__):
-            import_module(f"{package}.{result.name}")
+        for result in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(result.name)
     for name in ("aggarray.opening", "h5py", "netCDF4", "numcodecs"):
         import_module(name)
     return import_module("aggarray")
