@@ -176,8 +176,8 @@ class RecordColumns:
         )
         others, numbers = np.full((count, 2), -1), dict[object, int]()
         # A file with groups or skipped variables is a kind of its own.
-        for row in map(int, filter(self.others.get, self.others)):
-            others[row, 0] = row
+        own = [int(row) for row, content in self.others.items() if content and row.isdecimal() and int(row) < count]
+        others[own, 0] = own
         if extra is not None:
             others[:, 1] = [numbers.setdefault(extra(uri), len(numbers)) for uri in files]
         kinds = list(_equal_rows(columns, others))
@@ -224,14 +224,20 @@ def _equal_rows(columns: Iterable[tuple[np.ndarray, np.ndarray]], others: np.nda
     columns = list(columns)
     lengths = [np.diff(ends) for _, ends in columns]
     several = np.ravel_multi_index(lengths, [int(own.max(initial=0)) + 1 for own in lengths])
-    kinds = []
-    for rows in (np.flatnonzero(several == one) for one in np.unique(several)):
+    kinds: list[np.ndarray] = []
+    for rows in _by_number(several):
         parts = [numbers[ends[rows, None] + np.arange(ends[rows[0] + 1] - ends[rows[0]])] for numbers, ends in columns]
         table = np.concatenate([*parts, others[rows]], axis=1)
         table = table[:, (table != table[0]).any(axis=0)]  # in most archives, none is left
-        first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)[1:] if table.size else ([0], 0)
-        kinds += [rows[np.broadcast_to(inverse, len(rows)) == n] for n in range(len(first))]
+        same = np.unique(table, axis=0, return_inverse=True)[1].ravel() if table.size else np.zeros(len(rows), np.int64)
+        kinds += [rows[own] for own in _by_number(same)]
     yield from sorted(kinds, key=lambda rows: int(rows[0]))
+
+
+def _by_number(numbers: np.ndarray) -> list[np.ndarray]:
+    """Return the rows of each distinct number, in order."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
 
 
 @dataclass(slots=True, eq=False)

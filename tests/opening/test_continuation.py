@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import aggarray as aa
 from aggarray.index import record_columns, records
+from aggarray.index.record_columns import _equal_rows
 from aggarray.opening import appending
 from aggarray.opening.fixing import redefined_variables
 from tests.support.index_files import same, save_and_open
@@ -156,3 +159,14 @@ def test_columns_name_the_variables_that_fixes_redefine(number: int | None, tmp_
     expected = redefined_variables(provenance.structures(), provenance.fixes)
     assert redefined_variables(records, provenance.fixes) == expected
     assert bool(expected) == (number in (0, 1, None))
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=3), st.integers(0, 1)), max_size=12))
+def test_equal_rows_are_one_kind(rows: list[tuple[list[int], int]]) -> None:
+    numbers = np.array([n for row, _ in rows for n in row], np.int64)
+    ends = np.cumsum([0, *(len(row) for row, _ in rows)])
+    expected: dict[tuple[object, ...], list[int]] = {}
+    for number, (row, other) in enumerate(rows):
+        expected.setdefault((*row, "other", other), []).append(number)
+    found = _equal_rows([(numbers, ends)], np.array([[other] for _, other in rows]).reshape(len(rows), 1))
+    assert [own.tolist() for own in found] == list(expected.values())
