@@ -180,7 +180,7 @@ class RecordColumns:
         others[own, 0] = own
         if extra is not None:
             others[:, 1] = [numbers.setdefault(extra(uri), len(numbers)) for uri in files]
-        kinds = list(_equal_rows(columns, others))
+        kinds = _equal_rows(columns, others)
         examples = self._taken([int(rows[0]) for rows in kinds], variable_ends, attr_ends).structures()
         for structure, rows in zip(examples, kinds, strict=True):
             yield structure, files.take(rows)
@@ -212,8 +212,8 @@ class RecordColumns:
         )
 
 
-def _equal_rows(columns: Iterable[tuple[np.ndarray, np.ndarray]], others: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the numbers of equal rows, by the first of them.
+def _equal_rows(columns: Sequence[tuple[np.ndarray, np.ndarray]], others: np.ndarray) -> list[np.ndarray]:
+    """Return the numbers of equal rows, in the order of the first of them.
 
     ``columns``: numbers, and where those of each row begin and end; ``others``: more numbers per row.
 
@@ -221,7 +221,6 @@ def _equal_rows(columns: Iterable[tuple[np.ndarray, np.ndarray]], others: np.nda
     >>> [rows.tolist() for rows in _equal_rows([(numbers, ends)], np.zeros((3, 1)))]
     [[0, 1], [2]]
     """
-    columns = list(columns)
     lengths = [np.diff(ends) for _, ends in columns]
     several = np.ravel_multi_index(lengths, [int(own.max(initial=0)) + 1 for own in lengths])
     kinds: list[np.ndarray] = []
@@ -231,7 +230,7 @@ def _equal_rows(columns: Iterable[tuple[np.ndarray, np.ndarray]], others: np.nda
         table = table[:, (table != table[0]).any(axis=0)]  # in most archives, none is left
         same = np.unique(table, axis=0, return_inverse=True)[1].ravel() if table.size else np.zeros(len(rows), np.int64)
         kinds += [rows[own] for own in _by_number(same)]
-    yield from sorted(kinds, key=lambda rows: int(rows[0]))
+    return sorted(kinds, key=lambda rows: int(rows[0]))
 
 
 def _by_number(numbers: np.ndarray) -> list[np.ndarray]:

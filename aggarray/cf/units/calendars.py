@@ -301,6 +301,19 @@ def date(time: Any) -> str:
     return text.removesuffix("T00:00:00")
 
 
+def dates(times: Any) -> list[str]:
+    """Return times as ISO texts, as `date` does; "?" for missing ones.
+
+    >>> dates(np.array(["2000-01-02", "NaT"], "M8[s]"))
+    ['2000-01-02', '?']
+    """
+    times = np.asarray(times)
+    if times.dtype.kind != "M":
+        return ["?" if time is None or time != time else date(time) for time in times]
+    texts = times.astype("M8[s]").astype(str).tolist()
+    return ["?" if text == "NaT" else text.removesuffix("T00:00:00") for text in texts]
+
+
 def from_datetime(value: Any, units: str, calendar: str | None = None) -> float:
     """Return a date as a number of reference time units, rounded once.
 

@@ -14,7 +14,7 @@ from aggarray.arrays.conversions import differences
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import flat_of
 from aggarray.cf.units import is_reference_time
-from aggarray.cf.units.calendars import date
+from aggarray.cf.units.calendars import dates
 from aggarray.display.cells import Cells, cells_of, coordinate_of, displayed_dimensions, is_drawn_upwards, spans_of, times_of
 from aggarray.display.facts import MATTERS, conformed
 from aggarray.display.markup import printable, shortened, without_credentials
@@ -134,11 +134,7 @@ def _labels(array: MasterArray, dimension: str, positions: np.ndarray) -> list[s
         return []
     try:
         if is_reference_time(coordinate.units):
-            times = np.asarray(coordinate.datetimes(positions))
-            if times.dtype.kind != "M":
-                return ["?" if t is None or t != t else date(t) for t in times]
-            texts = times.astype("M8[s]").astype(str).tolist()
-            return ["?" if text == "NaT" else text.removesuffix("T00:00:00") for text in texts]
+            return dates(coordinate.datetimes(positions))
         values = coordinate[...][positions].tolist()
     except AggarrayError:
         return []
