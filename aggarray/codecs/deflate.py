@@ -13,6 +13,11 @@ from aggarray.codecs.base import Codec, Parameters
 
 #: Codes of the wrappers in zlib.
 _WRAPPERS = {"zlib": 15, "gzip": 31}
+#: Bytes of a chunk from which it is inflated into the memory of the caller, and bytes that a process inflates before it loads
+#: the function for this, which takes as long as it saves by then.
+_LARGE, _LOAD = 1 << 15, 1 << 25
+
+_inflated = 0
 
 
 class Inflate(Codec):
@@ -29,6 +34,8 @@ class Inflate(Codec):
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Inflate and verify the checksum; raise ValueError for damaged data."""
+        if out is not None and size >= _LARGE and self._wrapper == "zlib" and _fill(data, out):
+            return out
         # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
         if size and (fast := _library(self._wrapper)) is not None:
             function, failure = fast
@@ -43,6 +50,17 @@ class Inflate(Codec):
         zlib = _zlib()
         make = functools.partial(zlib.decompressobj, _WRAPPERS[self._wrapper])
         return decode_streams(data, size, make, zlib.error, single=self._wrapper == "zlib")
+
+
+def _fill(data: np.ndarray, out: np.ndarray) -> bool:
+    """Inflate into ``out``; return False if it is too early, or fails."""
+    global _inflated
+    _inflated += out.size
+    if _inflated < _LOAD:
+        return False
+    from aggarray.codecs._decompressors import fill_from_zlib
+
+    return fill_from_zlib(data, out)
 
 
 @functools.cache

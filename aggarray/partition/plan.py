@@ -77,7 +77,10 @@ def _range_rows(progression: Range, edges: np.ndarray, dropped: bool = False, ba
     if progression.count == 0:
         empty = np.zeros(0, np.int64)
         return DimensionPlan(0, empty, empty, empty, empty, empty)
-    low, high = np.searchsorted(edges, [progression.start, progression.last], side="right") - 1
+    low, high = (np.searchsorted(edges, (progression.start, progression.last), side="right") - 1).tolist()
+    if low == high:  # most dimensions of most reads
+        row = np.array([[low], [progression.start - edges[low]], [progression.count], [progression.step], [0]])
+        return DimensionPlan(progression.count, row[0], row[1], row[2], row[3], row[4], dropped=dropped, backwards=backwards)
     cuts = -((progression.start - edges[low : high + 2]) // progression.step)  # first element at or after each edge (a ceiling)
     cuts[0], cuts[-1] = 0, progression.count
     cells, count, cuts = np.arange(low, high + 1), np.diff(cuts), cuts[:-1]

@@ -60,7 +60,7 @@ def read_chunk_blocks(stored: StoredPiece, blocks: Sequence[ChunkBlock]) -> None
                 put_conformed(stored, out, np.broadcast_to(fill, tuple(s.stop - s.start for s in out)))
             continue
         try:
-            if keep or len(own) > 1 or not _decode_in_place(stored, block, own[0]):
+            if keep or not _decode_in_place(stored, block, own):
                 held = partial(_keep, stored, block) if keep else None
                 put_conformed(stored, block.out, decode_block(stored.table, block, own, keep=held)[0])
         except AggarrayError:  # some of them are ValueErrors
@@ -103,20 +103,20 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
     return np.asarray(_select(rows, block, table.dtype, 1, False)[0])
 
 
-def _decode_in_place(stored: StoredPiece, block: ChunkBlock, part: Part) -> bool:
-    """Decode one fully selected chunk into an output of the same layout."""
+def _decode_in_place(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part]) -> bool:
+    """Decode fully selected chunks into an output where they lie one after the other."""
     table = stored.table
-    if part is None or not table.filters:
+    if not table.filters or any(len(runs) > 1 for runs in block.runs[1:]):
         return False
-    where = place_in_view(stored, block.out, table.chunk)
-    if where is None:
+    where = place_in_view(stored, block.out, (len(parts) * table.chunk[0], *table.chunk[1:]) if table.chunk else ())
+    if where is None or None in parts:
         return False
-    out = where.reshape(-1).view(np.uint8)
-    mask = _mask(table, block.numbers[0])
-    if mask:
-        decode(table.filters, part, out.size, mask, out)
+    rows = where.reshape(len(parts), -1).view(np.uint8)
+    if table.masks is None:
+        decode_all(table.filters, parts, rows)
     else:
-        decode_all(table.filters, [part], out[np.newaxis])
+        for number, part, row in zip(block.numbers, parts, rows, strict=True):
+            decode(table.filters, part, row.size, _mask(table, number), row)
     convert_in_place(stored, block.out, where)
     return True
 

@@ -26,8 +26,8 @@ from aggarray.storage.state import FileState, Versions
 
 Indices = slice | np.ndarray
 Outputs = tuple[np.ndarray, np.ndarray | None]
-#: Places values and mask of a part of a piece, given in the piece's own dimensions.
-Put = Callable[[tuple[slice, ...], np.ndarray, np.ndarray | None], None]
+#: Places values and mask of a part of a piece, given in the piece's own dimensions; None: values that are in place.
+Put = Callable[[tuple[slice, ...], np.ndarray | None, np.ndarray | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,11 @@ def seen_as_stored(template: Template, flip: Sequence[int], dimensions: Sequence
 
 
 def _put_in_view(
-    view: Any, mask_view: np.ndarray | None, fill: Any, out: tuple[slice, ...], values: np.ndarray, mask: np.ndarray | None
+    view: Any, mask_view: np.ndarray | None, fill: Any, out: tuple[slice, ...], values: Any, mask: np.ndarray | None
 ) -> None:
     where = view[(*out, ...)]  # a view even where nothing is left to index
-    where[...] = values
+    if values is not None:
+        where[...] = values
     if mask is not None:
         np.copyto(where, fill, where=mask)
         if mask_view is not None:
@@ -115,7 +116,7 @@ def _put_in_view(
 def _scattered(matrix: Matrix, piece: Piece, outputs: Outputs, fill: Any) -> Put:
     template, names = matrix.references.template_of(piece.ref), matrix.dimensions
 
-    def put(out: tuple[slice, ...], values: np.ndarray, mask: np.ndarray | None) -> None:
+    def put(out: tuple[slice, ...], values: Any, mask: np.ndarray | None) -> None:
         places: list[Indices] = []
         picks = []
         for d, name in enumerate(names):
@@ -188,7 +189,7 @@ def convert_in_place(stored: StoredPiece, out: tuple[slice, ...], where: np.ndar
         np.copyto(flat, flat.view(flat.dtype.newbyteorder()))
     mask = stored.template.encoding.decode(where)[1] if stored.template.encoding.may_miss else None
     if mask is not None:
-        stored.put(out, where, mask)
+        stored.put(out, None, mask)
 
 
 def native(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ depends on the geometry alone, so that results have the same bits for any number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, product
 from math import prod
 
@@ -18,7 +18,7 @@ from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
 
 #: Elements of a block: as float64 twice what a processor's second cache holds.
 BLOCK = 1 << 19
-#: Bytes read at a time if a tile is one segment. They are folded a block at a time.
+#: Bytes read at a time, if a tile is one segment or few threads read. They are folded a block at a time.
 READ = 12 << 20
 #: Blocks of a segment at most, and segments that a tile should have.
 _BLOCKS, _SEGMENTS = 16, 64
@@ -29,6 +29,8 @@ GROUPED = 32 << 20
 
 #: First and last position, exclusive.
 Interval = tuple[int, int]
+#: Where a block is: a slice with start and stop per dimension.
+Key = tuple[slice, ...]
 
 
 class Run(NamedTuple):
@@ -100,16 +102,29 @@ class Geometry:
             numbers = np.where((numbers >= first) & (numbers < stop), numbers - first, -1)
         return replace(self, numbers=numbers, groups=stop - first)
 
+    def in_groups(self, key: Key) -> Key | None:
+        """Return a key without the positions before and after those in groups.
+
+        None: no position is in a group.
+        """
+        if self.numbers is None or self.grouped is None:
+            return key
+        own = key[self.grouped]
+        present = own.start + np.flatnonzero(self.numbers[own] >= 0)
+        if not present.size:
+            return None
+        return (*key[: self.grouped], slice(int(present[0]), int(present[-1]) + 1), *key[self.grouped + 1 :])
+
     def tiles(self) -> Iterator[tuple[Interval, ...]]:
         """Yield the intervals of each tile along the kept dimensions."""
         return product(*(_intervals(self.ends[d]) for d in self.kept))
 
-    def segments(self, tile: Sequence[Interval]) -> Iterator[list[tuple[slice, ...]]]:
+    def segments(self, tile: Sequence[Interval]) -> Iterator[list[Key]]:
         """Yield the segments of a tile: the keys of their blocks in order."""
         cells = prod(b - a for a, b in tile)
         blocks = list(product(*(_intervals(self.ends[d]) for d in self.reduced)))
         most = min(_BLOCKS, -(-len(blocks) // _SEGMENTS)) if self.is_divided else len(blocks)
-        segment: list[tuple[slice, ...]] = []
+        segment: list[Key] = []
         present: set[int] = set()
         for block in blocks:
             own = self._groups_in(block)
@@ -129,7 +144,7 @@ class Geometry:
         start, stop = block[self.reduced.index(self.grouped)]
         return set(np.unique(self.numbers[start:stop]).tolist()) - {-1}
 
-    def _key(self, tile: Sequence[Interval], block: Sequence[Interval]) -> tuple[slice, ...]:
+    def _key(self, tile: Sequence[Interval], block: Sequence[Interval]) -> Key:
         intervals = dict(zip((*self.kept, *self.reduced), (*tile, *block), strict=True))
         return tuple(slice(*intervals[d]) for d in range(len(self.ends)))
 
@@ -161,6 +176,37 @@ def geometry_of(
 
 def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(own.tolist()) for own in ends)
+
+
+def read_together(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
+    """Yield unions of successive keys, of at most ``most`` elements, and those keys.
+
+    >>> keys = [(slice(a, b), slice(0, 4)) for a, b in ((0, 2), (2, 3), (3, 4), (5, 6))]
+    >>> [(union[0], len(own)) for union, own in read_together(keys, 12)]
+    [(slice(0, 3, None), 2), (slice(3, 4, None), 1), (slice(5, 6, None), 1)]
+    """
+    union: Key = ()
+    own: list[Key] = []
+    for key in keys:
+        longer = _continued(union, key) if own else None
+        if longer is not None and prod(s.stop - s.start for s in longer) <= most:
+            union = longer
+            own.append(key)
+            continue
+        if own:
+            yield union, own
+        union, own = key, [key]
+    if own:
+        yield union, own
+
+
+def _continued(union: Key, key: Key) -> Key | None:
+    """Return the union with a key that follows it along one dimension, else None."""
+    different = [d for d, (a, b) in enumerate(zip(union, key, strict=True)) if a != b]
+    if len(different) != 1 or union[different[0]].stop != key[different[0]].start:
+        return None
+    d = different[0]
+    return (*key[:d], slice(union[d].start, key[d].stop), *key[d + 1 :])
 
 
 def runs_of(numbers: np.ndarray) -> tuple[list[Run], np.ndarray | None]:

@@ -19,7 +19,7 @@ from aggarray.dataclass import dataclass, replace
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
-from aggarray.reduce.blocks import BLOCK, Geometry, Interval, Run, geometry_of, runs_of, shortened
+from aggarray.reduce.blocks import BLOCK, READ, Geometry, Interval, Key, Run, geometry_of, read_together, runs_of, shortened
 from aggarray.reduce.operations import State, Work
 from aggarray.reduce.part import Part, SummedPart
 from aggarray.reduce.results import Result, results_of
@@ -33,7 +33,6 @@ _IN_FLIGHT = 48 << 20
 #: Bytes that decoding needs beside the values.
 _DECODING = 2 << 20
 Results = dict[str, Result]
-Key = tuple[slice, ...]
 #: A factor of weights: numbers of dimensions, and float64 values.
 Factor = tuple[tuple[int, ...], np.ndarray]
 
@@ -175,9 +174,12 @@ def _states(
     first = [task for _, task in zip(range(2), tasks, strict=False)]
     several = len(first) > 1
     wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
-    buffers: deque[np.ndarray] = deque()
-    work = partial(_fold_segment, reduction, buffers, 1 if several else wanted)
     count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
+    # Few threads read several blocks at a time, and wait for each other less often.
+    largest, itemsize = reduction.geometry.largest_block, reduction.array.dtype.itemsize
+    spare = _IN_FLIGHT // count - _bytes_of(reduction) if several else 0
+    room = max(largest, min(largest * itemsize + spare, READ) // itemsize)
+    work = partial(_fold_segment, reduction, deque(), room, 1 if several else wanted)
     rest = (task for some in (first, tasks) for task in some)
     if count == 1:
         for number, alone, segment in rest:
@@ -224,52 +226,76 @@ def _reads_remotely(array: Any) -> bool:
 
 
 def _fold_segment(
-    reduction: Reduction, buffers: deque[np.ndarray], threads: int, tile: Sequence[Interval], segment: list[Key], alone: bool
+    reduction: Reduction,
+    buffers: deque[np.ndarray],
+    room: int,
+    threads: int,
+    tile: Sequence[Interval],
+    segment: list[Key],
+    alone: bool,
 ) -> State:
-    """Read the blocks of a segment and return their state."""
-    geometry = reduction.geometry
+    """Read the blocks of a segment and return their state; ``room``: elements that are read together."""
+    geometry, array = reduction.geometry, reduction.array
     groups = np.arange(geometry.groups)
     if not alone and geometry.numbers is not None and geometry.grouped is not None:
         numbers = [geometry.numbers[key[geometry.grouped]] for key in segment]
         groups = np.unique(np.concatenate(numbers))
         groups = groups[groups >= 0]
     state = State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)
+    # Positions before and after those in groups are not read.
+    keys = [key for key in map(geometry.in_groups, segment) if key is not None]
+    left = sum(map(_elements, segment))
+    try:
+        buffer = buffers.pop()
+    except IndexError:
+        buffer = np.empty(room, array.dtype)
     with np.errstate(all="ignore"):
-        try:
-            buffer = buffers.pop()
-        except IndexError:
-            buffer = np.empty(geometry.largest_block, reduction.array.dtype)
-        for key in segment:
-            _fold_block(reduction, state, key, buffer, threads)
+        for union, own in read_together(keys, room):
+            values = buffer[: _elements(union)].reshape([s.stop - s.start for s in union])
+            mask = _read(array, union, values, threads)
+            for key in own:
+                at = tuple(slice(s.start - u.start, s.stop - u.start) for s, u in zip(key, union, strict=True))
+                _fold_block(reduction, state, key, values[at], None if mask is None else mask[at])
+            left -= values.size
             if reduction.advance is not None:
-                reduction.advance(prod(s.stop - s.start for s in key) * reduction.array.dtype.itemsize)
-        buffers.append(buffer)
+                reduction.advance(values.nbytes)
+    buffers.append(buffer)
+    if reduction.advance is not None:
+        reduction.advance(left * array.dtype.itemsize)
     return state
 
 
-def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray, threads: int) -> None:
-    geometry = reduction.geometry
-    numbers = None
-    if geometry.numbers is not None and geometry.grouped is not None:
-        start = key[geometry.grouped].start
-        present = start + np.flatnonzero(geometry.numbers[key[geometry.grouped]] >= 0)
-        if not present.size:
-            return
-        # Positions before and after those in groups are not read.
-        span = slice(int(present[0]), int(present[-1]) + 1)
-        numbers, key = geometry.numbers[span], (*key[: geometry.grouped], span, *key[geometry.grouped + 1 :])
-    shape = tuple(s.stop - s.start for s in key)
-    values = buffer[: prod(shape)].reshape(shape)
+def _elements(key: Key) -> int:
+    return prod(s.stop - s.start for s in key)
+
+
+def _read(array: Any, key: Key, out: np.ndarray, threads: int) -> np.ndarray | None:
+    """Read values; return the mask, None for floating values, whose missing ones are NaN."""
+    if array.dtype.kind == "f":
+        array.read(key, out=out, threads=threads)
+        return None
+    mask = np.ma.getmask(array.read(key, masked=True, out=out, threads=threads))
+    return None if mask is np.ma.nomask else mask
+
+
+def _fold_block(reduction: Reduction, state: State, key: Key, values: np.ndarray, missing: np.ndarray | None) -> None:
+    geometry, shape = reduction.geometry, values.shape
     first = tuple(range(len(geometry.reduced)))
     summed = state.work.is_sum and bool(first) and geometry.reduced == first
-    missing = _read_block(reduction.array, key, values, threads, not summed)
+    if values.dtype.kind == "f":
+        # The maximum is NaN where any value is.
+        missing = np.isnan(values) if not summed and np.isnan(values.max()) else None
+    elif missing is not None and not missing.any():
+        missing = None
     factors = _factors(reduction.factors, key)
     if not geometry.reduced:
         state.add(0, Part(values, missing, (), factors, range(0)))
         return
     axis = geometry.reduced[0] if geometry.grouped is None else geometry.grouped
     positions: Any = range(key[axis].start, key[axis].stop)
-    runs, order = ([Run(0, 0, shape[axis])], None) if numbers is None else runs_of(numbers)
+    runs, order = [Run(0, 0, shape[axis])], None
+    if geometry.numbers is not None and geometry.grouped is not None:
+        runs, order = runs_of(geometry.numbers[key[axis]])
     if order is not None:
         values, positions = values.take(order, axis), np.asarray(positions)[order]
         missing = None if missing is None else missing.take(order, axis)
@@ -283,19 +309,6 @@ def _fold_block(reduction: Reduction, state: State, key: Key, buffer: np.ndarray
         own = [factor[at] if factor.shape[axis] > 1 else factor for factor in factors]
         absent = None if missing is None else missing[at]
         state.add(run.group, Part(values[at], absent, geometry.reduced, own, along))
-
-
-def _read_block(array: Any, key: Key, out: np.ndarray, threads: int, search: bool) -> np.ndarray | None:
-    """Read a block; return the mask, None if no value is missing.
-
-    ``search``: whether NaN is searched.
-    """
-    if array.dtype.kind == "f":
-        array.read(key, out=out, threads=threads)
-        # The maximum is NaN where any value is.
-        return np.isnan(out) if search and np.isnan(np.maximum.reduce(out.ravel())) else None
-    mask = np.ma.getmask(array.read(key, masked=True, out=out, threads=threads))
-    return mask if mask is not np.ma.nomask and mask.any() else None
 
 
 def _factors(factors: Sequence[Factor], key: Key) -> list[np.ndarray]:
