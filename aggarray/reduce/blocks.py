@@ -8,6 +8,7 @@ depends on the geometry alone, so that results have the same bits for any number
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise, product
 from math import prod
 
@@ -41,7 +42,7 @@ class Run(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Geometry:
     """Ends of blocks per dimension, and how many blocks form a segment.
 
@@ -56,17 +57,17 @@ class Geometry:
     groups: int
     width: int
 
-    @property
+    @cached_property
     def kept(self) -> tuple[int, ...]:
         """The dimensions that are not reduced."""
         return tuple(d for d in range(len(self.ends)) if d not in self.reduced)
 
-    @property
+    @cached_property
     def largest_block(self) -> int:
         """Elements of the largest block."""
         return prod(max((b - a for a, b in pairwise(e)), default=0) for e in self.ends)
 
-    @property
+    @cached_property
     def largest_tile(self) -> int:
         """Elements of the largest tile."""
         return prod(max((b - a for a, b in pairwise(self.ends[d])), default=0) for d in self.kept)
@@ -122,7 +123,7 @@ class Geometry:
     def segments(self, tile: Sequence[Interval]) -> Iterator[list[Key]]:
         """Yield the segments of a tile: the keys of their blocks in order."""
         cells = prod(b - a for a, b in tile)
-        blocks = list(product(*(_intervals(self.ends[d]) for d in self.reduced)))
+        blocks = self._blocks
         most = min(_BLOCKS, -(-len(blocks) // _SEGMENTS)) if self.is_divided else len(blocks)
         segment: list[Key] = []
         present: set[int] = set()
@@ -137,6 +138,10 @@ class Geometry:
             present = united
         if segment:
             yield segment
+
+    @cached_property
+    def _blocks(self) -> list[tuple[Interval, ...]]:
+        return list(product(*(_intervals(self.ends[d]) for d in self.reduced)))
 
     def _groups_in(self, block: Sequence[Interval]) -> set[int]:
         if self.numbers is None or self.grouped is None:
