@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.arrays.chunk_sizes import axis_cuts
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
@@ -163,6 +163,14 @@ class _Target:
                 mask[tuple(key)] = missing
 
 
+class _Task(NamedTuple):
+    """A segment of a tile, given by its number; ``alone``: the tile has no other."""
+
+    tile: int
+    alone: bool
+    segment: list[Key]
+
+
 def _states(
     reduction: Reduction, tiles: Sequence[Sequence[Interval]], threads: int | None
 ) -> Iterator[tuple[int, bool, State]]:
@@ -170,8 +178,8 @@ def _states(
 
     That is, for each segment in order, whether it is the only one of its tile.
     """
-    tasks = _segments(reduction, tiles)
-    first = [task for _, task in zip(range(2), tasks, strict=False)]
+    tasks = _tasks(reduction, tiles)
+    first = list(islice(tasks, 2))
     several = len(first) > 1
     wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
     count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
@@ -179,39 +187,54 @@ def _states(
     largest, itemsize = reduction.geometry.largest_block, reduction.array.dtype.itemsize
     spare = _IN_FLIGHT // count - _bytes_of(reduction) if several else 0
     room = max(largest, min(largest * itemsize + spare, READ) // itemsize)
-    work = partial(_fold_segment, reduction, deque(), room, 1 if several else wanted)
-    rest = (task for some in (first, tasks) for task in some)
+    work = partial(_fold_tasks, reduction, deque(), room, 1 if several else wanted, tiles)
+    bundles = _bundles(chain(first, tasks), room, 3 * reduction.geometry.partial // itemsize)
     if count == 1:
-        for number, alone, segment in rest:
-            yield number, alone, work(tiles[number], segment, alone)
+        for bundle in bundles:
+            yield from work(bundle)
         return
-    waiting: deque[tuple[int, bool, Future[State]]] = deque()
+    waiting: deque[Future[list[tuple[int, bool, State]]]] = deque()
     with ThreadPoolExecutor(count) as pool:
         try:
-            for number, alone, segment in rest:
+            for bundle in bundles:
                 if len(waiting) > count:
-                    before, single, future = waiting.popleft()
-                    yield before, single, future.result()
-                context = contextvars.copy_context()
-                waiting.append((number, alone, pool.submit(context.run, work, tiles[number], segment, alone)))
+                    yield from waiting.popleft().result()
+                waiting.append(pool.submit(contextvars.copy_context().run, work, bundle))
             while waiting:
-                before, single, future = waiting.popleft()
-                yield before, single, future.result()
+                yield from waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _segments(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iterator[tuple[int, bool, list[Key]]]:
+def _tasks(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iterator[_Task]:
     for number, tile in enumerate(tiles):
         before: list[Key] | None = None
         alone = True
         for segment in reduction.geometry.segments(tile):
             if before is not None:
                 alone = False
-                yield number, False, before
+                yield _Task(number, False, before)
             before = segment
         if before is not None:
-            yield number, alone, before
+            yield _Task(number, alone, before)
+
+
+def _bundles(tasks: Iterable[_Task], room: int, beside: int) -> Iterator[list[_Task]]:
+    """Yield successive tasks whose blocks are read together.
+
+    They need at most ``room`` elements in all; each has its blocks and ``beside``.
+    """
+    bundle: list[_Task] = []
+    size = 0
+    for task in tasks:
+        own = sum(map(_elements, task.segment)) + beside
+        if bundle and size + own > room:
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(task)
+        size += own
+    if bundle:
+        yield bundle
 
 
 def _bytes_of(reduction: Reduction) -> int:
@@ -225,44 +248,50 @@ def _reads_remotely(array: Any) -> bool:
     return array._known is None and any(uri is not None and is_remote(uri) for uri in array._matrix.references.uris[:1])
 
 
-def _fold_segment(
+def _fold_tasks(
     reduction: Reduction,
     buffers: deque[np.ndarray],
     room: int,
     threads: int,
-    tile: Sequence[Interval],
-    segment: list[Key],
-    alone: bool,
-) -> State:
-    """Read the blocks of a segment and return their state; ``room``: elements that are read together."""
+    tiles: Sequence[Sequence[Interval]],
+    tasks: Sequence[_Task],
+) -> list[tuple[int, bool, State]]:
+    """Read the blocks of segments and return their states, as `_states`; ``room``: elements that are read together."""
     geometry, array = reduction.geometry, reduction.array
-    groups = np.arange(geometry.groups)
-    if not alone and geometry.numbers is not None and geometry.grouped is not None:
-        numbers = [geometry.numbers[key[geometry.grouped]] for key in segment]
-        groups = np.unique(np.concatenate(numbers))
-        groups = groups[groups >= 0]
-    state = State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)
+    states = [_state_of(reduction, tiles[task.tile], task) for task in tasks]
     # Positions before and after those in groups are not read.
-    keys = [key for key in map(geometry.in_groups, segment) if key is not None]
-    left = sum(map(_elements, segment))
+    found = [(state, geometry.in_groups(key)) for state, task in zip(states, tasks, strict=True) for key in task.segment]
+    folded = [(state, key) for state, key in found if key is not None]
+    owners = iter(folded)
+    left = array.dtype.itemsize * sum(_elements(key) for task in tasks for key in task.segment)
+    advance = reduction.advance or (lambda nbytes: None)
     try:
         buffer = buffers.pop()
     except IndexError:
         buffer = np.empty(room, array.dtype)
     with np.errstate(all="ignore"):
-        for union, own in read_together(keys, room):
+        for union, keys in read_together([key for _, key in folded], room):
             values = buffer[: _elements(union)].reshape([s.stop - s.start for s in union])
             mask = _read(array, union, values, threads)
-            for key in own:
+            for state, key in islice(owners, len(keys)):
                 at = tuple(slice(s.start - u.start, s.stop - u.start) for s, u in zip(key, union, strict=True))
                 _fold_block(reduction, state, key, values[at], None if mask is None else mask[at])
-            left -= values.size
-            if reduction.advance is not None:
-                reduction.advance(values.nbytes)
+            left -= values.nbytes
+            advance(values.nbytes)
+    advance(left)
     buffers.append(buffer)
-    if reduction.advance is not None:
-        reduction.advance(left * array.dtype.itemsize)
-    return state
+    return [(task.tile, task.alone, state) for task, state in zip(tasks, states, strict=True)]
+
+
+def _state_of(reduction: Reduction, tile: Sequence[Interval], task: _Task) -> State:
+    """Return the empty state of a segment, of the groups that it has."""
+    geometry = reduction.geometry
+    groups = np.arange(geometry.groups)
+    if not task.alone and geometry.numbers is not None and geometry.grouped is not None:
+        numbers = [geometry.numbers[key[geometry.grouped]] for key in task.segment]
+        groups = np.unique(np.concatenate(numbers))
+        groups = groups[groups >= 0]
+    return State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)
 
 
 def _elements(key: Key) -> int:

@@ -29,7 +29,7 @@ TUNED: dict[str, Any] = {
 
 def load_aggarray() -> Any:
     """Import aggarray and the modules that it imports lazily, outside the timed work."""
-    for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index"):
+    for package in ("aggarray.formats", "aggarray.codecs", "aggarray.index", "aggarray.reduce"):
         for result in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             import_module(result.name)
     for name in ("aggarray.opening", "h5py", "netCDF4", "numcodecs"):

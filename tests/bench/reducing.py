@@ -16,7 +16,7 @@ import numpy as np
 from tests.bench.archives import paths_in
 from tests.bench.harness import Benchmark, Contestant, Size
 from tests.bench.layouts import Layout, eighths, shape_of
-from tests.bench.opening import with_xarray
+from tests.bench.opening import load_aggarray, with_xarray
 from tests.bench.peers import INDEX, write_with_index
 
 _LAYOUT = Layout((1, 180, 360), options={"zlib": True, "shuffle": True})
@@ -31,9 +31,7 @@ _YEARS = {
 
 
 def _aggarray(folder: Path, size: Size) -> SimpleNamespace:
-    import aggarray
-
-    return SimpleNamespace(library=aggarray, index=str(folder / INDEX), size=size)
+    return SimpleNamespace(library=load_aggarray(), index=str(folder / INDEX), size=size)
 
 
 def _xarray(folder: Path, size: Size) -> SimpleNamespace:

@@ -435,6 +435,30 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
             function.cache_clear()
 
 
+@pytest.mark.parametrize("size", [33_000, 100_003])
+def test_large_chunks_are_inflated_into_the_output(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = ((SMOOTH + NOISE) * 5)[:size]
+    filled: list[bool] = []
+    fill = decompressing.fill_from_zlib
+    monkeypatch.setattr(decompressing, "fill_from_zlib", lambda *both: filled.append(fill(*both)) or filled[-1])
+    monkeypatch.setattr(inflating, "_inflated", 0)
+    step, stored, out = Filter("deflate"), zlib.compress(data), np.empty(size, np.uint8)
+    assert decode((step,), stored, size, out=out).tobytes() == data and not filled  # not worth it yet
+    monkeypatch.setattr(inflating, "_inflated", inflating._LOAD)
+    for rest in (b"", b"rest"):
+        out[:] = 0
+        assert decode((step,), stored + rest, size, out=out) is out and out.tobytes() == data
+    assert filled == [True, True]
+    damaged = bytearray(stored)
+    damaged[len(damaged) // 2] ^= 0x55
+    for wrong, asked in ((bytes(damaged), size), (stored[:-9], size), (stored, size - 1), (stored, size + 1)):
+        with pytest.raises(ValueError, match=r"^deflate: "):
+            decode((step,), wrong, asked, out=np.empty(asked, np.uint8))
+    assert filled[2:] == [False] * 4
+    monkeypatch.setattr(decompressing, "_function", lambda name: None)
+    assert not decompressing._Inflater().fill(np.frombuffer(stored, np.uint8), out)
+
+
 def test_streams_after_one_that_is_too_long_are_not_decoded() -> None:
     stored = np.frombuffer(gzip.compress(bytes(11)) + gzip.compress(bytes(1 << 26)), np.uint8)
     tracemalloc.start()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import aggarray as aa
 import aggarray.read as reading
 from aggarray.partition.chunk_selection import runs_along
-from aggarray.read import contiguous
+from aggarray.read import chunk_blocks, contiguous
 from aggarray.read.chunk_blocks import decoded_chunks
 from aggarray.read.chunk_index import chunk_tables
 from tests.support.examples import examples
@@ -36,7 +36,15 @@ KEYS = st.tuples(
 
 
 #: Chunks are read one by one, all together, a few at a time; a few bytes at a time.
-SIZES = [{"SMALL": 0}, {}, {"SLAB": 200}, {"BATCH": 1}, {"SMALL": 0, "PART": 64}, {"SMALL": 0, "MOST": 2}]
+SIZES = [
+    {"SMALL": 0},
+    {},
+    {"SLAB": 200},
+    {"SMALL": 0, "SLAB": 200},
+    {"BATCH": 1},
+    {"SMALL": 0, "PART": 64},
+    {"SMALL": 0, "MOST": 2},
+]
 #: Rows are read one by one, or a few that lie close together; long ones and short ones.
 SIZES += [
     {"SMALL": 0, "GAP": 30, "_FEW": 1},
@@ -346,3 +354,20 @@ def test_a_column_of_contiguous_values_is_no_read_per_row(tmp_path: Path, direct
     v = aa.open(path)["v"]
     np.testing.assert_array_equal(v[:, :, 5], np.arange(64 * 128 * 256, dtype="i2").reshape(64, 128, 256)[:, :, 5])
     assert sum(map(len, direct)) < 10
+
+
+@pytest.mark.parametrize("key", [..., np.s_[1:], np.s_[:, :, ::-1], np.s_[::2], np.s_[3:5, 1:]], ids=str)
+def test_chunks_in_a_row_are_decoded_together(key: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = np.random.default_rng(6).random((9, 128, 128), np.float32)
+    expected[:, 5] = 1e20
+    with netCDF4.Dataset(tmp_path / "steps.nc", "w") as file:
+        for name, size in zip("tyx", expected.shape, strict=True):
+            file.createDimension(name, size)
+        file.createVariable("v", "f4", tuple("tyx"), zlib=True, chunksizes=(1, 128, 128), fill_value=1e20)[:] = expected
+    expected[:, 5] = np.nan
+    array = aa.open(tmp_path / "steps.nc")["v"]
+    numbers: list[int] = []
+    decode = chunk_blocks.decode_all
+    monkeypatch.setattr(chunk_blocks, "decode_all", lambda f, parts, out: (numbers.append(len(parts)), decode(f, parts, out)))
+    np.testing.assert_array_equal(array.read(key, threads=1), expected[key])
+    assert numbers == [len(expected[key])]

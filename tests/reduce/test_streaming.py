@@ -100,13 +100,30 @@ def test_segments_do_not_depend_on_threads(series: tuple[aa.MasterArray, int]) -
     with (
         mock.patch.multiple(blocks, BLOCK=20_000),
         mock.patch.object(
-            streaming, "_fold_segment", lambda *a, real=streaming._fold_segment: folded[-1].append(a[4]) or real(*a)
+            streaming, "_state_of", lambda *a, real=streaming._state_of: folded[-1].append(a[2].segment) or real(*a)
         ),
     ):
         for threads in 1, 3:
             folded.append([])
             reduce_array(array, ["mean"], "time", threads=threads)
     assert len(folded[0]) > 2 and sorted(map(str, folded[0])) == sorted(map(str, folded[1]))
+
+
+@pytest.mark.parametrize("dims", ["time", ["lat", "lon"]], ids=str)
+def test_few_threads_read_several_blocks_at_a_time(series: tuple[aa.MasterArray, int], dims: Any) -> None:
+    array, _ = series
+    reads: list[list[Any]] = []
+    results = []
+    for memory in 48 << 20, 1:
+        reads.append([])
+        with (
+            mock.patch.multiple(blocks, BLOCK=3_000),
+            mock.patch.multiple(streaming, _IN_FLIGHT=memory),
+            mock.patch.object(streaming, "_read", lambda *a, real=streaming._read: reads[-1].append(a[1]) or real(*a)),
+        ):
+            results.append(reduce_array(array, ["mean"], dims, threads=2)["mean"][...])
+    assert len(reads[0]) * 2 <= len(reads[1])
+    assert results[0].tobytes() == results[1].tobytes()
 
 
 @pytest.fixture(scope="module")
