@@ -270,7 +270,8 @@ def chunk_tasks(stored: StoredPiece, selection: Sequence[Indices]) -> Iterator[R
     each = prod(table.chunk) * (2 * table.dtype.itemsize + 17)
     blocks: list[ChunkBlock] = []
     size = most = count = 0
-    together = chunk < SMALL or (stored.view is not None and stored.is_plain)
+    # Larger ones are decoded together if they may follow each other in the output.
+    together = chunk < SMALL or (stored.is_plain and stored.view is not None and stored.view.flags.c_contiguous)
     for block in chunk_blocks_of(table, selection, max(1, min(SLAB // chunk, MOST)) if together else 1):
         if blocks and (size >= BATCH or count >= MOST):
             yield ReadTask(partial(read_stored, stored, read_chunk_blocks, blocks), size + most + count * _EACH)

@@ -104,7 +104,10 @@ def _plain_values(stored: StoredPiece, block: ChunkBlock) -> np.ndarray:
 
 
 def _decode_in_place(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Part]) -> bool:
-    """Decode fully selected chunks into an output where they lie one after the other."""
+    """Decode fully selected chunks into an output; return False if it cannot.
+
+    They must follow each other there.
+    """
     table = stored.table
     if not table.filters or any(len(runs) > 1 for runs in block.runs[1:]):
         return False

@@ -184,7 +184,9 @@ def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
 
 
 def read_together(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
-    """Yield unions of successive keys, of at most ``most`` elements, and those keys.
+    """Yield unions of successive keys, and those keys.
+
+    A union of several has at most ``most`` elements.
 
     >>> keys = [(slice(a, b), slice(0, 4)) for a, b in ((0, 2), (2, 3), (3, 4), (5, 6))]
     >>> [(union[0], len(own)) for union, own in read_together(keys, 12)]
@@ -206,7 +208,7 @@ def read_together(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Ke
 
 
 def _continued(union: Key, key: Key) -> Key | None:
-    """Return the union with a key that follows it along one dimension, else None."""
+    """Return the union with a key that follows it; None if none does."""
     different = [d for d, (a, b) in enumerate(zip(union, key, strict=True)) if a != b]
     if len(different) != 1 or union[different[0]].stop != key[different[0]].start:
         return None

@@ -164,7 +164,10 @@ class _Target:
 
 
 class _Task(NamedTuple):
-    """A segment of a tile, given by its number; ``alone``: the tile has no other."""
+    """A segment of a tile, which is given by its number.
+
+    ``alone``: the tile has no other.
+    """
 
     tile: int
     alone: bool
@@ -256,7 +259,10 @@ def _fold_tasks(
     tiles: Sequence[Sequence[Interval]],
     tasks: Sequence[_Task],
 ) -> list[tuple[int, bool, State]]:
-    """Read the blocks of segments and return their states, as `_states`; ``room``: elements that are read together."""
+    """Read the blocks of segments; return their states as `_states` does.
+
+    ``room``: elements that are read together, at most.
+    """
     geometry, array = reduction.geometry, reduction.array
     states = [_state_of(reduction, tiles[task.tile], task) for task in tasks]
     # Positions before and after those in groups are not read.
@@ -299,7 +305,7 @@ def _elements(key: Key) -> int:
 
 
 def _read(array: Any, key: Key, out: np.ndarray, threads: int) -> np.ndarray | None:
-    """Read values; return the mask, None for floating values, whose missing ones are NaN."""
+    """Read values, and return the mask; None if missing values are NaN."""
     if array.dtype.kind == "f":
         array.read(key, out=out, threads=threads)
         return None

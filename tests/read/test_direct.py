@@ -370,4 +370,5 @@ def test_chunks_in_a_row_are_decoded_together(key: Any, tmp_path: Path, monkeypa
     decode = chunk_blocks.decode_all
     monkeypatch.setattr(chunk_blocks, "decode_all", lambda f, parts, out: (numbers.append(len(parts)), decode(f, parts, out)))
     np.testing.assert_array_equal(array.read(key, threads=1), expected[key])
-    assert numbers == [len(expected[key])]
+    separate = key == np.s_[:, :, ::-1]
+    assert numbers == ([1] * 9 if separate else [len(expected[key])])
