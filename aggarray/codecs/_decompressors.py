@@ -1,8 +1,8 @@
 """C functions of extension modules, called without their packages.
 
-The modules of numcodecs and deflate contain Blosc, LZ4, Zstandard and libdeflate. Loading one as a library takes 0.3 ms, importing
-numcodecs 40 ms; the package deflate has no function that fills memory of the caller. If a module does not export a function, its
-package is used.
+The modules of numcodecs and deflate contain Blosc, LZ4, Zstandard and libdeflate. Loading one as a library takes 0.3 ms,
+importing numcodecs 40 ms; the package deflate has no function that fills memory of the caller. If a module does not export a
+function, its package is used.
 """
 
 from __future__ import annotations
