@@ -119,14 +119,16 @@ def _decompress_zstd(frame: np.ndarray, out: np.ndarray) -> int:
     return out.size
 
 
+_OF_INFLATER = ("alloc_decompressor", "zlib_decompress", "free_decompressor")
+
+
 class _Inflater:
     """Working memory of libdeflate, for one thread at a time."""
 
     def __init__(self) -> None:
-        allocate = _function("libdeflate_alloc_decompressor")
-        #: None if there is no function, or no memory.
-        self.address = allocate and allocate()
-        self._inflate, self._free = _function("libdeflate_zlib_decompress"), _function("libdeflate_free_decompressor")
+        allocate, self._inflate, self._free = (_function(f"libdeflate_{name}") for name in _OF_INFLATER)
+        #: None if a function, or memory, is missing.
+        self.address = allocate() if allocate and self._inflate and self._free else None
 
     def fill(self, stream: np.ndarray, out: np.ndarray) -> bool:
         """Inflate a zlib stream into ``out``; return False if it does not fit."""
