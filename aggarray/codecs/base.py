@@ -50,8 +50,8 @@ class Codec(Protocol):
         """Return at most ``size`` decoded bytes, a buffer of uint8.
 
         ``data``: uint8, contiguous. ``out``: a writable buffer of ``size`` bytes that may be filled and returned. A codec that
-        does not return ``out`` must not write to it. Raises ValueError or RuntimeError for damaged data. A codec allocates at
-        most ``size`` bytes, whatever size the data declares.
+        does not return ``out`` may leave anything in it. Raises ValueError or RuntimeError for damaged data. A codec allocates
+        at most ``size`` bytes, whatever size the data declares.
         """
 
 

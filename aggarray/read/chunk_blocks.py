@@ -109,10 +109,11 @@ def _decode_in_place(stored: StoredPiece, block: ChunkBlock, parts: Sequence[Par
     They must follow each other there.
     """
     table = stored.table
-    if not table.filters or any(len(runs) > 1 for runs in block.runs[1:]):
+    several = [axis for axis, runs in enumerate(block.runs) if len(runs) > 1]
+    if not table.filters or None in parts or (several and max(table.chunk[: several[-1]], default=1) > 1):
         return False
-    where = place_in_view(stored, block.out, (len(parts) * table.chunk[0], *table.chunk[1:]) if table.chunk else ())
-    if where is None or None in parts:
+    where = place_in_view(stored, block.out, tuple(len(r) * side for r, side in zip(block.runs, table.chunk, strict=True)))
+    if where is None:
         return False
     rows = where.reshape(len(parts), -1).view(np.uint8)
     if table.masks is None:

@@ -186,7 +186,7 @@ def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
 def read_together(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
     """Yield unions of successive keys, and those keys.
 
-    A union of several has at most ``most`` elements.
+    A union of several has at most ``most`` elements, and each key is contiguous in it: sums of other views round differently.
 
     >>> keys = [(slice(a, b), slice(0, 4)) for a, b in ((0, 2), (2, 3), (3, 4), (5, 6))]
     >>> [(union[0], len(own)) for union, own in read_together(keys, 12)]
@@ -213,6 +213,8 @@ def _continued(union: Key, key: Key) -> Key | None:
     if len(different) != 1 or union[different[0]].stop != key[different[0]].start:
         return None
     d = different[0]
+    if any(s.stop - s.start > 1 for s in key[:d]):
+        return None
     return (*key[:d], slice(union[d].start, key[d].stop), *key[d + 1 :])
 
 

@@ -187,11 +187,11 @@ def _states(
     wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
     count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
     # Few threads read several blocks at a time, and wait for each other less often.
-    largest, itemsize = reduction.geometry.largest_block, reduction.array.dtype.itemsize
-    spare = _IN_FLIGHT // count - _bytes_of(reduction) if several else 0
-    room = max(largest, min(largest * itemsize + spare, READ) // itemsize)
+    largest, each = reduction.geometry.largest_block, _bytes_read(reduction.array.dtype)
+    spare = _IN_FLIGHT // count - _bytes_of(reduction) - _DECODING if several else 0
+    room = max(largest, min(largest * each + spare, READ) // each)
     work = partial(_fold_tasks, reduction, deque(), room, 1 if several else wanted, tiles)
-    bundles = _bundles(chain(first, tasks), room, 3 * reduction.geometry.partial // itemsize)
+    bundles = _bundles(chain(first, tasks), room, 3 * reduction.geometry.partial // each)
     if count == 1:
         for bundle in bundles:
             yield from work(bundle)
@@ -245,6 +245,11 @@ def _bytes_of(reduction: Reduction) -> int:
     block = reduction.geometry.largest_block
     copies = bool(reduction.factors) + ("moments" in reduction.work.accumulators)
     return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + 3 * reduction.geometry.partial + _DECODING)
+
+
+def _bytes_read(dtype: np.dtype[Any]) -> int:
+    """Return the bytes of an element and its mask, which floating values have in blocks only."""
+    return dtype.itemsize + (dtype.kind != "f")
 
 
 def _reads_remotely(array: Any) -> bool:

@@ -356,19 +356,25 @@ def test_a_column_of_contiguous_values_is_no_read_per_row(tmp_path: Path, direct
     assert sum(map(len, direct)) < 10
 
 
+@pytest.mark.parametrize("height", [128, 32])
 @pytest.mark.parametrize("key", [..., np.s_[1:], np.s_[:, :, ::-1], np.s_[::2], np.s_[3:5, 1:]], ids=str)
-def test_chunks_in_a_row_are_decoded_together(key: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = np.random.default_rng(6).random((9, 128, 128), np.float32)
+def test_chunks_in_a_row_are_decoded_together(key: Any, height: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = np.random.default_rng(6).random((9, 128, 512), np.float32)
     expected[:, 5] = 1e20
     with netCDF4.Dataset(tmp_path / "steps.nc", "w") as file:
         for name, size in zip("tyx", expected.shape, strict=True):
             file.createDimension(name, size)
-        file.createVariable("v", "f4", tuple("tyx"), zlib=True, chunksizes=(1, 128, 128), fill_value=1e20)[:] = expected
+        file.createVariable("v", "f4", tuple("tyx"), zlib=True, chunksizes=(1, height, 512), fill_value=1e20)[:] = expected
     expected[:, 5] = np.nan
     array = aa.open(tmp_path / "steps.nc")["v"]
     numbers: list[int] = []
-    decode = chunk_blocks.decode_all
+    placed: list[bool] = []
+    decode, place = chunk_blocks.decode_all, chunk_blocks._decode_in_place
     monkeypatch.setattr(chunk_blocks, "decode_all", lambda f, parts, out: (numbers.append(len(parts)), decode(f, parts, out)))
+    monkeypatch.setattr(chunk_blocks, "_decode_in_place", lambda *a: placed.append(place(*a)) or placed[-1])
     np.testing.assert_array_equal(array.read(key, threads=1), expected[key])
-    separate = key == np.s_[:, :, ::-1]
-    assert numbers == ([1] * 9 if separate else [len(expected[key])])
+    in_a_row = key is ... or key in (np.s_[1:], np.s_[::2])
+    assert all(placed) == in_a_row
+    if in_a_row:
+        count, together = len(expected[key]) * 128 // height, (1 << 20) // (height * 2048)
+        assert sorted(numbers, reverse=True) == [together] * (count // together) + [count % together] * (count % together > 0)

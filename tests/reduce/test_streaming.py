@@ -28,7 +28,7 @@ def write(path: Path, values: np.ndarray, start: int, chunks: tuple[int, int, in
             axis = file.createVariable(name, "f8", (name,))
             axis[:] = np.arange(size) + (start if name == "time" else 0)
             axis.units = "days since 2001-01-01" if name == "time" else f"degrees_{'north' if name == 'lat' else 'east'}"
-        fill = 1e20 if dtype == "f4" else -999
+        fill = {"f": 1e20, "i": -999, "u": 7}[dtype[0]]
         file.createVariable("tas", dtype, ("time", "lat", "lon"), zlib=True, chunksizes=chunks, fill_value=fill)[:] = values
         file["tas"].units = "K"
 
@@ -110,8 +110,10 @@ def test_segments_do_not_depend_on_threads(series: tuple[aa.MasterArray, int]) -
 
 
 @pytest.mark.parametrize("dims", ["time", ["lat", "lon"]], ids=str)
-def test_few_threads_read_several_blocks_at_a_time(series: tuple[aa.MasterArray, int], dims: Any) -> None:
-    array, _ = series
+def test_few_threads_read_several_blocks_at_a_time(dims: Any, tmp_path: Path) -> None:
+    values = np.random.default_rng(9).normal(280, 20, (30, 30, 48))
+    write(tmp_path / "steps.nc", values, 0, (1, 30, 48))
+    array = aa.open(tmp_path / "steps.nc")["tas"]
     reads: list[list[Any]] = []
     results = []
     for memory in 48 << 20, 1:
@@ -124,6 +126,32 @@ def test_few_threads_read_several_blocks_at_a_time(series: tuple[aa.MasterArray,
             results.append(reduce_array(array, ["mean"], dims, threads=2)["mean"][...])
     assert len(reads[0]) * 2 <= len(reads[1])
     assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_same_bits_of_blocks_along_an_inner_dimension(tmp_path: Path) -> None:
+    """The sum over two dimensions rounds differently if a block is not contiguous."""
+    values = np.random.default_rng(8).lognormal(0, 12, (2, 64, 96))
+    write(tmp_path / "wide.nc", np.ma.MaskedArray(values), 0, (1, 64, 12), "f8")
+    array = aa.open(tmp_path / "wide.nc")["tas"]
+    results = set()
+    for memory in 48 << 20, 1:
+        with mock.patch.multiple(blocks, BLOCK=800), mock.patch.multiple(streaming, _IN_FLIGHT=memory):
+            for dims in ["lat", "lon"], ["time", "lat", "lon"]:
+                results.add((len(dims), reduce_array(array, ["mean"], dims, threads=2)["mean"][...].tobytes()))
+    assert len(results) == 2
+
+
+@pytest.mark.heavy
+def test_memory_of_masks(tmp_path: Path) -> None:
+    values = np.ma.MaskedArray(np.ones((200, 720, 724), "u1"))
+    write(tmp_path / "bytes.nc", values, 0, (1, 720, 724), "u1")
+    array = aa.open(tmp_path / "bytes.nc")["tas"]
+    for threads in 3, 4:
+        tracemalloc.start()
+        result = reduce_array(array, ["mean"], ["lat", "lon"], threads=threads)["mean"]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < result.nbytes + (64 << 20) and (result[...] == 1).all()
 
 
 @pytest.fixture(scope="module")
