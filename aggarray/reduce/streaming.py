@@ -248,7 +248,10 @@ def _bytes_of(reduction: Reduction) -> int:
 
 
 def _bytes_read(dtype: np.dtype[Any]) -> int:
-    """Return the bytes of an element and its mask, which floating values have in blocks only."""
+    """Return the bytes of an element that is read, and of its mask.
+
+    Floating values have none.
+    """
     return dtype.itemsize + (dtype.kind != "f")
 
 
