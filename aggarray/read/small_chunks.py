@@ -1,4 +1,4 @@
-"""Batches of small pieces of similar files, for a low cost per file.
+"""Batches of small pieces of similar files, decoded together.
 
 Their bytes are gathered file by file, and decoded and conformed together. A piece that is missing, damaged, not stored or
 changed is read individually, which reports its error.

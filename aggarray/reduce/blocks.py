@@ -183,13 +183,13 @@ def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(own.tolist()) for own in ends)
 
 
-def read_together(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
+def joined_keys(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
     """Yield unions of successive keys, and those keys.
 
     A union of several has at most ``most`` elements, and each key is contiguous in it: sums of other views round differently.
 
     >>> keys = [(slice(a, b), slice(0, 4)) for a, b in ((0, 2), (2, 3), (3, 4), (5, 6))]
-    >>> [(union[0], len(own)) for union, own in read_together(keys, 12)]
+    >>> [(union[0], len(own)) for union, own in joined_keys(keys, 12)]
     [(slice(0, 3, None), 2), (slice(3, 4, None), 1), (slice(5, 6, None), 1)]
     """
     union: Key = ()

@@ -19,7 +19,7 @@ from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
-from aggarray.reduce.blocks import BLOCK, READ, Geometry, Interval, Key, Run, geometry_of, read_together, runs_of, shortened
+from aggarray.reduce.blocks import BLOCK, READ, Geometry, Interval, Key, Run, geometry_of, joined_keys, runs_of, shortened
 from aggarray.reduce.operations import State, Work
 from aggarray.reduce.part import Part, SummedPart
 from aggarray.reduce.results import Result, results_of
@@ -284,7 +284,7 @@ def _fold_tasks(
     except IndexError:
         buffer = np.empty(room, array.dtype)
     with np.errstate(all="ignore"):
-        for union, keys in read_together([key for _, key in folded], room):
+        for union, keys in joined_keys([key for _, key in folded], room):
             values = buffer[: _elements(union)].reshape([s.stop - s.start for s in union])
             mask = _read(array, union, values, threads)
             for state, key in islice(owners, len(keys)):
