@@ -117,8 +117,8 @@ def _reduced(reduction: Reduction, threads: int | None) -> Results:
 
 def _merged(reduction: Reduction, tile: Sequence[Interval], states: Iterator[tuple[int, bool, State]]) -> State:
     """Return the state of a tile, merged of those of its segments in order."""
-    _, alone, first = next(states)
-    if alone:
+    _, is_only, first = next(states)
+    if is_only:
         return first
     total = _empty(reduction, tile, reduction.limit)
     total.merge(first)
@@ -163,15 +163,15 @@ class _Target:
                 mask[tuple(key)] = missing
 
 
-class _Task(NamedTuple):
-    """A segment of a tile, which is given by its number.
+class _Segment(NamedTuple):
+    """Keys of the blocks of a segment, and the number of its tile.
 
-    ``alone``: the tile has no other.
+    ``is_only``: the tile has no other segment.
     """
 
     tile: int
-    alone: bool
-    segment: list[Key]
+    is_only: bool
+    keys: list[Key]
 
 
 def _states(
@@ -181,8 +181,8 @@ def _states(
 
     That is, for each segment in order, whether it is the only one of its tile.
     """
-    tasks = _tasks(reduction, tiles)
-    first = list(islice(tasks, 2))
+    segments = _segments(reduction, tiles)
+    first = list(islice(segments, 2))
     several = len(first) > 1
     wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
     count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
@@ -190,8 +190,8 @@ def _states(
     largest, each = reduction.geometry.largest_block, _bytes_read(reduction.array.dtype)
     spare = _IN_FLIGHT // count - _bytes_of(reduction) - _DECODING if several else 0
     room = max(largest, min(largest * each + spare, READ) // each)
-    work = partial(_fold_tasks, reduction, deque(), room, 1 if several else wanted, tiles)
-    bundles = _bundles(chain(first, tasks), room, 3 * reduction.geometry.partial // each)
+    work = partial(_fold_segments, reduction, deque(), room, 1 if several else wanted, tiles)
+    bundles = _bundles(chain(first, segments), room, 3 * reduction.geometry.partial // each)
     if count == 1:
         for bundle in bundles:
             yield from work(bundle)
@@ -209,32 +209,32 @@ def _states(
             pool.shutdown(cancel_futures=True)
 
 
-def _tasks(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iterator[_Task]:
+def _segments(reduction: Reduction, tiles: Iterable[Sequence[Interval]]) -> Iterator[_Segment]:
     for number, tile in enumerate(tiles):
         before: list[Key] | None = None
-        alone = True
+        is_only = True
         for segment in reduction.geometry.segments(tile):
             if before is not None:
-                alone = False
-                yield _Task(number, False, before)
+                is_only = False
+                yield _Segment(number, False, before)
             before = segment
         if before is not None:
-            yield _Task(number, alone, before)
+            yield _Segment(number, is_only, before)
 
 
-def _bundles(tasks: Iterable[_Task], room: int, beside: int) -> Iterator[list[_Task]]:
-    """Yield successive tasks whose blocks are read together.
+def _bundles(segments: Iterable[_Segment], room: int, beside: int) -> Iterator[list[_Segment]]:
+    """Yield successive segments whose blocks are read together.
 
     They need at most ``room`` elements in all; each has its blocks and ``beside``.
     """
-    bundle: list[_Task] = []
+    bundle: list[_Segment] = []
     size = 0
-    for task in tasks:
-        own = sum(map(_elements, task.segment)) + beside
+    for segment in segments:
+        own = sum(map(_elements, segment.keys)) + beside
         if bundle and size + own > room:
             yield bundle
             bundle, size = [], 0
-        bundle.append(task)
+        bundle.append(segment)
         size += own
     if bundle:
         yield bundle
@@ -259,25 +259,25 @@ def _reads_remotely(array: Any) -> bool:
     return array._known is None and any(uri is not None and is_remote(uri) for uri in array._matrix.references.uris[:1])
 
 
-def _fold_tasks(
+def _fold_segments(
     reduction: Reduction,
     buffers: deque[np.ndarray],
     room: int,
     threads: int,
     tiles: Sequence[Sequence[Interval]],
-    tasks: Sequence[_Task],
+    segments: Sequence[_Segment],
 ) -> list[tuple[int, bool, State]]:
     """Read the blocks of segments; return their states as `_states` does.
 
     ``room``: elements that are read together, at most.
     """
     geometry, array = reduction.geometry, reduction.array
-    states = [_state_of(reduction, tiles[task.tile], task) for task in tasks]
+    states = [_state_of(reduction, tiles[segment.tile], segment) for segment in segments]
     # Positions before and after those in groups are not read.
-    found = [(state, geometry.in_groups(key)) for state, task in zip(states, tasks, strict=True) for key in task.segment]
+    found = [(state, geometry.in_groups(key)) for state, segment in zip(states, segments, strict=True) for key in segment.keys]
     folded = [(state, key) for state, key in found if key is not None]
     owners = iter(folded)
-    left = array.dtype.itemsize * sum(_elements(key) for task in tasks for key in task.segment)
+    left = array.dtype.itemsize * sum(_elements(key) for segment in segments for key in segment.keys)
     advance = reduction.advance or (lambda nbytes: None)
     try:
         buffer = buffers.pop()
@@ -294,15 +294,15 @@ def _fold_tasks(
             advance(values.nbytes)
     advance(left)
     buffers.append(buffer)
-    return [(task.tile, task.alone, state) for task, state in zip(tasks, states, strict=True)]
+    return [(segment.tile, segment.is_only, state) for segment, state in zip(segments, states, strict=True)]
 
 
-def _state_of(reduction: Reduction, tile: Sequence[Interval], task: _Task) -> State:
+def _state_of(reduction: Reduction, tile: Sequence[Interval], segment: _Segment) -> State:
     """Return the empty state of a segment, of the groups that it has."""
     geometry = reduction.geometry
     groups = np.arange(geometry.groups)
-    if not task.alone and geometry.numbers is not None and geometry.grouped is not None:
-        numbers = [geometry.numbers[key[geometry.grouped]] for key in task.segment]
+    if not segment.is_only and geometry.numbers is not None and geometry.grouped is not None:
+        numbers = [geometry.numbers[key[geometry.grouped]] for key in segment.keys]
         groups = np.unique(np.concatenate(numbers))
         groups = groups[groups >= 0]
     return State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)

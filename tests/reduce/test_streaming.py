@@ -100,7 +100,7 @@ def test_segments_do_not_depend_on_threads(series: tuple[aa.MasterArray, int]) -
     with (
         mock.patch.multiple(blocks, BLOCK=20_000),
         mock.patch.object(
-            streaming, "_state_of", lambda *a, real=streaming._state_of: folded[-1].append(a[2].segment) or real(*a)
+            streaming, "_state_of", lambda *a, real=streaming._state_of: folded[-1].append(a[2].keys) or real(*a)
         ),
     ):
         for threads in 1, 3:
