@@ -130,7 +130,7 @@ class _Inflater:
         #: None if a function, or memory, is missing.
         self.address = allocate() if allocate and self._inflate and self._free else None
 
-    def fill(self, stream: np.ndarray, out: np.ndarray) -> bool:
+    def inflate_into(self, stream: np.ndarray, out: np.ndarray) -> bool:
         """Inflate a zlib stream into ``out``; return False if it does not fit."""
         if not self.address:
             return False
@@ -145,7 +145,7 @@ class _Inflater:
 _inflaters = threading.local()
 
 
-def fill_from_zlib(stream: np.ndarray, out: np.ndarray) -> bool:
+def inflate_into(stream: np.ndarray, out: np.ndarray) -> bool:
     """Inflate a zlib stream into ``out``, which it must fill exactly.
 
     Return False if it does not, is damaged, or there is no function for it. ``out`` is then undefined.
@@ -153,4 +153,4 @@ def fill_from_zlib(stream: np.ndarray, out: np.ndarray) -> bool:
     inflater = getattr(_inflaters, "own", None)
     if inflater is None:
         inflater = _inflaters.own = _Inflater()
-    return inflater.fill(stream, out)
+    return inflater.inflate_into(stream, out)

@@ -34,7 +34,7 @@ class Inflate(Codec):
 
     def decode(self, data: np.ndarray, size: int, parameters: Parameters, out: np.ndarray | None) -> np.ndarray:
         """Inflate and verify the checksum; raise ValueError for damaged data."""
-        if out is not None and size >= _LARGE and self._wrapper == "zlib" and _fill(data, out):
+        if out is not None and size >= _LARGE and self._wrapper == "zlib" and _inflate_into(data, out):
             return out
         # The binding of libdeflate returns nothing for a size of 0, whatever the stream.
         if size and (fast := _library(self._wrapper)) is not None:
@@ -52,15 +52,15 @@ class Inflate(Codec):
         return decode_streams(data, size, make, zlib.error, single=self._wrapper == "zlib")
 
 
-def _fill(data: np.ndarray, out: np.ndarray) -> bool:
-    """Inflate into ``out``; return False if it is too early, or fails."""
+def _inflate_into(data: np.ndarray, out: np.ndarray) -> bool:
+    """Inflate into ``out``; return False on failure, or before `_LOAD` bytes."""
     global _inflated
     _inflated += out.size
     if _inflated < _LOAD:
         return False
-    from aggarray.codecs._decompressors import fill_from_zlib
+    from aggarray.codecs._decompressors import inflate_into
 
-    return fill_from_zlib(data, out)
+    return inflate_into(data, out)
 
 
 @functools.cache

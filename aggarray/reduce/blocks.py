@@ -103,7 +103,7 @@ class Geometry:
             numbers = np.where((numbers >= first) & (numbers < stop), numbers - first, -1)
         return replace(self, numbers=numbers, groups=stop - first)
 
-    def in_groups(self, key: Key) -> Key | None:
+    def trim_to_groups(self, key: Key) -> Key | None:
         """Return a key without the positions before and after those in groups.
 
         None: no position is in a group.
@@ -183,6 +183,11 @@ def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(own.tolist()) for own in ends)
 
 
+def elements_of(key: Key) -> int:
+    """Return the number of elements of a key."""
+    return prod(s.stop - s.start for s in key)
+
+
 def joined_keys(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]]]:
     """Yield unions of successive keys, and those keys.
 
@@ -196,7 +201,7 @@ def joined_keys(keys: Iterable[Key], most: int) -> Iterator[tuple[Key, list[Key]
     own: list[Key] = []
     for key in keys:
         longer = _continued(union, key) if own else None
-        if longer is not None and prod(s.stop - s.start for s in longer) <= most:
+        if longer is not None and elements_of(longer) <= most:
             union = longer
             own.append(key)
             continue

@@ -19,7 +19,19 @@ from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.options import get_options
 from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
-from aggarray.reduce.blocks import BLOCK, READ, Geometry, Interval, Key, Run, geometry_of, joined_keys, runs_of, shortened
+from aggarray.reduce.blocks import (
+    BLOCK,
+    READ,
+    Geometry,
+    Interval,
+    Key,
+    Run,
+    elements_of,
+    geometry_of,
+    joined_keys,
+    runs_of,
+    shortened,
+)
 from aggarray.reduce.operations import State, Work
 from aggarray.reduce.part import Part, SummedPart
 from aggarray.reduce.results import Result, results_of
@@ -186,8 +198,9 @@ def _states(
     several = len(first) > 1
     wanted = threads or max(get_options().threads, DISTANT if _reads_remotely(reduction.array) else 1)
     count = max(1, min(wanted, _IN_FLIGHT // _bytes_of(reduction))) if several else 1
-    # Few threads read several blocks at a time, and wait for each other less often.
-    largest, each = reduction.geometry.largest_block, _bytes_read(reduction.array.dtype)
+    # Few threads read several blocks at a time, and contend less for the interpreter lock.
+    largest, dtype = reduction.geometry.largest_block, reduction.array.dtype
+    each = dtype.itemsize + (dtype.kind != "f")  # values that are not floating are read with a mask
     spare = _IN_FLIGHT // count - _bytes_of(reduction) - _DECODING if several else 0
     room = max(largest, min(largest * each + spare, READ) // each)
     work = partial(_fold_segments, reduction, deque(), room, 1 if several else wanted, tiles)
@@ -230,7 +243,7 @@ def _bundles(segments: Iterable[_Segment], room: int, beside: int) -> Iterator[l
     bundle: list[_Segment] = []
     size = 0
     for segment in segments:
-        own = sum(map(_elements, segment.keys)) + beside
+        own = sum(map(elements_of, segment.keys)) + beside
         if bundle and size + own > room:
             yield bundle
             bundle, size = [], 0
@@ -245,14 +258,6 @@ def _bytes_of(reduction: Reduction) -> int:
     block = reduction.geometry.largest_block
     copies = bool(reduction.factors) + ("moments" in reduction.work.accumulators)
     return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + 3 * reduction.geometry.partial + _DECODING)
-
-
-def _bytes_read(dtype: np.dtype[Any]) -> int:
-    """Return the bytes of an element that is read, and of its mask.
-
-    Floating values have none.
-    """
-    return dtype.itemsize + (dtype.kind != "f")
 
 
 def _reads_remotely(array: Any) -> bool:
@@ -274,10 +279,12 @@ def _fold_segments(
     geometry, array = reduction.geometry, reduction.array
     states = [_state_of(reduction, tiles[segment.tile], segment) for segment in segments]
     # Positions before and after those in groups are not read.
-    found = [(state, geometry.in_groups(key)) for state, segment in zip(states, segments, strict=True) for key in segment.keys]
+    found = [
+        (state, geometry.trim_to_groups(key)) for state, segment in zip(states, segments, strict=True) for key in segment.keys
+    ]
     folded = [(state, key) for state, key in found if key is not None]
     owners = iter(folded)
-    left = array.dtype.itemsize * sum(_elements(key) for segment in segments for key in segment.keys)
+    left = array.dtype.itemsize * sum(elements_of(key) for segment in segments for key in segment.keys)
     advance = reduction.advance or (lambda nbytes: None)
     try:
         buffer = buffers.pop()
@@ -285,7 +292,7 @@ def _fold_segments(
         buffer = np.empty(room, array.dtype)
     with np.errstate(all="ignore"):
         for union, keys in joined_keys([key for _, key in folded], room):
-            values = buffer[: _elements(union)].reshape([s.stop - s.start for s in union])
+            values = buffer[: elements_of(union)].reshape([s.stop - s.start for s in union])
             mask = _read(array, union, values, threads)
             for state, key in islice(owners, len(keys)):
                 at = tuple(slice(s.start - u.start, s.stop - u.start) for s, u in zip(key, union, strict=True))
@@ -306,10 +313,6 @@ def _state_of(reduction: Reduction, tile: Sequence[Interval], segment: _Segment)
         groups = np.unique(np.concatenate(numbers))
         groups = groups[groups >= 0]
     return State(reduction.work, reduction.shape(tile, len(groups)), groups, reduction.limit)
-
-
-def _elements(key: Key) -> int:
-    return prod(s.stop - s.start for s in key)
 
 
 def _read(array: Any, key: Key, out: np.ndarray, threads: int) -> np.ndarray | None:

@@ -439,8 +439,8 @@ def test_inflating_without_some_library(absent: tuple[str, ...], monkeypatch: py
 def test_large_chunks_are_inflated_into_the_output(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = ((SMOOTH + NOISE) * 5)[:size]
     filled: list[bool] = []
-    fill = decompressing.fill_from_zlib
-    monkeypatch.setattr(decompressing, "fill_from_zlib", lambda *both: filled.append(fill(*both)) or filled[-1])
+    inflate = decompressing.inflate_into
+    monkeypatch.setattr(decompressing, "inflate_into", lambda *both: filled.append(inflate(*both)) or filled[-1])
     monkeypatch.setattr(inflating, "_inflated", 0)
     step, stored, out = Filter("deflate"), zlib.compress(data), np.empty(size, np.uint8)
     assert decode((step,), stored, size, out=out).tobytes() == data and not filled  # not worth it yet
@@ -456,7 +456,7 @@ def test_large_chunks_are_inflated_into_the_output(size: int, monkeypatch: pytes
             decode((step,), wrong, asked, out=np.empty(asked, np.uint8))
     assert filled[2:] == [False] * 4
     monkeypatch.setattr(decompressing, "_function", lambda name: None)
-    assert not decompressing._Inflater().fill(np.frombuffer(stored, np.uint8), out)
+    assert not decompressing._Inflater().inflate_into(np.frombuffer(stored, np.uint8), out)
 
 
 def test_streams_after_one_that_is_too_long_are_not_decoded() -> None:
