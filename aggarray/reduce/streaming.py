@@ -278,13 +278,10 @@ def _fold_segments(
     """
     geometry, array = reduction.geometry, reduction.array
     states = [_state_of(reduction, tiles[segment.tile], segment) for segment in segments]
-    # Positions before and after those in groups are not read.
-    found = [
-        (state, geometry.trim_to_groups(key)) for state, segment in zip(states, segments, strict=True) for key in segment.keys
-    ]
-    folded = [(state, key) for state, key in found if key is not None]
+    blocks = [(state, key) for state, segment in zip(states, segments, strict=True) for key in segment.keys]
+    folded = [(state, own) for state, key in blocks if (own := geometry.trim_to_groups(key)) is not None]
     owners = iter(folded)
-    left = array.dtype.itemsize * sum(elements_of(key) for segment in segments for key in segment.keys)
+    left = array.dtype.itemsize * sum(elements_of(key) for _, key in blocks)
     advance = reduction.advance or (lambda nbytes: None)
     try:
         buffer = buffers.pop()
