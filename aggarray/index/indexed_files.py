@@ -124,7 +124,7 @@ class Files(Sequence[str]):
     def least(self) -> str:
         """Return the first of the files in the order of texts."""
         texts = self.references
-        if isinstance(texts, Texts) and not is_remote(self._folder) and self.are_plain() and texts.is_printable():
+        if isinstance(texts, Texts) and not is_remote(self._folder) and self.are_plain() and texts.is_plain():
             # Resolving puts the same before all of them, and changes none otherwise.
             lead, absolute = re.findall(_UP, texts[0])[0], texts.start_with("/")
             led = texts.start_with(lead).all() if lead else not texts.start_with(".").any()

@@ -16,8 +16,8 @@ from aggarray.dataclass import NamedTuple
 _BLOCK = 1 << 14
 #: Longest text that is compared in columns: the longest path of Linux.
 _LONGEST = 1 << 12
-#: Number of bytes that are searched at a time, and the last character of ASCII.
-_PART, _LAST_ASCII = 1 << 17, 127
+#: Number of bytes that are searched at a time.
+_PART = 1 << 17
 
 _ONES, _HIGH, BLANKS, _COLONS = (np.uint64(int.from_bytes(bytes([byte]) * 8, "little")) for byte in b"\x01\x80 :")
 _FACTOR, _SHIFT, _TOP = np.uint64(0x9E3779B97F4A7C15), np.uint64(29), np.uint64(48)
@@ -46,14 +46,14 @@ class Texts(Sequence[str]):
     'bc'
     """
 
-    __slots__ = ("_fingerprints", "_is_joined", "_is_printable", "_tails", "buffer", "lengths", "starts")
+    __slots__ = ("_fingerprints", "_is_joined", "_is_plain", "_tails", "buffer", "lengths", "starts")
 
     def __init__(self, buffer: np.ndarray, lengths: np.ndarray, starts: np.ndarray | None = None) -> None:
         self.buffer, self.lengths = buffer, lengths
         self._is_joined = starts is None
         self.starts = np.cumsum(lengths) - lengths if starts is None else starts
         self._fingerprints: Fingerprints | None = None
-        self._is_printable: bool | None = None
+        self._is_plain: bool | None = None
         self._tails: np.ndarray | None = None
 
     @classmethod
@@ -208,20 +208,25 @@ class Texts(Sequence[str]):
             contains[row] = character.encode() in text
         return contains
 
-    def is_printable(self) -> bool:
-        """Return whether the buffer is printable ASCII, between the texts too.
+    def is_plain(self) -> bool:
+        """Return whether the buffer is printable ASCII without colons, between the texts too.
 
         The buffer is not searched if the texts are a small part of it.
         """
-        if self._is_printable is None:
+        if self._is_plain is None:
             dense = 4 * int(self.lengths.sum()) >= len(self.buffer)
-            self._is_printable = dense and int(self.buffer.view(np.int8).min(initial=_LAST_ASCII)) >= ord(" ")
-        return self._is_printable
+            self._is_plain = dense and all(
+                b":" not in part and int(np.frombuffer(part, np.int8).min()) >= ord(" ") for part in self._parts()
+            )
+        return self._is_plain
 
     def buffer_has(self, character: str) -> bool:
         """Return whether an ASCII character is in the buffer."""
-        blocks = (self.buffer[at : at + _PART].tobytes() for at in range(0, len(self.buffer), _PART))
-        return any(character.encode() in block for block in blocks)
+        return any(character.encode() in part for part in self._parts())
+
+    def _parts(self) -> Iterator[bytes]:
+        """Yield the buffer in parts, which are copied and searched in cache."""
+        return (self.buffer[at : at + _PART].tobytes() for at in range(0, len(self.buffer), _PART))
 
     def buffer_count(self, text: str) -> int:
         """Return how often a text is in the buffer, between the texts too.

@@ -42,9 +42,9 @@ def test_facts_of_texts(texts: list[str]) -> None:
         for character in ":\0a":
             assert column.contain(character).tolist() == [character in t for t in texts]
     joined = "".join(texts)
-    assert Texts.of(texts).is_printable() == (joined.isascii() and min(joined, default=" ") >= " ")
+    assert Texts.of(texts).is_plain() == (joined.isascii() and min(joined, default=" ") >= " " and ":" not in joined)
     assert Texts.of(texts).buffer_has(":") == (":" in joined)
-    assert not texts or not scattered(texts).is_printable()
+    assert not texts or not scattered(texts).is_plain()
     assert Texts.of(texts).end_with_one_of("/:") == any(not t or t[-1] in "/:" for t in texts)
 
 

@@ -271,7 +271,7 @@ class ForeignFile:
 
 def _unsafe(references: Texts) -> list[str]:
     """Return the references that may be invalid, which are URLs or have NULs."""
-    if references.is_printable() and not references.buffer_has(":"):
+    if references.is_plain():
         return []
     facts = references.fingerprints()
     unusual, urls = np.flatnonzero(facts.unusual), np.flatnonzero(facts.colons)

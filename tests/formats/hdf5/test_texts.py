@@ -78,8 +78,8 @@ def test_many_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: dict[str, Any], longest: int, few: int
 ) -> None:
     """Objects are found one by one, or in all collections at once, some blocks of collections at a time."""
-    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
-    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._BLOCK", few or 1000)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._FEW", few)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._BLOCK", few or 1000)
     texts = [f"{i}_" + "é" * (i * 7 % longest) for i in range(5000)]
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 5000)
@@ -93,7 +93,7 @@ def test_many_collections(
 
 @pytest.mark.parametrize("group", [0, 1 << 14])
 def test_many_collections_of_texts_of_one_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
-    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._GROUP", group)
     texts = [f"{i:05}.nc" for i in range(9000)]
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for start in range(0, 9000, 3000):
@@ -209,18 +209,38 @@ def test_texts_of_one_length(
     data[at : at + 16 * count] = stored.tobytes()
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("aggarray.formats.hdf5.metadata.texts._BLOCK", block)
-        patched.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
+        patched.setattr("aggarray.formats.hdf5.metadata.heap_texts._BLOCK", block)
+        patched.setattr("aggarray.formats.hdf5.metadata.heap_texts._GROUP", group)
         assert column(path, "v", (count,)) == (texts if not repeated else [texts[0], *texts[:-1]])
     file = HDF5File(str(path))
     found = file.column(Variable("v", np.dtypes.StringDType(), (count,), (), {}))
     file.close()
     assert isinstance(found, Texts)
     assert found.fingerprints().unusual.tolist() == [not t.isascii() or min(t) < " " for t in found]
-    assert not found.is_printable() or not found.fingerprints().unusual.any()
-    assert found.buffer_has(":") or not found.fingerprints().colons.any()
+    facts = found.fingerprints()
+    assert not found.is_plain() or not (facts.unusual | facts.colons).any()
     if not special and not repeated and size > 13 and count == 300 and not others:
-        assert found.is_printable()
+        assert found.is_plain()
+
+
+@pytest.mark.parametrize("group", [0, 1 << 14])
+def test_objects_used_twice_hide_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    """As many references as objects, but one object twice, and one of another length never."""
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._GROUP", group)
+    path, texts = tmp_path / "a.h5", [f"{i:04}" for i in range(40)]
+    last = 0
+    for _ in range(2):  # the longer text is the last object of its collection
+        texts[last] = "a longer text" if path.exists() else texts[last]
+        with h5py.File(path, "w") as file:
+            file["v"] = np.array(texts, object)
+            at = file["v"].id.get_offset()
+        elements = np.frombuffer(path.read_bytes(), "V12, <u4", len(texts), at)
+        last = int(elements["f1"].argmax())
+    data = bytearray(path.read_bytes())
+    data[at + 16 * last : at + 16 * last + 16] = elements[7].tobytes()
+    path.write_bytes(data)
+    texts[last] = texts[7]
+    assert column(path, "v", (len(texts),)) == texts
 
 
 def damaged(path: Path, form: str = "text {}") -> bytes:
@@ -236,8 +256,8 @@ def test_damaged_collections_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "a.h5"
     data = damaged(path, form)
     at = data.index(b"GCOL")
-    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._FEW", few)
-    monkeypatch.setattr("aggarray.formats.hdf5.metadata.texts._GROUP", group)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._FEW", few)
+    monkeypatch.setattr("aggarray.formats.hdf5.metadata.heap_texts._GROUP", group)
     for place in [*range(at, at + 120), data.index(b"text 39") - 16, data.index(b"text 39") + 8]:
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
         texts = column(path, "v", (40,))
