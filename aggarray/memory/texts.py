@@ -209,9 +209,9 @@ class Texts(Sequence[str]):
         return contains
 
     def is_plain(self) -> bool:
-        """Return whether the buffer is printable ASCII without colons, between the texts too.
+        """Return whether the buffer is printable ASCII without colons.
 
-        The buffer is not searched if the texts are a small part of it.
+        Bytes between the texts count, too. The buffer is not searched if the texts are a small part of it.
         """
         if self._is_plain is None:
             dense = 4 * int(self.lengths.sum()) >= len(self.buffer)
