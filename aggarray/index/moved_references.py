@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import string
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +12,7 @@ from aggarray.index.uris import SAFE, written
 from aggarray.memory.texts import Texts
 from aggarray.storage.urls import is_remote
 
-_PLAIN = re.compile(rf"[A-Za-z0-9{re.escape(SAFE.replace(':', ''))}]*".encode())
+_PLAIN = f"{string.ascii_letters}{string.digits}{SAFE.replace(':', '')}".encode()
 
 
 def moved_references(files: Files, folder: str, relative: bool) -> Texts | None:
@@ -36,7 +36,7 @@ def moved_references(files: Files, folder: str, relative: bool) -> Texts | None:
     else:
         buffer = texts.buffer[np.arange(int(ends[-1])) + np.repeat(shifts, texts.lengths)]
     content = buffer.tobytes()
-    if not _PLAIN.fullmatch(content):
+    if content.translate(None, _PLAIN):
         return None
     parts, added = [], np.empty(len(texts), np.int64)
     for first, last, head in _runs(buffer, starts, ends):
@@ -60,13 +60,7 @@ def _runs(buffer: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[
     """Yield first and last text of each run in one folder, and its length."""
     slashes = np.concatenate([[-1], np.flatnonzero(buffer == ord("/"))])
     heads = np.maximum(slashes[np.searchsorted(slashes, ends) - 1] + 1 - starts, 0)
-    changes = heads[1:] != heads[:-1]
-    for length in np.flatnonzero(np.bincount(heads)).tolist() if len(heads) else ():
-        rows = np.flatnonzero((heads[1:] == length) & ~changes)
-        for at in range(0, length, 8):
-            places = np.arange(at, min(at + 8, length))
-            rows_differ = (buffer[starts[rows + 1, None] + places] != buffer[starts[rows, None] + places]).any(axis=1)
-            changes[rows[rows_differ]] = True
+    changes = Texts(buffer, heads, starts).differ_from_previous()
     first = [0, *(np.flatnonzero(changes) + 1).tolist()]
     for begin, end in zip(first, [*first[1:], len(starts)], strict=True):
         yield begin, end - 1, int(heads[begin])

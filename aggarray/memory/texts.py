@@ -190,6 +190,19 @@ class Texts(Sequence[str]):
         last = self.buffer[self.starts + self.lengths - 1]
         return any(bool((last == byte).any()) for byte in characters.encode())
 
+    def differ_from_previous(self) -> np.ndarray:
+        """Return which texts but the first differ from the one before.
+
+        >>> Texts.of(["a", "a", "b"]).differ_from_previous().tolist()
+        [False, True]
+        """
+        differ = self.lengths[1:] != self.lengths[:-1]
+        for rows, words in _words(_view(self), self.starts, self.lengths):
+            column = np.zeros(len(self), np.uint64)
+            column[rows] = words
+            differ |= column[1:] != column[:-1]
+        return differ
+
     def contain(self, character: str) -> np.ndarray:
         """Return which texts contain an ASCII character other than a blank.
 
