@@ -51,6 +51,8 @@ class Writer:
         self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": [], "blocks": []}
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
+        #: Columns and their places by length, first and last element.
+        self._columns: dict[tuple[int, int, int], tuple[np.ndarray, int]] = {}
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
         #: The oldest schema whose readers read the index: see `SCHEMA`.
         self.schema = 1
@@ -65,8 +67,13 @@ class Writer:
         return self._ends[name] - len(part)
 
     def column(self, column: np.ndarray) -> dict[str, Any]:
-        """Store integers, in the document if few or an arithmetic progression.
+        """Store integers; equal columns are stored once.
 
+        Few of them and arithmetic progressions are stored in the document.
+
+        >>> writer, squares = Writer(), np.arange(30) ** 2
+        >>> writer.column(squares), writer.column(-squares), writer.column(squares.copy())
+        ({'at': 0, 'count': 30}, {'at': 30, 'count': 30}, {'at': 0, 'count': 30})
         >>> Writer().column(np.arange(1000)), Writer().column(np.array([4, 7]))
         ({'start': 0, 'step': 1, 'count': 1000}, {'is': [4, 7]})
         """
@@ -76,7 +83,12 @@ class Writer:
         if self._implied + len(column) <= MOST_IMPLIED and (np.diff(column) == step).all():
             self._implied += len(column)
             return {"start": int(column[0]), "step": step, "count": len(column)}
-        return {"at": self._put("integers", column.astype(np.int64, copy=False)), "count": len(column)}
+        key = len(column), int(column[0]), int(column[-1])
+        known, at = self._columns.get(key, (None, 0))
+        if known is None or not np.array_equal(known, column):
+            column = column.astype(np.int64, copy=False)
+            self._columns[key] = column, (at := self._put("integers", column))
+        return {"at": at, "count": len(column)}
 
     def texts(self, texts: Sequence[str]) -> dict[str, Any]:
         """Store texts."""
@@ -112,6 +124,7 @@ class Writer:
         group = dataset.createGroup(GROUP)
         group.setncatts({"schema": np.int32(self.schema), "generation": np.int64(generation)})
         group.comment = "The same aggregation without loss, for aggarray; other software may pass it over."
+        self._columns.clear()
         variables = {name: parts for name, parts in self._parts.items() if self._ends[name]}
         for name, content in (("document", document), ("records", records)):
             encoded = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
