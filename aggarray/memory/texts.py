@@ -196,7 +196,7 @@ class Texts(Sequence[str]):
         >>> Texts.of(["a", "a", "b"]).differ_from_previous().tolist()
         [False, True]
         """
-        differ = self.lengths[1:] != self.lengths[:-1]
+        differ: np.ndarray = self.lengths[1:] != self.lengths[:-1]
         for rows, words in _words(_view(self), self.starts, self.lengths):
             column = np.zeros(len(self), np.uint64)
             column[rows] = words
