@@ -12,6 +12,8 @@ import numpy as np
 _FLOAT = np.dtype(np.float64)
 #: If fewer columns than this fraction have missing values, only these are searched.
 _FEW = 4
+#: If a run of values that are all missing, or all not, is shorter than this on average, they are scattered.
+_SCATTERED = 32
 
 
 class Part:
@@ -67,7 +69,7 @@ class Part:
     def zeros(self) -> np.ndarray:
         """The values, 0 in place of missing ones, which are overwritten."""
         if self.missing is not None:
-            np.copyto(self.values, 0, where=self.missing)
+            overwrite(self.values, self.missing)
         return self.values
 
     def total(self, dtype: np.dtype[Any]) -> np.ndarray:
@@ -79,9 +81,13 @@ class Part:
         """Sum of the weights of values that are not missing, else their count."""
         if not self.factors:
             return self.count
-        if self.absent is None:
-            return contracted(np.broadcast_to(np.True_, self.values.shape), self.axes, self.factors, _FLOAT)
-        return contracted(~self.missing, self.axes, self.factors, _FLOAT)  # type: ignore[operator]
+        if self.absent is not None and ((self.absent > 0) & (self.absent < self.size)).any():
+            return contracted(~self.missing, self.axes, self.factors, _FLOAT)  # type: ignore[operator]
+        # Cells have all their values or none: weights are summed along their own dimensions alone.
+        shape = [n if any(factor.shape[d] > 1 for factor in self.factors) else 1 for d, n in enumerate(self.values.shape)]
+        alike = self.size // prod(shape[axis] for axis in self.axes)
+        weight = alike * contracted(np.broadcast_to(np.True_, shape), self.axes, self.factors, _FLOAT)
+        return weight if self.absent is None else np.where(self.absent == 0, weight, 0)
 
     @cached_property
     def moments(self) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -94,7 +100,7 @@ class Part:
         np.copyto(mean, 0, where=~some)
         deviations = np.asarray(np.subtract(self.zeros, np.expand_dims(mean, self.axes), dtype=_FLOAT))
         if self.missing is not None:
-            np.copyto(deviations, 0, where=self.missing)
+            overwrite(deviations, self.missing)
         squares = np.multiply(deviations, deviations, out=deviations)
         return weight, mean, contracted(squares, self.axes, self.factors, _FLOAT)
 
@@ -117,17 +123,35 @@ class SummedPart(Part):
         total[absent == self.size] = 0
         cells = np.flatnonzero((absent > 0) & (absent < self.size))
         if cells.size * _FEW > total.size:
-            np.copyto(columns, 0, where=missing)
+            overwrite(columns, missing)
             np.add.reduce(columns, axis=0, dtype=_FLOAT, out=total)
         elif cells.size:
             chosen = columns.take(cells, axis=1)
-            np.copyto(chosen, 0, where=np.isnan(chosen))
+            overwrite(chosen, np.isnan(chosen))
             total[cells] = np.add.reduce(chosen, axis=0, dtype=_FLOAT)
         self.absent = absent.reshape(self._total.shape)
 
     def total(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return the sum of the values."""
         return self._total
+
+
+def overwrite(values: np.ndarray, missing: np.ndarray) -> None:
+    """Replace missing values by 0.
+
+    >>> values = np.array([1.0, np.nan])
+    >>> overwrite(values, np.isnan(values))
+    >>> values.tolist()
+    [1.0, 0.0]
+    """
+    flat = missing.reshape(-1)
+    scattered = np.count_nonzero(flat[1:] != flat[:-1]) * _SCATTERED >= flat.size
+    if values.dtype.kind != "f" or values.itemsize > 8 or not scattered:
+        np.copyto(values, 0, where=missing)
+        return
+    # Processors predict where missing values begin and end: if they are scattered, to mask all bits is ten times as fast.
+    bits = values.view(f"i{values.itemsize}")
+    np.bitwise_and(bits, np.subtract(missing, 1, dtype=bits.dtype), out=bits)
 
 
 def contracted(values: np.ndarray, axes: tuple[int, ...], factors: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
