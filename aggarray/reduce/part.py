@@ -173,9 +173,12 @@ def contracted(values: np.ndarray, axes: tuple[int, ...], factors: Sequence[np.n
         total = np.add.reduce(values.view(np.uint8), axis=plain, dtype=few, keepdims=True)
     else:
         total = np.add.reduce(values, axis=plain, dtype=dtype, keepdims=True) if plain else values
+    every = range(values.ndim)
     for number, factor in enumerate(factors):
-        total = np.multiply(total, factor, dtype=dtype)
         last = tuple(axis for axis in left if all(other.shape[axis] == 1 for other in factors[number + 1 :]))
         left = [axis for axis in left if axis not in last]
-        total = np.add.reduce(total, axis=last, keepdims=True) if last else total
+        own, kept = [axis for axis in every if factor.shape[axis] > 1], [axis for axis in every if axis not in last]
+        # Products are added as they are made, without an array of them.
+        operands = total, every, factor.reshape([factor.shape[axis] for axis in own]), own, kept
+        total = np.expand_dims(np.einsum(*operands, dtype=dtype, casting="same_kind"), last)
     return np.asarray(total.squeeze(axes))

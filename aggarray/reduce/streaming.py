@@ -254,10 +254,10 @@ def _bundles(segments: Iterable[_Segment], room: int, beside: int) -> Iterator[l
 
 
 def _bytes_of(reduction: Reduction) -> int:
-    """Return the bytes that one segment needs: values, float64 copies, result."""
+    """Return the bytes that one segment needs: values, deviations, result."""
     block = reduction.geometry.largest_block
-    copies = bool(reduction.factors) + ("moments" in reduction.work.accumulators)
-    return max(1, block * (reduction.array.dtype.itemsize + 8 * copies + 1) + 3 * reduction.geometry.partial + _DECODING)
+    deviations = 8 * ("moments" in reduction.work.accumulators)
+    return max(1, block * (reduction.array.dtype.itemsize + deviations + 1) + 3 * reduction.geometry.partial + _DECODING)
 
 
 def _reads_remotely(array: Any) -> bool:
