@@ -85,8 +85,8 @@ class Part:
             return contracted(~self.missing, self.axes, self.factors, _FLOAT)  # type: ignore[operator]
         # Cells have all their values or none: weights are summed along their own dimensions alone.
         shape = [n if any(factor.shape[d] > 1 for factor in self.factors) else 1 for d, n in enumerate(self.values.shape)]
-        alike = self.size // prod(shape[axis] for axis in self.axes)
-        weight = alike * contracted(np.broadcast_to(np.True_, shape), self.axes, self.factors, _FLOAT)
+        repeats = self.size // prod(shape[axis] for axis in self.axes)
+        weight = repeats * contracted(np.broadcast_to(np.True_, shape), self.axes, self.factors, _FLOAT)
         return weight if self.absent is None else np.where(self.absent == 0, weight, 0)
 
     @cached_property
