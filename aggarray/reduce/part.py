@@ -114,26 +114,40 @@ class SummedPart(Part):
     def __init__(self, values: np.ndarray, axes: tuple[int, ...], positions: np.ndarray | range) -> None:
         super().__init__(values, None, axes, (), positions)
         self._total = np.asarray(np.add.reduce(values, axis=axes, dtype=_FLOAT))
-        if not np.isnan(self._total).any():
-            return
         columns, total = values.reshape(self.size, -1), self._total.reshape(-1)
-        missing = np.isnan(columns)
-        absent = np.add.reduce(missing.view(np.uint8), axis=0, dtype=self._number)
-        # Land is missing at every step, and most other cells at none.
-        total[absent == self.size] = 0
-        cells = np.flatnonzero((absent > 0) & (absent < self.size))
+        cells = np.flatnonzero(np.isnan(total))
+        if not cells.size:
+            return
         if cells.size * _FEW > total.size:
-            overwrite(columns, missing)
-            np.add.reduce(columns, axis=0, dtype=_FLOAT, out=total)
-        elif cells.size:
-            chosen = columns.take(cells, axis=1)
-            overwrite(chosen, np.isnan(chosen))
-            total[cells] = np.add.reduce(chosen, axis=0, dtype=_FLOAT)
-        self.absent = absent.reshape(self._total.shape)
+            self.absent = _summed_present(columns, total).reshape(self._total.shape)
+            return
+        absent, sums = np.zeros(total.shape, self._number), total[cells]
+        absent[cells] = _summed_present(columns.take(cells, axis=1), sums)
+        total[cells], self.absent = sums, absent.reshape(self._total.shape)
 
     def total(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return the sum of the values."""
         return self._total
+
+
+def _summed_present(columns: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Sum the values of columns that are not missing; return how many are.
+
+    The missing values may be overwritten by 0.
+    """
+    missing = np.isnan(columns)
+    absent = np.asarray(np.add.reduce(missing.view(np.uint8), axis=0, dtype=np.min_scalar_type(len(columns))))
+    # Land is missing at every step, and most other cells at none.
+    total[absent == len(columns)] = 0
+    some = np.flatnonzero((absent > 0) & (absent < len(columns)))
+    if some.size * _FEW > total.size:
+        overwrite(columns, missing)
+        np.add.reduce(columns, axis=0, dtype=_FLOAT, out=total)
+    elif some.size:
+        chosen = columns.take(some, axis=1)
+        overwrite(chosen, np.isnan(chosen))
+        total[some] = np.add.reduce(chosen, axis=0, dtype=_FLOAT)
+    return absent
 
 
 def overwrite(values: np.ndarray, missing: np.ndarray) -> None:
