@@ -114,10 +114,11 @@ class SummedPart(Part):
     def __init__(self, values: np.ndarray, axes: tuple[int, ...], positions: np.ndarray | range) -> None:
         super().__init__(values, None, axes, (), positions)
         self._total = np.asarray(np.add.reduce(values, axis=axes, dtype=_FLOAT))
-        columns, total = values.reshape(self.size, -1), self._total.reshape(-1)
+        total = self._total.reshape(-1)
         cells = np.flatnonzero(np.isnan(total))
         if not cells.size:
             return
+        columns = values.reshape(self.size, -1)
         if cells.size * _FEW > total.size:
             self.absent = _summed_present(columns, total).reshape(self._total.shape)
             return
