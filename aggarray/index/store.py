@@ -51,7 +51,7 @@ class Writer:
         self._parts: dict[str, list[np.ndarray]] = {"integers": [], "texts": [], "values": [], "blocks": []}
         self._ends = dict.fromkeys(self._parts, 0)
         self._implied = 0
-        #: Columns and their places by length, first and last element.
+        #: Latest columns and their places by length, first and last element.
         self._columns: dict[tuple[int, int, int], tuple[np.ndarray, int]] = {}
         self._known: dict[tuple[str, tuple[int, ...], bytes], dict[str, Any]] = {}
         #: The oldest schema whose readers read the index: see `SCHEMA`.
@@ -67,9 +67,10 @@ class Writer:
         return self._ends[name] - len(part)
 
     def column(self, column: np.ndarray) -> dict[str, Any]:
-        """Store integers; equal columns are stored once.
+        """Store integers, or refer to an equal column that was stored.
 
-        Few of them and arithmetic progressions are stored in the document.
+        It is found if no other column of its length, first and last element was stored after it. Few integers and arithmetic
+        progressions are stored in the document.
 
         >>> writer, squares = Writer(), np.arange(30) ** 2
         >>> writer.column(squares), writer.column(-squares), writer.column(squares.copy())

@@ -14,6 +14,8 @@ _FLOAT = np.dtype(np.float64)
 _FEW = 4
 #: If a run of values that are all missing, or all not, is shorter than this on average, they are scattered.
 _SCATTERED = 32
+#: Number of values that are masked at a time.
+_TOGETHER = 1 << 16
 
 
 class Part:
@@ -87,6 +89,8 @@ class Part:
         shape = [n if any(factor.shape[d] > 1 for factor in self.factors) else 1 for d, n in enumerate(self.values.shape)]
         repeats = self.size // prod(shape[axis] for axis in self.axes)
         weight = repeats * contracted(np.broadcast_to(np.True_, shape), self.axes, self.factors, _FLOAT)
+        if weight.size > 1:  # weights differ between cells
+            weight = np.broadcast_to(weight, [n for axis, n in enumerate(self.values.shape) if axis not in self.axes])
         return weight if self.absent is None else np.where(self.absent == 0, weight, 0)
 
     @cached_property
@@ -132,13 +136,12 @@ class SummedPart(Part):
 
 
 def _summed_present(columns: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Sum the values of columns that are not missing; return how many are.
+    """Replace sums of columns by those of values that are not missing.
 
-    The missing values may be overwritten by 0.
+    Return how many are missing in each column; they may be overwritten.
     """
     missing = np.isnan(columns)
     absent = np.asarray(np.add.reduce(missing.view(np.uint8), axis=0, dtype=np.min_scalar_type(len(columns))))
-    # Land is missing at every step, and most other cells at none.
     total[absent == len(columns)] = 0
     some = np.flatnonzero((absent > 0) & (absent < len(columns)))
     if some.size * _FEW > total.size:
@@ -161,12 +164,14 @@ def overwrite(values: np.ndarray, missing: np.ndarray) -> None:
     """
     flat = missing.reshape(-1)
     scattered = np.count_nonzero(flat[1:] != flat[:-1]) * _SCATTERED >= flat.size
-    if values.dtype.kind != "f" or values.itemsize > 8 or not scattered:
+    if values.dtype.kind != "f" or values.itemsize > 8 or not values.flags.c_contiguous or not scattered:
         np.copyto(values, 0, where=missing)
         return
     # Processors predict where missing values begin and end: if they are scattered, to mask all bits is ten times as fast.
-    bits = values.view(f"i{values.itemsize}")
-    np.bitwise_and(bits, np.subtract(missing, 1, dtype=bits.dtype), out=bits)
+    bits = values.reshape(-1).view(f"i{values.itemsize}")
+    for at in range(0, bits.size, _TOGETHER):
+        part = bits[at : at + _TOGETHER]
+        np.bitwise_and(part, np.subtract(flat[at : at + _TOGETHER], 1, dtype=bits.dtype), out=part)
 
 
 def contracted(values: np.ndarray, axes: tuple[int, ...], factors: Sequence[np.ndarray], dtype: np.dtype[Any]) -> np.ndarray:
