@@ -11,7 +11,6 @@ import contextlib
 import os
 import pickle
 import queue
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats import Result, Task, scan_one
@@ -29,6 +28,9 @@ from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
 from aggarray.storage.credentials import in_threads
 from aggarray.storage.files import prefetch_states
 from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    import subprocess
 
 #: Number of files per batch of a worker; smaller towards the end.
 BATCH = 16
@@ -204,6 +206,8 @@ class WorkerPool:
 
 def start_process() -> subprocess.Popen[bytes]:
     """Start a worker with this import path, and so the same plugins."""
+    import subprocess
+
     root = str(Path(__file__).resolve().parents[2])
     search = [entry for entry in sys.path if isinstance(entry, str)]
     code = f"import sys; sys.path[:] = {[*search, root]!r}; from aggarray.scan.worker import main; main()"
