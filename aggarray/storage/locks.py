@@ -13,7 +13,6 @@ import errno
 import fcntl
 import json
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -188,7 +187,7 @@ class _Exclusive:
 
     def acquire(self, wait: bool) -> None:
         owner = this_process()
-        content = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": secrets.token_hex(8)}
+        content = {"owner": str(owner), "pid": owner.pid, "host": os.uname().nodename, "token": os.urandom(8).hex()}
         self._content = json.dumps(content).encode()
         made = temporary_of(self._target)
         pause, most = _PAUSES

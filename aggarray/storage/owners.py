@@ -9,7 +9,6 @@ import contextlib
 import functools
 import os
 import re
-import secrets
 import time
 
 from aggarray.dataclass import dataclass
@@ -95,7 +94,7 @@ def lock_of(path: str, kind: str = "lock") -> str:
 def temporary_of(path: str) -> str:
     """Return a new hidden name beside a path, of this process."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{_short(name)}.{this_process()}-{secrets.token_hex(4)}.tmp")
+    return os.path.join(folder, f".{_short(name)}.{this_process()}-{os.urandom(4).hex()}.tmp")
 
 
 def abandoned(path: str, unnamed: bool) -> list[str]:

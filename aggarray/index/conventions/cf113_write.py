@@ -7,7 +7,6 @@ returns the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from aggarray.formats.flattened import is_flat
 from aggarray.index.container import Container
 from aggarray.memory.texts import Texts
 from aggarray.partition.matrix import Matrix, Template, used_numbers
+from aggarray.storage.blake2 import blake2b
 
 #: Number of references that are texts at a time.
 _BLOCK = 1 << 16
@@ -119,7 +119,7 @@ class CF113(Container):
 
     def _uris(self, preferred: str, dimensions: Sequence[str], files: Texts, codes: np.ndarray) -> str:
         """Write the references of fragments; ``codes``: their files, in C order."""
-        key = ("uris", tuple(dimensions), sha256(codes.tobytes()).digest())
+        key = ("uris", tuple(dimensions), blake2b(codes.tobytes()).digest())
         name, new = self.names.of(key, preferred)
         if new:
             variable = self.variable(name, np.dtype(object), dimensions)
@@ -147,7 +147,7 @@ class CF113(Container):
     def _table(self, preferred: str, dimensions: Sequence[str], values: np.ndarray, fill: Any = None) -> str:
         """Write a variable that a term names; arrays of the same files share it."""
         content = "\n".join(values.ravel().tolist()).encode() if values.dtype == object else values.tobytes()
-        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, sha256(content).digest()), preferred)
+        name, new = self.names.of(("table", tuple(dimensions), values.dtype.str, blake2b(content).digest()), preferred)
         if new:
             self.variable(name, values.dtype, dimensions, fill)[...] = values if values.ndim else values.item()
         return name
