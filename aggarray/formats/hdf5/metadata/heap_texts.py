@@ -162,7 +162,7 @@ class _Heap:
     def _regular_objects(self, runs: _Runs, number: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
         """Return where objects of one length start, None if they vary.
 
-        Most collections begin with objects 1 to n of that length, all of which are needed; the result is None otherwise.
+        Most collections begin with as many objects of that length as they have references; the result is None otherwise.
         """
         size = int(lengths[0])
         if self._aligned is None or (lengths != size).any():
