@@ -161,17 +161,17 @@ def indexed_rows(references: References, groups: Sequence[Sequence[Piece]]) -> t
 
     The row is -1 for a piece without one; the tables are None if they have no rows or cannot be read.
     """
-    nothing = None, [-1] * len(groups)
+    none = None, [-1] * len(groups)
     # Pickled arrays and joined indexes have chunk indexes of other classes.
     load = getattr(references.tables, "load", None)
     if load is None or not len(references):
-        return nothing
+        return none
     try:
         tables: ChunkTables = load()
     except AggarrayError:
-        return nothing  # reading the first piece raises it, with file and variable
+        return none  # the read of the first piece raises the error, with file and variable
     if tables.masks is not None:
-        return nothing
+        return none
     pieces = np.array([group[0].ref if len(group) == 1 else -1 for group in groups])
     return tables, np.where(pieces < 0, -1, tables.rows_of(references, pieces)).tolist()
 
