@@ -17,20 +17,21 @@ from tests.support.paths import ROOT
 
 KILLS = 36
 
-#: Forks a writer for each "go", kills it at "kill", and prints its exit status.
+#: Prints the duration of a save; forks a writer for each "go", kills it at "kill", and prints its exit status.
 FORKER = """
-import os, signal, sys
+import os, signal, sys, time
 import aggarray as aa
 index, one, two = sys.argv[1:]
 states = [aa.open(one), aa.open([one, two])]
 for state in states:
+    start = time.perf_counter()
     state.save(index + ".warm")
+print(time.perf_counter() - start, flush=True)
 os.unlink(index + ".warm")
-for line in sys.stdin:
+for turn, line in enumerate(sys.stdin):
     child = os.fork()
     if not child:
         # The writer overwrites, so that saves of other writers do not matter.
-        turn = 0
         while True:
             turn += 1
             states[turn % 2]._provenance.saved.clear()
@@ -89,11 +90,12 @@ def test_writers_killed_at_random_moments(tmp_path: Path) -> None:
     forker = start(FORKER, index, one, two)
     assert forker.stdout is not None and forker.stdin is not None
     try:
+        duration = float(forker.stdout.readline())
         for _ in range(KILLS):
             forker.stdin.write("go\n")
             forker.stdin.flush()
             writer = int(forker.stdout.readline())
-            time.sleep(chance.uniform(0.0, 0.08))
+            time.sleep(chance.uniform(0.0, 4 * duration))
             forker.stdin.write("kill\n")
             forker.stdin.flush()
             assert forker.stdout.readline() == f"{-signal.SIGKILL}\n", writer
