@@ -19,8 +19,8 @@ from aggarray.partition.chunk_sizes import AxisCuts, chunk_ends, merged_ends
 
 #: Elements of a block: as float64 twice what a processor's second cache holds.
 BLOCK = 1 << 19
-#: Bytes read at a time, if a tile is one segment or few threads read. They are folded a block at a time.
-READ = 12 << 20
+#: Bytes of a block, if a tile is one segment.
+_LARGE = 12 << 20
 #: Blocks of a segment at most, and segments that a tile should have.
 _BLOCKS, _SEGMENTS = 16, 64
 #: Bytes of the partial result of a segment. Larger ones are not kept beside the result.
@@ -176,7 +176,7 @@ def geometry_of(
     if geometry.is_divided:
         return geometry
     # Several threads read the chunks of one block.
-    return replace(geometry, ends=_plain(merged_ends(ends, reduced, itemsize, READ)))
+    return replace(geometry, ends=_plain(merged_ends(ends, reduced, itemsize, _LARGE)))
 
 
 def _plain(ends: Sequence[np.ndarray]) -> tuple[tuple[int, ...], ...]:

@@ -21,7 +21,6 @@ from aggarray.read import DISTANT
 from aggarray.reduce.accumulators import Shape
 from aggarray.reduce.blocks import (
     BLOCK,
-    READ,
     Geometry,
     Interval,
     Key,
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
 _IN_FLIGHT = 48 << 20
 #: Bytes that decoding needs beside the values.
 _DECODING = 2 << 20
+#: Bytes that a thread reads at a time. More leave the processor's caches before they are folded, a block at a time.
+_READ = 6 << 20
 Results = dict[str, Result]
 #: A factor of weights: numbers of dimensions, and float64 values.
 Factor = tuple[tuple[int, ...], np.ndarray]
@@ -202,7 +203,7 @@ def _states(
     largest, dtype = reduction.geometry.largest_block, reduction.array.dtype
     each = dtype.itemsize + (dtype.kind != "f")  # values that are not floating are read with a mask
     spare = _IN_FLIGHT // count - _bytes_of(reduction) - _DECODING if several else 0
-    room = max(largest, min(largest * each + spare, READ) // each)
+    room = max(largest, min(largest * each + spare, _READ) // each)
     work = partial(_fold_segments, reduction, deque(), room, 1 if several else wanted, tiles)
     bundles = _bundles(chain(first, segments), room, 3 * reduction.geometry.partial // each)
     if count == 1:
