@@ -98,7 +98,7 @@ $(READY): pyproject.toml
 test-lowest:
 	$(PYTHON) -m venv --clear build/lowest
 	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/lowest/requirements.txt --editable .
-	build/lowest/bin/python -m pytest -n $(WORKERS) --ignore tests/project --ignore tests/reduce/test_description.py
+	build/lowest/bin/python -m pytest -n $(WORKERS) --ignore tests/project
 
 # `make test` with every interpreter that is there.
 test-matrix:

@@ -30,6 +30,7 @@ from tests.faults.staging import ROOT, Stage
 from tests.faults.works import NEW, OLD, WORKS, Work, moments, prepared, results, rubbish, steps
 from tests.support.examples import examples
 from tests.support.netcdf import cube, field, write
+from tests.support.processes import children
 
 #: Number of moments per work; AGGARRAY_FAULTS=1000 in the environment tests all of them, which takes minutes.
 MOMENTS = int(os.environ.get("AGGARRAY_FAULTS") or examples(4, least=2))
@@ -202,14 +203,6 @@ print("found", sum(isinstance(s, Structure) and s.uri == p for (p, s), p in zip(
 """
 
 
-def helpers_of(process: int) -> list[int]:
-    result = subprocess.run(
-        ["ps", "-o", "pid=,stat=,comm=", "--ppid", str(process)], capture_output=True, text=True, check=False
-    )
-    rows = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
-    return [int(pid) for pid, state, name in rows if name != "ps" and not state.startswith("Z")]
-
-
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSEGV])
 def test_killed_workers_lose_no_file(tmp_path: Path, end: signal.Signals) -> None:
     paths = [write(tmp_path / f"{n:03}.nc", cube([n])) for n in range(80)]
@@ -219,7 +212,7 @@ def test_killed_workers_lose_no_file(tmp_path: Path, end: signal.Signals) -> Non
     assert process.stdout is not None and process.stdin is not None
     assert process.stdout.readline() == "working\n"
     deadline = time.monotonic() + 30
-    while len(workers := helpers_of(process.pid)) < 2 and time.monotonic() < deadline:
+    while len(workers := children(process.pid)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     for helper in workers:
         os.kill(helper, end)
@@ -240,10 +233,10 @@ def test_file_that_kills_workers_is_scanned_here(tmp_path: Path, monkeypatch: py
     )
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    before = helpers_of(os.getpid())
+    before = children()
     result = scan_files(paths, 3)
     assert [p for p, _ in result] == paths and all(isinstance(s, Structure) for _, s in result)
-    assert workers.TIMEOUT < 60 and set(helpers_of(os.getpid())) <= set(before)
+    assert workers.TIMEOUT < 60 and children() <= before
     assert aa.open(paths)["tas"].shape == (40, 3, 2)
 
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import cfdm
 import numpy as np
 import pytest
 
@@ -14,6 +13,7 @@ from aggarray.reduce.cell_methods import METHODS, squared
 from aggarray.reduce.description import Description, result_dimensions
 from aggarray.reduce.grouping import groups_of
 from tests.reduce.arrays import LATITUDE, LONGITUDE, TIME, array
+from tests.support.foreign_indexes import cfdm_library
 
 pytestmark = pytest.mark.quick
 
@@ -203,6 +203,7 @@ def test_missing_values() -> None:
 
 def test_cfdm_reads_the_cell_methods() -> None:
     methods = result("mean", ("time", "lat", "lon"), "month", "area").attrs["cell_methods"]
+    cfdm = cfdm_library()
     parsed = cfdm.read_write.netcdf.netcdfread.NetCDFRead(cfdm.implementation())._parse_cell_methods(methods)
     named = [(m["axes"], m["method"], m.get("within"), m.get("over")) for m in parsed]
     assert named == [

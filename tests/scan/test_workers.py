@@ -19,6 +19,7 @@ from aggarray.scan.files import scan_files
 from aggarray.scan.workers import BATCH, WorkerPool, _TaskQueue
 from tests.support.netcdf import cube, write
 from tests.support.paths import ROOT
+from tests.support.processes import children
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +39,6 @@ def stub(folder: Path, body: str) -> str:
 def all_there(paths: list[str], processes: int = 3) -> bool:
     result = scan_files(paths, processes)
     return [p for p, _ in result] == paths and all(isinstance(s, Structure) and s.uri == p for p, s in result)
-
-
-def children() -> set[int]:
-    """Return the running child processes of this process."""
-    command = ["ps", "-o", "pid=,stat=,comm=", "--ppid", str(os.getpid())]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False)
-    rows = (line.split(maxsplit=2) for line in listed.stdout.splitlines())
-    return {int(pid) for pid, state, name in rows if not state.startswith("Z") and name != "ps"}
 
 
 @pytest.mark.parametrize(
