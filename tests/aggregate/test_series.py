@@ -373,7 +373,7 @@ def test_bytes_per_file(tmp_path: Path, trust: str, own_units: bool, scalar: boo
         time = value if own_units else np.array([float(number)], ">f8").tobytes()
         data = second[:at] + time + second[at + 8 :]
         if own_units:
-            date = np.datetime64("2000-01-01") + number
+            date = np.datetime64("2000-01-01") + np.timedelta64(number, "D")
             data = data.replace(b"days since 2000-01-01", f"days since {date}".encode())
         (tmp_path / f"{number}.nc").write_bytes(data)
     # The bounded caches of units are filled before.
