@@ -8,6 +8,7 @@ identical first. Both ends clear their memos regularly to limit memory.
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import fields
 from typing import IO, Any
 
@@ -22,6 +23,8 @@ MARK = b"\n\x93aggarray scan 1\n"
 _MOST_BEFORE = 1 << 20
 #: Both ends clear their memos after this many objects.
 _FORGET = 256
+#: Seconds between two writes while more objects follow. For each write the reader waits for the interpreter lock of a scan.
+_WAIT = 0.05
 #: Arrays of at least this many bytes are shared between files.
 SHARED_BYTES = 128
 
@@ -30,13 +33,19 @@ class Sender:
     """Writer of a stream of objects."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._pickler, self._count = stream, pickle.Pickler(stream, 5), 0
+        self._stream, self._pickler, self._count, self._written = stream, pickle.Pickler(stream, 5), 0, time.monotonic()
         self._interner = Interner()
 
-    def send(self, item: Any) -> None:
-        """Write one object; raise errors of pickling, OSError once it is closed."""
+    def send(self, item: Any, more: bool = False) -> None:
+        """Write one object; raise errors of pickling, OSError once it is closed.
+
+        ``more``: others follow, and it may wait for them if something was written less than `_WAIT` seconds ago.
+        """
         self._pickler.dump(_Packed(self._row(item)) if isinstance(item, Structure) else item)
-        self._stream.flush()
+        now = time.monotonic()
+        if not more or now - self._written > _WAIT:
+            self._stream.flush()
+            self._written = now
         self._count += 1
         if self._count % _FORGET == 0:
             self._pickler.clear_memo()

@@ -29,10 +29,11 @@ def main() -> None:
     try:
         set_options(**receiver.receive())
         while True:
-            for task in receiver.receive():
+            tasks = receiver.receive()
+            for following, task in enumerate(tasks, 1 - len(tasks)):
                 result = scan_one(task)
                 try:
-                    sender.send(result)
+                    sender.send(result, more=following < 0)
                 except BrokenPipeError:
                     raise
                 except LIBRARY_ERRORS:

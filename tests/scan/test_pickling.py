@@ -83,6 +83,19 @@ def test_both_ends_clear_their_memos_together(tmp_path: Path, monkeypatch: pytes
         assert_same(a, b)
 
 
+def test_objects_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the last one, nor one long after the last write."""
+    clock = [0.0]
+    monkeypatch.setattr(pickling.time, "monotonic", lambda: clock[0])
+    raw = io.BytesIO()
+    sender, written = Sender(io.BufferedWriter(raw)), []
+    for time, more in ((0.01, True), (0.02, True), (0.03, False), (0.05, True), (0.09, True), (0.2, True)):
+        clock[0] = time
+        sender.send("text", more)
+        written.append(raw.tell())
+    assert [a == b for a, b in zip([0, *written], written, strict=False)] == [True, True, False, True, False, False]
+
+
 def test_type_and_sign_are_compared() -> None:
     share = Interner()
     values = [np.float32(0.0), np.float32(-0.0), np.int32(0), np.float64(0.0), 0, 0.0, False, np.zeros(1), "0", ["0"]]
