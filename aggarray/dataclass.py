@@ -8,16 +8,16 @@ closures. ``fields``, ``replace``, signatures and pickles work as usual.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING
 from operator import attrgetter, itemgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from dataclasses import field as field
+    from dataclasses import fields as fields
     from dataclasses import replace as replace
     from typing import NamedTuple as NamedTuple
 
@@ -39,8 +39,10 @@ class _Signature:
 
 #: Attribute of a dataclass with its fields.
 _FIELDS = "__dataclass_fields__"
+#: Default of a field without one.
+_MISSING: Any = object()
 #: Values of a class before its constructor is compiled, which takes as long as to make these without.
-_FEW = 32
+_FEW = 128
 
 
 def _named_tuple(name: str, content: dict[str, Any]) -> Any:
@@ -104,25 +106,16 @@ def _replace_items(self: Any, /, **changes: Any) -> Any:
     return self._make(items)
 
 
-def _items_by_name(self: Any) -> dict[str, Any]:
-    """Return the items by name."""
-    return dict(zip(self._fields, self, strict=True))
-
-
 def _represent_tuple(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in zip(self._fields, self, strict=True))})"
 
 
-def _named_property(number: int, doc: str) -> property:
-    return property(itemgetter(number), doc=doc)
-
-
 #: The standard library's property of an item is in C, where it has one.
-_getter: Any = getattr(collections, "_tuplegetter", _named_property)
+_getter: Any = getattr(collections, "_tuplegetter", lambda number, doc: property(itemgetter(number), doc=doc))
 _TUPLE_METHODS = {
     "_make": classmethod(_make_tuple),
     "_replace": _replace_items,
-    "_asdict": _items_by_name,
+    "_asdict": lambda self: dict(zip(self._fields, self, strict=True)),
     "__repr__": _represent_tuple,
     "__getnewargs__": lambda self: (*self,),
 }
@@ -158,60 +151,65 @@ if not TYPE_CHECKING:
         ... class Span:
         ...     start: int
         ...     stop: int = 9
-        >>> Span(1), Span(1) == Span(1, 9), dataclasses.replace(Span(1), stop=3)
+        >>> Span(1), Span(1) == Span(1, 9), replace(Span(1), stop=3)
         (Span(start=1, stop=9), True, Span(start=1, stop=3))
         """
 
         def decorate(plain: Any) -> type:
             plain.__doc__ = plain.__doc__ or plain.__name__
-            by_name = _fields(plain)
-            fields = [*by_name.values()]
+            fields = [*(by_name := _fields(plain)).values()]
             methods = _construction(lambda: cls, plain, fields, frozen)
             if repr:
                 methods["__repr__"] = _represent
             if eq:
                 methods |= _comparison(fields, frozen)
             if frozen:
-                methods |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
+                methods |= _FROZEN
             if frozen and slots:
                 methods |= {"__getstate__": _state, "__setstate__": _restore}
             own = {name: method for name, method in methods.items() if name not in plain.__dict__}
             own["__match_args__"] = tuple(field.name for field in fields if field.init)
             own |= {name: _Standard(name, by_name) for name in (_FIELDS, "__dataclass_params__")}
-            cls = _with_slots(plain, [*by_name], own) if slots else _extended(plain, fields, own)
-            return cls
+            return (cls := _with_slots(plain, [*by_name], own) if slots else _extended(plain, fields, own))
 
         return decorate
 
     def replace(value: Any, /, **changes: Any) -> Any:
-        """Return a value with other fields, as `dataclasses.replace`.
-
-        >>> @dataclass(frozen=True)
-        ... class Span:
-        ...     start: int
-        ...     stop: int = 9
-        >>> replace(Span(1), stop=3)
-        Span(start=1, stop=3)
-        """
-        standard = next((base.__dict__[_FIELDS] for base in type(value).__mro__ if _FIELDS in base.__dict__), None)
-        if not isinstance(standard, _Standard):
-            return dataclasses.replace(value, **changes)
-        made = {name for name, field in standard.fields.items() if not field.init}
+        """Return a value with other fields, as `dataclasses.replace`."""
+        all_fields = fields(value)
+        made = {field.name for field in all_fields if not field.init}
         if not made.isdisjoint(changes):
             raise TypeError(f"fields without an argument: {', '.join(sorted(made & changes.keys()))}")
-        return type(value)(**{name: getattr(value, name) for name in standard.fields.keys() - made} | changes)
+        return type(value)(**{f.name: getattr(value, f.name) for f in all_fields if f.init} | changes)
+
+    def fields(value: Any) -> tuple[Any, ...]:
+        """Return the fields, whose attributes are those of `dataclasses.Field`."""
+        cls = value if isinstance(value, type) else type(value)
+        own = next((base.__dict__[_FIELDS] for base in cls.__mro__ if _FIELDS in base.__dict__), None)
+        if isinstance(own, _Standard):
+            return (*own.fields.values(),)
+        import dataclasses
+
+        return dataclasses.fields(value)
 
 
 class _Field(NamedTuple):
-    """Field of a class; ``declared``: its default, as the class has it."""
+    """Field of a class; the class declares it without a name and a type."""
 
-    name: str
-    type: Any
-    declared: Any
-    default: Any
-    factory: Any
-    init: bool
-    compare: bool
+    default: Any = _MISSING
+    default_factory: Any = _MISSING
+    init: bool = True
+    repr: bool = True
+    compare: bool = True
+    name: str = ""
+    type: Any = None
+
+
+#: Those after the default of a field that only has a default.
+_FACTS = _Field()[1:5]
+
+if not TYPE_CHECKING:
+    field = _Field
 
 
 def _fields(plain: Any) -> dict[str, _Field]:
@@ -225,12 +223,9 @@ def _fields(plain: Any) -> dict[str, _Field]:
         # Annotations are texts where `annotations` is imported from `__future__`.
         if str(annotation).removeprefix("typing.").startswith("ClassVar"):
             continue
-        declared = plain.__dict__.get(name, MISSING)
-        if isinstance(declared, dataclasses.Field):
-            facts = declared.default, declared.default_factory, declared.init, bool(declared.compare)
-        else:
-            facts = declared, MISSING, True, True
-        fields[name] = _Field(name, annotation, declared, *facts)
+        declared = plain.__dict__.get(name, _MISSING)
+        facts = declared[:5] if type(declared) is _Field else (declared, *_FACTS)
+        fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
     return fields
 
 
@@ -243,8 +238,12 @@ class _Standard:
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         if self.value is None:
-            declared = {name: field.declared for name, field in self.fields.items() if field.declared is not MISSING}
+            import dataclasses
+
             types = {name: field.type for name, field in self.fields.items()}
+            facts = {name: zip(_Field._fields[:-2], field, strict=False) for name, field in self.fields.items()}
+            options = {name: {key: fact for key, fact in pairs if fact is not _MISSING} for name, pairs in facts.items()}
+            declared = {name: dataclasses.field(**options[name]) for name in types}
             # Without a docstring, the decorator would compute the signature.
             plain = type("_", (), {"__doc__": "_", "__annotations__": types, **declared})
             self.value = getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(plain), self.name)
@@ -254,9 +253,9 @@ class _Standard:
 def _extended(plain: Any, fields: list[_Field], methods: dict[str, Any]) -> Any:
     """Return the class itself with further methods."""
     for field in fields:
-        if isinstance(plain.__dict__.get(field.name), dataclasses.Field):
+        if isinstance(plain.__dict__.get(field.name), _Field):
             delattr(plain, field.name)
-            if field.default is not MISSING:
+            if field.default is not _MISSING:
                 setattr(plain, field.name, field.default)
     for name, method in methods.items():
         setattr(plain, name, method)
@@ -279,8 +278,9 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     put: Callable[..., None] = object.__setattr__ if frozen else setattr
     completes, count = hasattr(plain, "__post_init__"), 0
     names = tuple(field.name for field in fields if field.init)
-    defaults = {field.name: field.default for field in fields if field.default is not MISSING}
-    factories = {field.name: field.factory for field in fields if field.factory is not MISSING}
+    others = (every := {field.name for field in fields}).difference(names)
+    defaults = {field.name: field.default for field in fields if field.default is not _MISSING}
+    factories = {field.name: field.default_factory for field in fields if field.default_factory is not _MISSING}
 
     def compiled() -> Callable[..., None]:
         return _init(owner(), fields, frozen)
@@ -288,14 +288,13 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
-        positional = len(arguments)
-        if count <= _FEW and positional <= len(names) and named.keys() <= {*names[positional:]}:
-            values = {**defaults, **dict(zip(names, arguments, strict=False)), **named}
-            for name in factories.keys() - values.keys():
-                values[name] = factories[name]()
-            if len(values) == len(fields):
-                for name in values:
-                    put(self, name, values[name])
+        given = dict(zip(names, arguments, strict=False)) | named
+        if count <= _FEW and len(given) == len(arguments) + len(named) and others.isdisjoint(named):
+            made = {name: factories[name]() for name in factories if name not in given}
+            values = defaults | made | given
+            if values.keys() == every:
+                for name, value in values.items():
+                    put(self, name, value)
                 if completes:
                     self.__post_init__()
                 return
@@ -320,10 +319,10 @@ def _init(cls: type, fields: list[_Field], frozen: bool) -> Callable[..., None]:
     for field in fields:
         name = value = field.name
         default = ""
-        if field.default is not MISSING:
+        if field.default is not _MISSING:
             names[default := f"_default_{name}"] = field.default
-        elif field.factory is not MISSING:
-            names[f"_make_{name}"] = field.factory
+        elif field.default_factory is not _MISSING:
+            names[f"_make_{name}"] = field.default_factory
             default, value = "_factory", f"_make_{name}() if {name} is _factory else {name}"
         if field.init:
             parameters.append(f"{name}={default}" if default else name)
@@ -350,7 +349,7 @@ def _init(cls: type, fields: list[_Field], frozen: bool) -> Callable[..., None]:
 def _represent(self: Any) -> str:
     from aggarray.errors import without_credentials
 
-    values = (f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
+    values = (f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.repr)
     return without_credentials(f"{type(self).__qualname__}({', '.join(values)})")
 
 
@@ -367,34 +366,35 @@ def _comparison(fields: list[_Field], frozen: bool) -> dict[str, Any]:
     return {"__eq__": equals, "__hash__": hashed if frozen else None}
 
 
-def _refuse_assignment(self: Any, name: str, value: Any) -> None:
-    if _refuses(self, name):
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-    object.__setattr__(self, name, value)
+def _refusing(change: Callable[..., None], words: str) -> Callable[..., None]:
+    def refuse(self: Any, name: str, *value: Any) -> None:
+        # A subclass that is not a dataclass may have its own attributes.
+        if _FIELDS in type(self).__dict__ or name in {field.name for field in fields(self)}:
+            from dataclasses import FrozenInstanceError
+
+            raise FrozenInstanceError(f"cannot {words} field {name!r}")
+        change(self, name, *value)
+
+    return refuse
 
 
-def _refuse_deletion(self: Any, name: str) -> None:
-    if _refuses(self, name):
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-    object.__delattr__(self, name)
-
-
-def _refuses(self: Any, name: str) -> bool:
-    # A subclass that is not a dataclass may have its own attributes.
-    return _FIELDS in type(self).__dict__ or name in self.__dataclass_fields__
+_FROZEN = {
+    "__setattr__": _refusing(object.__setattr__, "assign to"),
+    "__delattr__": _refusing(object.__delattr__, "delete"),
+}
 
 
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+    return [getattr(self, field.name) for field in fields(self)]
 
 
 def _restore(self: Any, state: list[Any]) -> None:
     """Restore the fields, with defaults for those of later releases."""
-    fields = dataclasses.fields(self)
-    for field, value in zip(fields, state, strict=False):
+    own: Any = fields(self)
+    for field, value in zip(own, state, strict=False):
         object.__setattr__(self, field.name, value)
-    for field in fields[len(state) :]:
-        value = field.default if field.default_factory is MISSING else field.default_factory()
-        if value is MISSING:
+    for field in own[len(state) :]:
+        value = field.default if field.default_factory is _MISSING else field.default_factory()
+        if value is _MISSING:
             raise TypeError(f"the pickled {type(self).__name__} lacks {field.name!r}")
         object.__setattr__(self, field.name, value)

@@ -8,20 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from dataclasses import fields
 from types import TracebackType
 
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, fields, replace
 from aggarray.errors import AggregationError
 
 
 def open_file_limit() -> int:
     """Return the greatest number of open files of this process."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return sys.maxsize
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = os.sysconf("SC_OPEN_MAX") if hasattr(os, "sysconf") else -1  # not on Windows
     return sys.maxsize if limit < 0 else limit
 
 

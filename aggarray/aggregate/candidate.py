@@ -8,7 +8,6 @@ different arrays are matched by identity (standard_name, else name), so that dim
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from aggarray.cf.attributes import basename, normal_name, text_attribute
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.formats.templates import is_decreasing
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -21,7 +20,7 @@ from aggarray.aggregate.join import match_coordinates
 from aggarray.aggregate.orientation import oriented
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggarrayError
 
 #: Values are compared in blocks of about this many elements.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.compatibility import conversion_between
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.partition.conform import convert, fill_for
 from aggarray.partition.matrix import Matrix, Parts, Step
 from aggarray.partition.reference_builder import ReferenceBuilder

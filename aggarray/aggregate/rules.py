@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aggarray.cf.frozen import FrozenDict
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, fields, replace
 from aggarray.errors import AggregationError
 
 if TYPE_CHECKING:

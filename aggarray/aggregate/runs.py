@@ -7,7 +7,6 @@ interleaved horizontal coordinates are different grids. Leads of forecasts may d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import pairwise, product
 from typing import Any
 
@@ -19,7 +18,7 @@ from aggarray.aggregate.split_rules import covered
 from aggarray.aggregate.view import View
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.attributes import LEAD, REFERENCE
-from aggarray.dataclass import replace
+from aggarray.dataclass import fields, replace
 from aggarray.errors import AggregationError
 from aggarray.memory.selection import Range
 from aggarray.partition.matrix import Matrix, Parts

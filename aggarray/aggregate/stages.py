@@ -6,7 +6,6 @@ master arrays gives master arrays, so that opening files and joining aggregation
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -14,6 +13,7 @@ from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import NamedTuple, dataclass, replace
+from aggarray.garbage import garbage_is_kept
 
 __all__ = ["Entry", "Joined", "aggregate"]
 
@@ -42,25 +42,20 @@ class Entry(NamedTuple):
     values: Sequence[str] = ()
 
 
+@garbage_is_kept(lasting=True)  # joining creates many objects, but no cycles of them
 def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     """Join arrays by the rules; raise AggregationError for unknown names."""
     entries = [a if isinstance(a, Entry) else Entry(a, n) for n, a in enumerate(arrays)]
-    enabled = gc.isenabled()
-    gc.disable()  # joining creates many objects but no reference cycles
-    try:
-        by_identity: dict[str, list[Candidate]] = defaultdict(list)
-        ranked = _ranked(entries, rules)
-        if rules.versions is not None:  # arrays were divided
-            entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
-        for entry, (array, rank) in zip(entries, ranked, strict=True):
-            by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank, rules.member_dimension))
-        if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
-            single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
-            return Joined([member.array for member in single], _name_refusals(by_identity), [])
-        return _joined(by_identity, rules)
-    finally:
-        if enabled:
-            gc.enable()
+    by_identity: dict[str, list[Candidate]] = defaultdict(list)
+    ranked = _ranked(entries, rules)
+    if rules.versions is not None:  # arrays were divided
+        entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
+    for entry, (array, rank) in zip(entries, ranked, strict=True):
+        by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank, rules.member_dimension))
+    if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
+        single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
+        return Joined([member.array for member in single], _name_refusals(by_identity), [])
+    return _joined(by_identity, rules)
 
 
 def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Candidate:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -30,7 +28,7 @@ from aggarray.arrays.values import Convertible, KnownValues, NamedArray, Reducib
 from aggarray.cf.frozen import frozen
 from aggarray.cf.units import normal_calendar
 from aggarray.cf.units.temperature import temperature_of
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, fields, replace
 from aggarray.memory.selection import Range, Selector, normalise
 from aggarray.partition.conform import cast, fill_for, plain_dtype
 from aggarray.partition.matrix import Matrix, Step
@@ -98,6 +96,8 @@ class MasterArray(NamedArray, Convertible, Reducible):
         origin = self._origin
         if origin is None or not origin.describes(self._witness):
             return result if result._origin is None else replace(result, _origin=None)
+        from copy import deepcopy
+
         # The caller may change index arrays of a key later.
         return replace(result, _origin=origin.then(name, deepcopy(arguments), result._witness))
 

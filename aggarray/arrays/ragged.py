@@ -7,14 +7,13 @@ or trajectories.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.row_geometry import Geometry
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, fields, replace
 from aggarray.errors import AggregationError, SelectionError, counted, printable
 from aggarray.memory.rows import Rows, contiguous, positions_of
 from aggarray.memory.selection import Range, Selector, as_range, normalise

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import FormatError
 from aggarray.memory.rows import (
     Rows,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Literal, overload
 
@@ -14,7 +13,7 @@ from aggarray.arrays.values import NamedArray
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import is_reference_time, normal_calendar
 from aggarray.cf.units.calendars import epoch
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, fields, replace
 from aggarray.errors import AggregationError, NotFoundError, printable
 from aggarray.formats import scan
 from aggarray.formats.templates import template_of

@@ -7,7 +7,6 @@ import errno
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from aggarray.cli._forecast import views_of
 from aggarray.cli._job import Job
 from aggarray.cli._output import describe_output, shapes_of
 from aggarray.cli._reductions import reduced_arrays, shapes_in
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.display import report
 from aggarray.display.markup import counted, printable
 from aggarray.errors import AggarrayError, NotFoundError

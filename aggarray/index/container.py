@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from itertools import chain, count
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_variables import flatten_ragged
 from aggarray.cf.attributes import basename, words
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggarrayError
 from aggarray.formats.base import ROWS
 from aggarray.index.notice import with_notice

@@ -7,7 +7,6 @@ which holds the columns, has state.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray
 from aggarray.arrays.row_geometry import Geometry
 from aggarray.cf.encoding import Encoding
+from aggarray.dataclass import fields
 from aggarray.index.decoder import ENCODED_DTYPES
 from aggarray.index.store import Writer
 from aggarray.memory.selection import Range

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.formats.base import Structure, Variable
 from aggarray.index.decoder import unplain
 from aggarray.index.store import EAGER, Reader, Writer, plain_dtype

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggarrayError
 from aggarray.formats import scan, stamp_of
 from aggarray.formats.base import Structure

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from aggarray.cf.encoding import Encoding, default_fill, encoding
 from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.compatibility import conversion_between
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.partition.file_names import file_codes, files_at
 from aggarray.storage.urls import is_remote
 

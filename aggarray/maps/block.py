@@ -8,13 +8,12 @@ exclude communication padding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import ProtocolError
 from aggarray.maps.base import Conflict, Map, MapType, Part, count_of, flag_of
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, as_integers, short_repr, version_of

@@ -10,13 +10,12 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, field
 from aggarray.errors import AggarrayError, ProtocolError
 from aggarray.maps.base import Map, MapType, Part
 from aggarray.maps.fields import NEWEST, OLD, DimDictReader, Note, as_integer, as_sizes, buffer_of, short_repr, version_of

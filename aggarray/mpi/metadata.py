@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from aggarray.arrays.local import LocalArray
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged_local import Samples
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, fields, replace
 from aggarray.errors import ExchangeError
 from aggarray.maps import Distribution
 from aggarray.maps.fields import as_integer, short_repr

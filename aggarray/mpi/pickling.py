@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import fields
 from typing import Any
 
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import replace
+from aggarray.dataclass import fields, replace
 from aggarray.index.chunk_tables import StoredChunkIndexes
 from aggarray.mpi.unpickling import relocated_columns
 from aggarray.opening.aggregation import Aggregation

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.values import AttributeHints
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import NotFoundError, SelectionError, names_hint
 from aggarray.opening.provenance import Listing, Outcome, Provenance, Selection
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.aggregate.stages import Entry, aggregate
 from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, IndexFileError
 from aggarray.formats import Result
 from aggarray.formats.base import Structure

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from aggarray.aggregate.report import Problem, Report
 from aggarray.aggregate.rules import Rules
+from aggarray.dataclass import fields
 from aggarray.errors import AggregationError, IndexFileError
 from aggarray.index.encoder import plain
 from aggarray.index.pickling import array_of_index as array_of_index  # its name in earlier pickles

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import NamedTuple, dataclass, replace
+from aggarray.dataclass import NamedTuple, dataclass, field, fields, replace
 from aggarray.storage import relocated
 from aggarray.storage.access import ANYWHERE, Access
 

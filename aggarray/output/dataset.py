@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from aggarray.arrays.pickling import fingerprint
 from aggarray.cf.attributes import words
 from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.calendars import decodable
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import AggregationError, UnitsError
 
 #: Variable name of an array without a name.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from aggarray.arrays.master import MasterArray
 from aggarray.cf.units import is_reference_time
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, field
 from aggarray.errors import AggarrayError, AggregationError
 from aggarray.index.container import Container, common_attributes, plain_attributes
 from aggarray.memory.texts import Texts

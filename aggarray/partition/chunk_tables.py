@@ -6,13 +6,12 @@ Processes send these columns to each other; `aggarray.index` stores them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from aggarray.codecs.base import Filter
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, fields
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.partition.matrix import BLOCK, References
 

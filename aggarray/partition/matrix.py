@@ -8,7 +8,6 @@ has a handful of templates. These are plain data, independent of files and forma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, fields
 from functools import lru_cache
 from itertools import zip_longest
 from math import prod
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggarray.cf.encoding import Encoding
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, fields, replace
 from aggarray.errors import AggregationError
 from aggarray.storage import relocated_all
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import product
 from math import prod
 
 import numpy as np
 
-from aggarray.dataclass import NamedTuple, dataclass, replace
+from aggarray.dataclass import NamedTuple, dataclass, field, replace
 from aggarray.memory.selection import Range, Selector, as_range
 from aggarray.partition.matrix import Matrix, Template
 

@@ -13,10 +13,10 @@ import pkgutil
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict
 from typing import Any
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggregationError, FormatError, MissingFileError, printable
 from aggarray.formats import Result, Task, scan_one
 from aggarray.options import get_options

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 from aggarray.cf.frozen import frozen
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest

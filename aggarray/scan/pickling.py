@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pickle
 import time
-from dataclasses import fields
 from typing import IO, Any
 
 import numpy as np
 
+from aggarray.dataclass import fields
 from aggarray.formats.base import Attributes, Structure, Variable
 from aggarray.storage.blake2 import blake2b
 

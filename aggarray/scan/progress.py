@@ -6,10 +6,9 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggregationError, printable
 
 #: Called with (done, total, what).

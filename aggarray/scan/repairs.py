@@ -7,7 +7,6 @@ units get another date.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from aggarray.cf.attributes import basename, text_attribute
 from aggarray.cf.frozen import FrozenDict, Immutable, frozen
 from aggarray.cf.units import is_reference_time
-from aggarray.dataclass import replace
+from aggarray.dataclass import fields, replace
 from aggarray.errors import AggarrayError, AggregationError, UnitsError
 from aggarray.formats.base import Attributes, FixedStructure, Structure, Variable, fixed_names
 from aggarray.scan.comparison import own_number

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

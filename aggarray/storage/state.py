@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
 
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, field
 from aggarray.errors import ChangedFileError
 
 #: State of a file when it was scanned: size in bytes, modification time in nanoseconds, checksum of its head and tail.

@@ -20,7 +20,7 @@ PACKAGE = "aggarray"
 
 #: Folders from the bottom up. Modules of one folder may import each other, folders of one layer may not.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("dataclass", "deprecation", "errors", "options", "plugins"),
+    ("dataclass", "deprecation", "errors", "garbage", "options", "plugins"),
     ("storage", "codecs", "cf", "memory"),
     ("partition", "maps"),
     ("formats",),

@@ -16,7 +16,7 @@ import pytest
 import aggarray as aa
 from tests.bench.archives import paths_in, write_archive
 from tests.bench.indexing import write_foreign
-from tests.support.starting import modules_of, ours
+from tests.support.starting import modules_of, ours, run_script
 
 LIST = Path(__file__).with_name("start_modules.json")
 
@@ -47,6 +47,9 @@ OTHERS = {
 }
 #: Paths that need masked arrays, for the times of arrays and for netCDF4.
 MASKED = {"info", "check", "append"}
+#: Paths to values, and modules of the standard library that these do without: with what they import, 1 ms.
+LIGHT = {"index", "file", "zarr", "foreign"}
+DONE_WITHOUT = {"copy", "dataclasses", "resource"}
 #: Most modules of aggarray, and most in all.
 MOST = {"index": (60, 220)}
 
@@ -86,8 +89,16 @@ def test_no_module_is_added(path: str, folder: Path) -> None:
     assert not added, f"imported now, too: {', '.join(sorted(added))}"
     assert others(modules) <= OTHERS[path]
     assert "numpy.ma" not in modules or path in MASKED
+    assert path not in LIGHT or DONE_WITHOUT & modules <= modules_of("import numpy")
     most_ours, most = MOST.get(path, (10**9, 10**9))
     assert len(ours(modules)) <= most_ours and len(modules) <= most
+
+
+def test_no_garbage_is_searched(folder: Path) -> None:
+    counted = "import gc, sys; counts = []; gc.callbacks.append(lambda phase, info: counts.append(phase)); "
+    script = f"{counted}import aggarray as aa; array = aa.open(sys.argv[1])['tas']; print(counts.count('start'))"
+    # Before the first name is imported, there are a few searches; without the pauses, there are some forty.
+    assert int(run_script(script, str(folder / "tas_day_00000.nc"))) < 10
 
 
 def write_list(show: Callable[[str], None]) -> None:

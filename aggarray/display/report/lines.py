@@ -7,14 +7,13 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.arrays.ragged import RaggedMasterArray, flat_of
-from aggarray.dataclass import NamedTuple
+from aggarray.dataclass import NamedTuple, fields
 from aggarray.display.facets import facet_columns
 from aggarray.display.markup import printable
 from aggarray.display.overview import arrays_by_file

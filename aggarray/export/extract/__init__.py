@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import partial
 from importlib import metadata
 from math import prod
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.arrays.master import MasterArray
-from aggarray.dataclass import NamedTuple, dataclass, replace
+from aggarray.dataclass import NamedTuple, dataclass, fields, replace
 from aggarray.errors import AggregationError
 from aggarray.export.extract import zarr_store
 from aggarray.export.extract.earlier import EarlierExtract

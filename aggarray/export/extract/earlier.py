@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from typing import Any, cast
 
 import numpy as np
 
 from aggarray.arrays.subarray import SubArray
-from aggarray.dataclass import NamedTuple, dataclass
+from aggarray.dataclass import NamedTuple, dataclass, fields
 from aggarray.errors import LIBRARY_ERRORS, AggregationError
 from aggarray.export.extract import zarr_store
 from aggarray.export.extract.target import stored_fingerprint

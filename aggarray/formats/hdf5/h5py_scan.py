@@ -7,13 +7,12 @@ have no name otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from aggarray.cf.encoding import decode_text, plain_text
-from aggarray.dataclass import dataclass, replace
+from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import LIBRARY_ERRORS
 from aggarray.formats.base import Structure, Variable, has_coordinate, naming_errors, stored_variable, with_values
 from aggarray.formats.hdf5.h5py_files import is_external, is_pure_dimension, is_scale, leads_outside

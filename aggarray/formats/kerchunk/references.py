@@ -11,12 +11,11 @@ import binascii
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from urllib.parse import unquote
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import FormatError
 from aggarray.formats.zarr.chunk_keys import Numbering
 from aggarray.formats.zarr.nodes import Node

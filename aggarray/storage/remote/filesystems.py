@@ -10,11 +10,10 @@ import os
 import re
 import sys
 import threading
-from dataclasses import field
 from typing import Any
 from urllib.parse import urljoin
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.errors import (
     AggarrayError,
     ForbiddenPathError,

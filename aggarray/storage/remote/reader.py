@@ -5,7 +5,6 @@ Blocks of metadata are cached, values are not.
 
 from __future__ import annotations
 
-import gc
 import io
 from collections.abc import MutableMapping, Sequence
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
+from aggarray.garbage import garbage_is_kept
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
 from aggarray.storage.remote import filesystems
@@ -198,13 +198,8 @@ class ObjectFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         # Freeing h5py objects would wait for its lock, which the reader of such a file holds (so there is one at a time),
         # and the reader for the fetching thread.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with garbage_is_kept():
             data = self._content.pread(len(view), self._at)
-        finally:
-            if collects:
-                gc.enable()
         view[: len(data)] = data
         self._at += len(data)
         return len(data)

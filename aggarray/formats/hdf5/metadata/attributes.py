@@ -16,7 +16,7 @@ import numpy as np
 from aggarray.cf.encoding import decode_text
 from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
-from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, Data, require, require_supported
+from aggarray.formats.hdf5.metadata.data import KEPT_BYTES, Data, UnsupportedError, require, require_supported
 from aggarray.formats.hdf5.metadata.heaps import text_at
 from aggarray.formats.hdf5.metadata.messages import committed_at
 from aggarray.formats.hdf5.metadata.types import (
@@ -96,7 +96,8 @@ def _attribute(message: bytes, datatype: Datatype | None) -> Attribute:
     require(len(message) >= 9, "truncated attribute")
     version, flags = message[0], message[1]
     # Flags: the datatype (1) or the dataspace (2) is shared.
-    require_supported(version in (1, 2, 3) and flags <= (version > 1), f"an attribute of version {version} with flags {flags}")
+    if version not in (1, 2, 3) or flags > (version > 1):
+        raise UnsupportedError(f"an attribute of version {version} with flags {flags}")
     lengths = struct.unpack_from("<HHH", message, 2)
     at = 9 if version == 3 else 8
     require(version != 3 or message[8] <= 1, "unknown character set")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from aggarray.dataclass import dataclass
+from aggarray.dataclass import dataclass, field
 from aggarray.formats.base import SCAN_ELEMENTS, Structure, Variable, stored_values, with_values
 from aggarray.formats.hdf5.metadata.attributes import ObjectAttributes, shown_attributes
 from aggarray.formats.hdf5.metadata.data import UNDEFINED, UNREADABLE, UnsupportedError, is_invalid, require, require_supported
