@@ -175,7 +175,7 @@ def master_array_of(array: DataArray) -> tuple[Any, dict[str, str]]:
         raise AggregationError(what, hint="open it with mask_and_scale=True, and reduce it then")
     master = values.master_array
     for key in reversed(keys):
-        master = _indexed(master, key, name)
+        master = _indexed(master, key, name, list(map(str, array.dims)))
     if set(master.dimensions) == set(array.dims):
         master = master.transpose(*map(str, array.dims))
     if master.shape != array.shape:
@@ -183,8 +183,8 @@ def master_array_of(array: DataArray) -> tuple[Any, dict[str, str]]:
     return master, {str(new): old for new, old in zip(array.dims, master.dimensions, strict=True)}
 
 
-def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any) -> Any:
-    """Return a selection by the key of a lazily indexed array."""
+def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any, dims: list[str]) -> Any:
+    """Return a selection by a lazy array's key; ``dims``: of the last one."""
     if not isinstance(indexer, indexing.VectorizedIndexer):
         return master.lazy[indexer.tuple]
     # xarray transposes lazily by index arrays that vary along one axis each.
@@ -192,6 +192,11 @@ def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any) -> Any:
     if not parts[0].size:
         raise AggregationError(f"{name} has no elements", hint="select some")
     varying = [[axis for axis in range(part.ndim) if (part != part.take([0], axis)).any()] for part in parts]
+    # One position, perhaps several times, does not vary: the name of its dimension tells its axis, or else the order.
+    for found, dimension in zip(varying, master.dimensions, strict=True):
+        axis = dims.index(dimension) if dimension in dims and len(dims) == parts[0].ndim else None
+        if not found and axis is not None and [axis] not in varying:
+            found.append(axis)
     axes = [axis for found in varying for axis in found]
     free = [axis for axis in range(parts[0].ndim) if axis not in axes]
     constant = varying.count([])

@@ -122,6 +122,19 @@ def test_any_chain_of_selections(data: st.DataObject) -> None:
     assert master.dimensions == lazy.dims and np.array_equal(master[...], lazy.values)
 
 
+@pytest.mark.parametrize("transposed_first", [False, True])
+def test_a_position_selected_twice_beside_a_single_one(transposed_first: bool) -> None:
+    values = np.arange(60.0).reshape(3, 4, 5)
+    piece = aa.SubArray.from_array(values, dimensions=("x", "y", "z"))
+    array = aa.MasterArray.from_subarrays([([(0, n) for n in values.shape], piece)], dimensions=("x", "y", "z"), name="v")
+    lazy = array.to_xarray().isel(x=[1])
+    if transposed_first:
+        lazy = lazy.transpose("y", "x", "z").isel(y=[2, 2])
+    else:
+        lazy = lazy.isel(y=[2, 2]).transpose("y", "x", "z")
+    assert lazy.aggarray.sum("z").values.tolist() == [[values[1, 2].sum()]] * 2
+
+
 def test_packed_and_integer_values(tmp_path: Path) -> None:
     with xr.open_dataset(Path(ARCHIVE) / "tas_200108.nc", engine="aggarray") as packed:
         theirs = packed["tas"].copy(deep=True).astype("f8").mean("time")
