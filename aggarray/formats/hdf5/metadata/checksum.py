@@ -34,20 +34,22 @@ def _in_python(data: bytes, mask: int = 0xFFFFFFFF) -> int:  # a local name is f
     if not data:
         return c
     blocks = list(struct.iter_unpack("<3I", data + bytes(-len(data) % 12)))
-    # Only the low 32 bits of a word count: it is cut to them before it is shifted to the right.
+    # Only the low 32 bits of a word count: it is cut to them before it is rotated. A word written twice and shifted to the
+    # right is rotated to the left, and sooner than by two shifts.
+    twice = 1 << 32 | 1
     for x, y, z in blocks[:-1]:
         a, b, c = a + x, b + y, c + z & mask
-        a = (a - c ^ c << 4 ^ c >> 28) & mask
+        a = (a - c ^ c * twice >> 28) & mask
         c += b
-        b = (b - a ^ a << 6 ^ a >> 26) & mask
+        b = (b - a ^ a * twice >> 26) & mask
         a += c
-        c = (c - b ^ b << 8 ^ b >> 24) & mask
+        c = (c - b ^ b * twice >> 24) & mask
         b += a
-        a = (a - c ^ c << 16 ^ c >> 16) & mask
+        a = (a - c ^ c * twice >> 16) & mask
         c += b
-        b = (b - a ^ a << 19 ^ a >> 13) & mask
+        b = (b - a ^ a * twice >> 13) & mask
         a += c
-        c = (c - b ^ b << 4 ^ b >> 28) & mask
+        c = (c - b ^ b * twice >> 28) & mask
         b += a
     x, y, z = blocks[-1]
     a, b, c = a + x & mask, b + y & mask, c + z & mask
