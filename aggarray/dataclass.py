@@ -39,9 +39,9 @@ class _Signature:
 
 #: Attribute of a dataclass with its fields.
 _FIELDS = "__dataclass_fields__"
-#: Default of a field without one.
+#: Marks a field without a default.
 _MISSING: Any = object()
-#: Values of a class before its constructor is compiled, which takes as long as to make these without.
+#: Instances of a class before its constructor is compiled, which takes as long as to create these without.
 _FEW = 128
 
 
@@ -183,7 +183,7 @@ if not TYPE_CHECKING:
         return type(value)(**{f.name: getattr(value, f.name) for f in all_fields if f.init} | changes)
 
     def fields(value: Any) -> tuple[Any, ...]:
-        """Return the fields, whose attributes are those of `dataclasses.Field`."""
+        """Return the fields, with the main attributes of `dataclasses.Field`."""
         cls = value if isinstance(value, type) else type(value)
         own = next((base.__dict__[_FIELDS] for base in cls.__mro__ if _FIELDS in base.__dict__), None)
         if isinstance(own, _Standard):
@@ -194,7 +194,7 @@ if not TYPE_CHECKING:
 
 
 class _Field(NamedTuple):
-    """Field of a class; the class declares it without a name and a type."""
+    """Field of a class; `_fields` adds the name and the type."""
 
     default: Any = _MISSING
     default_factory: Any = _MISSING
@@ -205,8 +205,8 @@ class _Field(NamedTuple):
     type: Any = None
 
 
-#: Those after the default of a field that only has a default.
-_FACTS = _Field()[1:5]
+#: Options of a field that only has a default.
+_OPTIONS = _Field()[1:5]
 
 if not TYPE_CHECKING:
     field = _Field
@@ -224,7 +224,7 @@ def _fields(plain: Any) -> dict[str, _Field]:
         if str(annotation).removeprefix("typing.").startswith("ClassVar"):
             continue
         declared = plain.__dict__.get(name, _MISSING)
-        facts = declared[:5] if type(declared) is _Field else (declared, *_FACTS)
+        facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
         fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
     return fields
 

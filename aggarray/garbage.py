@@ -1,4 +1,4 @@
-"""Python's search for garbage, which a block of code can pause."""
+"""Pauses of Python's garbage collection."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def garbage_is_kept(*, lasting: bool = False) -> Iterator[None]:
-    """Search for no cycles of unused objects in the block, in any thread.
+def pause_garbage_collection(*, lasting: bool = False) -> Iterator[None]:
+    """Pause the search for cycles of unused objects, in all threads.
 
-    Python searches each time that some hundred objects were made. ``lasting``: the block makes objects that stay, such as
-    modules, among which the next searches do not look either: objects that exist at its end count as old ones.
+    Python searches each time that several hundred objects were created. ``lasting``: the block creates objects that stay, such
+    as modules. At its end, all objects count as old, so that the next searches skip them.
 
-    >>> with garbage_is_kept():
+    >>> with pause_garbage_collection():
     ...     gc.isenabled()
     False
     >>> gc.isenabled()
@@ -26,7 +26,7 @@ def garbage_is_kept(*, lasting: bool = False) -> Iterator[None]:
         yield
     finally:
         if enabled:
-            if lasting and not gc.get_freeze_count():  # otherwise the caller wants some never to be searched
+            if lasting and not gc.get_freeze_count():  # `unfreeze` would release what the caller froze
                 gc.freeze()
-                gc.unfreeze()  # to the oldest generation
+                gc.unfreeze()
             gc.enable()

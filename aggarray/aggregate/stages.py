@@ -13,7 +13,7 @@ from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
 from aggarray.aggregate.rules import Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import NamedTuple, dataclass, replace
-from aggarray.garbage import garbage_is_kept
+from aggarray.garbage import pause_garbage_collection
 
 __all__ = ["Entry", "Joined", "aggregate"]
 
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     values: Sequence[str] = ()
 
 
-@garbage_is_kept(lasting=True)  # joining creates many objects, but no cycles of them
+@pause_garbage_collection(lasting=True)  # joining creates many objects but no reference cycles
 def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     """Join arrays by the rules; raise AggregationError for unknown names."""
     entries = [a if isinstance(a, Entry) else Entry(a, n) for n, a in enumerate(arrays)]

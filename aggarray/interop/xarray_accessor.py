@@ -184,7 +184,10 @@ def master_array_of(array: DataArray) -> tuple[Any, dict[str, str]]:
 
 
 def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any, dims: list[str]) -> Any:
-    """Return a selection by a lazy array's key; ``dims``: of the last one."""
+    """Return a selection by the key of a lazily indexed array.
+
+    ``dims``: dimensions of the array after the last key.
+    """
     if not isinstance(indexer, indexing.VectorizedIndexer):
         return master.lazy[indexer.tuple]
     # xarray transposes lazily by index arrays that vary along one axis each.
@@ -192,7 +195,7 @@ def _indexed(master: Any, indexer: indexing.ExplicitIndexer, name: Any, dims: li
     if not parts[0].size:
         raise AggregationError(f"{name} has no elements", hint="select some")
     varying = [[axis for axis in range(part.ndim) if (part != part.take([0], axis)).any()] for part in parts]
-    # One position, perhaps several times, does not vary: the name of its dimension tells its axis, or else the order.
+    # One position, perhaps selected several times, does not vary: its axis has the name of its dimension, or is the next one.
     for found, dimension in zip(varying, master.dimensions, strict=True):
         axis = dims.index(dimension) if dimension in dims and len(dims) == parts[0].ndim else None
         if not found and axis is not None and [axis] not in varying:

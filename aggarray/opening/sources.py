@@ -13,7 +13,7 @@ from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
-from aggarray.garbage import garbage_is_kept
+from aggarray.garbage import pause_garbage_collection
 from aggarray.index import Opening
 from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
@@ -76,7 +76,7 @@ def open(
 @contextmanager
 def _only(path: str) -> Iterator[None]:
     """Open the only file of a source once, to recognise, identify and scan it."""
-    with garbage_is_kept(lasting=True), open_once(path):
+    with pause_garbage_collection(lasting=True), open_once(path):
         yield
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _IN_FLIGHT = 48 << 20
 #: Bytes that decoding needs beside the values.
 _DECODING = 2 << 20
-#: Bytes that a thread reads at a time. More leave the processor's caches before they are folded, a block at a time.
+#: Bytes that a thread reads at a time. Blocks of larger reads have left the processor's caches before they are folded.
 _READ = 6 << 20
 Results = dict[str, Result]
 #: A factor of weights: numbers of dimensions, and float64 values.

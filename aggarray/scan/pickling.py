@@ -23,7 +23,7 @@ MARK = b"\n\x93aggarray scan 1\n"
 _MOST_BEFORE = 1 << 20
 #: Both ends clear their memos after this many objects.
 _FORGET = 256
-#: Seconds between two writes while more objects follow. For each write the reader waits for the interpreter lock of a scan.
+#: Least seconds between two writes while more objects follow: for each, the reader must wait for the interpreter lock.
 _WAIT = 0.05
 #: Arrays of at least this many bytes are shared between files.
 SHARED_BYTES = 128
@@ -39,7 +39,7 @@ class Sender:
     def send(self, item: Any, more: bool = False) -> None:
         """Write one object; raise errors of pickling, OSError once it is closed.
 
-        ``more``: others follow, and it may wait for them if something was written less than `_WAIT` seconds ago.
+        ``more``: others follow; it waits for them if the last write was less than `_WAIT` seconds ago.
         """
         self._pickler.dump(_Packed(self._row(item)) if isinstance(item, Structure) else item)
         now = time.monotonic()

@@ -128,10 +128,7 @@ def test_a_position_selected_twice_beside_a_single_one(transposed_first: bool) -
     piece = aa.SubArray.from_array(values, dimensions=("x", "y", "z"))
     array = aa.MasterArray.from_subarrays([([(0, n) for n in values.shape], piece)], dimensions=("x", "y", "z"), name="v")
     lazy = array.to_xarray().isel(x=[1])
-    if transposed_first:
-        lazy = lazy.transpose("y", "x", "z").isel(y=[2, 2])
-    else:
-        lazy = lazy.isel(y=[2, 2]).transpose("y", "x", "z")
+    lazy = lazy.transpose("y", "x", "z").isel(y=[2, 2]) if transposed_first else lazy.isel(y=[2, 2]).transpose("y", "x", "z")
     assert lazy.aggarray.sum("z").values.tolist() == [[values[1, 2].sum()]] * 2
 
 

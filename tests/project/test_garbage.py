@@ -1,11 +1,11 @@
-"""Pauses of Python's search for garbage."""
+"""Pauses of Python's garbage collection."""
 
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-from aggarray.garbage import garbage_is_kept
+from aggarray.garbage import pause_garbage_collection
 
 pytestmark = pytest.mark.quick
 
@@ -31,24 +31,24 @@ def is_old(node: Node) -> bool:
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_the_search_is_paused_and_resumed(lasting: bool) -> None:
-    with garbage_is_kept(lasting=lasting):
+    with pause_garbage_collection(lasting=lasting):
         assert not gc.isenabled()
-        with garbage_is_kept(lasting=lasting):
+        with pause_garbage_collection(lasting=lasting):
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="inside"), garbage_is_kept(lasting=lasting):
+    with pytest.raises(ValueError, match="inside"), pause_garbage_collection(lasting=lasting):
         raise ValueError("inside")
     assert gc.isenabled()
     gc.disable()
-    with garbage_is_kept(lasting=lasting):
+    with pause_garbage_collection(lasting=lasting):
         pass
     assert not gc.isenabled()
 
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_lasting_objects_count_as_old(lasting: bool) -> None:
-    with garbage_is_kept(lasting=lasting):
+    with pause_garbage_collection(lasting=lasting):
         node = Node()
     assert is_old(node) == lasting
     assert not gc.get_freeze_count()
@@ -57,14 +57,14 @@ def test_lasting_objects_count_as_old(lasting: bool) -> None:
 def test_objects_that_the_caller_froze_stay_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
-    with garbage_is_kept(lasting=True):
+    with pause_garbage_collection(lasting=True):
         node = Node()
     assert gc.get_freeze_count() >= frozen - 100  # some were used up meanwhile
     assert not is_old(node)
 
 
 def test_garbage_of_the_block_is_found_later() -> None:
-    with garbage_is_kept(lasting=True):
+    with pause_garbage_collection(lasting=True):
         Node()
     gc.collect()
     assert not any(type(item) is Node for item in gc.get_objects())

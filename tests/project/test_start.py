@@ -47,7 +47,7 @@ OTHERS = {
 }
 #: Paths that need masked arrays, for the times of arrays and for netCDF4.
 MASKED = {"info", "check", "append"}
-#: Paths to values, and modules of the standard library that these do without: with what they import, 1 ms.
+#: Paths that read values, and modules of the standard library that they do not import: 1 ms, with what these import.
 LIGHT = {"index", "file", "zarr", "foreign"}
 DONE_WITHOUT = {"copy", "dataclasses", "resource"}
 #: Most modules of aggarray, and most in all.
@@ -97,7 +97,7 @@ def test_no_module_is_added(path: str, folder: Path) -> None:
 def test_no_garbage_is_searched(folder: Path) -> None:
     counted = "import gc, sys; counts = []; gc.callbacks.append(lambda phase, info: counts.append(phase)); "
     script = f"{counted}import aggarray as aa; array = aa.open(sys.argv[1])['tas']; print(counts.count('start'))"
-    # Before the first name is imported, there are a few searches; without the pauses, there are some forty.
+    # A few collections run before the first name is imported; without the pauses, about forty run.
     assert int(run_script(script, str(folder / "tas_day_00000.nc"))) < 10
 
 

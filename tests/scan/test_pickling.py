@@ -84,7 +84,7 @@ def test_both_ends_clear_their_memos_together(tmp_path: Path, monkeypatch: pytes
 
 
 def test_objects_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the last one, nor one long after the last write."""
+    """The last one, and one long after the last write, do not wait."""
     clock = [0.0]
     monkeypatch.setattr(pickling.time, "monotonic", lambda: clock[0])
     raw = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Processes of Linux."""
+"""Child processes, found in /proc: on Linux only."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ def children(process: int | None = None) -> set[int]:
             # After the name, which may have spaces: the state and the parent.
             state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
         except (OSError, ValueError):
-            continue  # it has ended meanwhile
+            continue  # the process has ended
         if int(parent) == (process or os.getpid()) and state != "Z":
             result.add(int(entry.name))
     return result

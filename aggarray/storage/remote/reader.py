@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aggarray.errors import AggarrayError, FormatError, MissingFileError
-from aggarray.garbage import garbage_is_kept
+from aggarray.garbage import pause_garbage_collection
 from aggarray.storage.credentials import access_in_force
 from aggarray.storage.ranges import Range, bytes_of, check_range, cut_span, merge_ranges
 from aggarray.storage.remote import filesystems
@@ -198,7 +198,7 @@ class ObjectFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         # Freeing h5py objects would wait for its lock, which the reader of such a file holds (so there is one at a time),
         # and the reader for the fetching thread.
-        with garbage_is_kept():
+        with pause_garbage_collection():
             data = self._content.pread(len(view), self._at)
         view[: len(data)] = data
         self._at += len(data)

@@ -34,8 +34,8 @@ def _in_python(data: bytes, mask: int = 0xFFFFFFFF) -> int:  # a local name is f
     if not data:
         return c
     blocks = list(struct.iter_unpack("<3I", data + bytes(-len(data) % 12)))
-    # Only the low 32 bits of a word count: it is cut to them before it is rotated. A word written twice and shifted to the
-    # right is rotated to the left, and sooner than by two shifts.
+    # Only the low 32 bits of a word count, to which it is cut before it is rotated. A multiple by `twice` repeats the word: one
+    # shift of it to the right rotates the word to the left, and takes less time than two shifts.
     twice = 1 << 32 | 1
     for x, y, z in blocks[:-1]:
         a, b, c = a + x, b + y, c + z & mask
