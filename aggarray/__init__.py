@@ -74,10 +74,10 @@ if not TYPE_CHECKING:  # type checkers then report names that do not exist
 
             near = "" if name.startswith("_") else near_names(name, __all__)
             raise AttributeError(f"module 'aggarray' has no attribute {name!r}{near and f'; {near}'}")
-        from aggarray.garbage import pause_garbage_collection
+        from aggarray.garbage import lasting_objects
 
         home = next((module for module, names in _HOMES.items() if name in names), "aggarray.errors")
-        with pause_garbage_collection(lasting=True):  # which takes 5 % of a short process
+        with lasting_objects():  # garbage collection takes 5 % of a short process
             value = globals()[name] = getattr(importlib.import_module(home), name)
         return value
 

@@ -42,7 +42,7 @@ _FIELDS = "__dataclass_fields__"
 #: Marks a field without a default.
 _MISSING: Any = object()
 #: Instances of a class before its constructor is compiled, which takes as long as to create these without.
-_FEW = 128
+_FEW = 64
 
 
 def _named_tuple(name: str, content: dict[str, Any]) -> Any:
@@ -159,14 +159,10 @@ if not TYPE_CHECKING:
             plain.__doc__ = plain.__doc__ or plain.__name__
             fields = [*(by_name := _fields(plain)).values()]
             methods = _construction(lambda: cls, plain, fields, frozen)
-            if repr:
-                methods["__repr__"] = _represent
-            if eq:
-                methods |= _comparison(fields, frozen)
-            if frozen:
-                methods |= _FROZEN
-            if frozen and slots:
-                methods |= {"__getstate__": _state, "__setstate__": _restore}
+            methods |= {"__repr__": _represent} if repr else {}
+            methods |= _comparison(fields, frozen) if eq else {}
+            methods |= _FROZEN if frozen else {}
+            methods |= {"__getstate__": _state, "__setstate__": _restore} if frozen and slots else {}
             own = {name: method for name, method in methods.items() if name not in plain.__dict__}
             own["__match_args__"] = tuple(field.name for field in fields if field.init)
             own |= {name: _Standard(name, by_name) for name in (_FIELDS, "__dataclass_params__")}
@@ -209,7 +205,12 @@ class _Field(NamedTuple):
 _OPTIONS = _Field()[1:5]
 
 if not TYPE_CHECKING:
-    field = _Field
+
+    def field(*, default=_MISSING, default_factory=_MISSING, **options: bool) -> _Field:
+        """Return the declaration of a field; ``options``: init, repr, compare."""
+        if default is not _MISSING and default_factory is not _MISSING:
+            raise ValueError("cannot specify both default and default_factory")
+        return _Field(default, default_factory, **options)
 
 
 def _fields(plain: Any) -> dict[str, _Field]:
@@ -224,6 +225,8 @@ def _fields(plain: Any) -> dict[str, _Field]:
         if str(annotation).removeprefix("typing.").startswith("ClassVar"):
             continue
         declared = plain.__dict__.get(name, _MISSING)
+        if type(declared).__module__ == "dataclasses":
+            raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
         facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
         fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
     return fields
@@ -241,9 +244,8 @@ class _Standard:
             import dataclasses
 
             types = {name: field.type for name, field in self.fields.items()}
-            facts = {name: zip(_Field._fields[:-2], field, strict=False) for name, field in self.fields.items()}
-            options = {name: {key: fact for key, fact in pairs if fact is not _MISSING} for name, pairs in facts.items()}
-            declared = {name: dataclasses.field(**options[name]) for name in types}
+            pairs = {name: zip(_Field._fields[:5], field[:5], strict=True) for name, field in self.fields.items()}
+            declared = {n: dataclasses.field(**{key: o for key, o in own if o is not _MISSING}) for n, own in pairs.items()}
             # Without a docstring, the decorator would compute the signature.
             plain = type("_", (), {"__doc__": "_", "__annotations__": types, **declared})
             self.value = getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(plain), self.name)
@@ -278,7 +280,8 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     put: Callable[..., None] = object.__setattr__ if frozen else setattr
     completes, count = hasattr(plain, "__post_init__"), 0
     names = tuple(field.name for field in fields if field.init)
-    others = (every := {field.name for field in fields}).difference(names)
+    order = tuple(field.name for field in fields)
+    others = (every := set(order)).difference(names)
     defaults = {field.name: field.default for field in fields if field.default is not _MISSING}
     factories = {field.name: field.default_factory for field in fields if field.default_factory is not _MISSING}
 
@@ -288,13 +291,13 @@ def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], fr
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
-        given = dict(zip(names, arguments, strict=False)) | named
+        given = dict(zip(names, arguments)) | named  # noqa: B905 - too many are refused below
         if count <= _FEW and len(given) == len(arguments) + len(named) and others.isdisjoint(named):
             made = {name: factories[name]() for name in factories if name not in given}
             values = defaults | made | given
             if values.keys() == every:
-                for name, value in values.items():
-                    put(self, name, value)
+                for name in order:
+                    put(self, name, values[name])
                 if completes:
                     self.__post_init__()
                 return
@@ -378,10 +381,7 @@ def _refusing(change: Callable[..., None], words: str) -> Callable[..., None]:
     return refuse
 
 
-_FROZEN = {
-    "__setattr__": _refusing(object.__setattr__, "assign to"),
-    "__delattr__": _refusing(object.__delattr__, "delete"),
-}
+_FROZEN = {"__setattr__": _refusing(object.__setattr__, "assign to"), "__delattr__": _refusing(object.__delattr__, "delete")}
 
 
 def _state(self: Any) -> list[Any]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_lock = threading.Lock()
+#: Blocks that threads are in, and whether garbage was collected before the first of them.
+_inside, _was_enabled = 0, False
+
 
 @contextmanager
-def pause_garbage_collection(*, lasting: bool = False) -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Pause the search for cycles of unused objects, in all threads.
 
-    Python searches each time that several hundred objects were created. ``lasting``: the block creates objects that stay, such
-    as modules. At its end, all objects count as old, so that the next searches skip them.
+    It ends with the last block that any thread is in. A child process that is forked meanwhile collects garbage.
 
     >>> with pause_garbage_collection():
     ...     gc.isenabled()
@@ -20,13 +25,44 @@ def pause_garbage_collection(*, lasting: bool = False) -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    enabled = gc.isenabled()
-    gc.disable()
+    global _inside, _was_enabled
+    with _lock:
+        if _inside == 0:
+            _was_enabled = gc.isenabled()
+        _inside += 1
     try:
+        gc.disable()
         yield
     finally:
-        if enabled:
-            if lasting and not gc.get_freeze_count():  # `unfreeze` would release what the caller froze
+        with _lock:
+            _inside = max(0, _inside - 1)
+            if _inside == 0 and _was_enabled:
+                gc.enable()
+
+
+@contextmanager
+def lasting_objects() -> Iterator[None]:
+    """Collect no garbage while objects that stay are created, such as modules.
+
+    At the end, all objects count as old, so that the next collections skip them. In a loop, garbage would accumulate, as it
+    would count as old, too.
+    """
+    with pause_garbage_collection():
+        yield
+        if _was_enabled and not gc.get_freeze_count():  # `unfreeze` would release what the caller froze
+            try:
                 gc.freeze()
+            finally:
                 gc.unfreeze()
-            gc.enable()
+
+
+def _collect_in_child() -> None:
+    global _lock, _inside
+    _lock = threading.Lock()
+    if _inside and _was_enabled:
+        gc.enable()
+    _inside = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_in_child)

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     values: Sequence[str] = ()
 
 
-@pause_garbage_collection(lasting=True)  # joining creates many objects but no reference cycles
+@pause_garbage_collection()  # joining creates many objects but no reference cycles
 def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     """Join arrays by the rules; raise AggregationError for unknown names."""
     entries = [a if isinstance(a, Entry) else Entry(a, n) for n, a in enumerate(arrays)]

@@ -22,7 +22,6 @@ import click
 
 from aggarray.cli._hints import in_shell, option_first, options_of
 from aggarray.errors import AggarrayError, printable
-from aggarray.garbage import pause_garbage_collection
 
 
 class FolderGroup(click.Group):
@@ -36,8 +35,7 @@ class FolderGroup(click.Group):
         """Return a command, None if it does not exist."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        with pause_garbage_collection(lasting=True):
-            command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

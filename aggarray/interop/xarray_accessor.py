@@ -176,8 +176,6 @@ def master_array_of(array: DataArray) -> tuple[Any, dict[str, str]]:
     master = values.master_array
     for key in reversed(keys):
         master = _indexed(master, key, name, list(map(str, array.dims)))
-    if set(master.dimensions) == set(array.dims):
-        master = master.transpose(*map(str, array.dims))
     if master.shape != array.shape:
         raise AggregationError(f"{name} was reshaped", hint="reduce it first")
     return master, {str(new): old for new, old in zip(array.dims, master.dimensions, strict=True)}

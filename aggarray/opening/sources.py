@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
-from aggarray.garbage import pause_garbage_collection
 from aggarray.index import Opening
 from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
@@ -69,15 +68,8 @@ def open(
     request = rules, variables if variables is None else list(variables), checked
     with access.naming(map(given_path, items)).reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
-        with _only(named[0]) if len(items) == len(named) == 1 else nullcontext():
+        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
             return _opened((items, named, rows), Opening(access, moved), request, (processes, _checked(progress)))
-
-
-@contextmanager
-def _only(path: str) -> Iterator[None]:
-    """Open the only file of a source once, to recognise, identify and scan it."""
-    with pause_garbage_collection(lasting=True), open_once(path):
-        yield
 
 
 def _items(source: Source) -> tuple[list[Any], list[Row]]:

@@ -114,12 +114,28 @@ def test_any_chain_of_selections(data: st.DataObject) -> None:
         lazy = lazy.isel({dim: key})
         if data.draw(st.booleans()):
             lazy = lazy.transpose(*data.draw(st.permutations(lazy.dims)))
+    is_renamed = data.draw(st.booleans())
+    if is_renamed:
+        lazy = lazy.rename(dict(zip(lazy.dims, data.draw(st.permutations(lazy.dims)), strict=True)))
     try:
-        master, _ = master_array_of(lazy)
+        master, names = master_array_of(lazy)
     except aa.AggregationError as error:
         assert "no elements" in str(error) or "point by point" in str(error)
         return
-    assert master.dimensions == lazy.dims and np.array_equal(master[...], lazy.values)
+    assert tuple(names) == lazy.dims and tuple(names.values()) == master.dimensions
+    assert np.array_equal(master[...], lazy.values) and (is_renamed or master.dimensions == lazy.dims)
+
+
+def test_dimensions_whose_names_are_exchanged() -> None:
+    values = np.arange(16.0).reshape(4, 4)
+    piece = aa.SubArray.from_array(values, dimensions=("x", "y"))
+    array = aa.MasterArray.from_subarrays([([(0, 4), (0, 4)], piece)], dimensions=("x", "y"), name="v")
+    for dims in (("x", "y"), ("y", "x")):
+        lazy, plain = (
+            a.transpose(*dims).rename(x="y", y="x") for a in (array.to_xarray(), xr.DataArray(values, dims=["x", "y"]))
+        )
+        for name in ("x", "y"):
+            assert lazy.aggarray.sum(name).values.tolist() == plain.sum(name).values.tolist()
 
 
 @pytest.mark.parametrize("transposed_first", [False, True])

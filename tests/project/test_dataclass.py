@@ -281,6 +281,18 @@ def test_all_modules_use_this_module() -> None:
     assert not [path for path in modules if standard.search(path.read_text("utf-8"))]
 
 
+def test_declarations_that_contradict_or_are_of_the_standard_library() -> None:
+    with pytest.raises(ValueError, match="both default and default_factory"):
+        own_field(default=1, default_factory=list)
+    with pytest.raises(TypeError):
+        own_field(3)
+    with pytest.raises(TypeError, match=r"items of Wrong is declared by dataclasses\.field"):
+
+        @dataclass()
+        class Wrong:
+            items: list[int] = dataclasses.field(default_factory=list)
+
+
 def test_replace_is_that_of_the_standard_library() -> None:
     @dataclass(frozen=True, slots=True)
     class Range:

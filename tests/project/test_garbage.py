@@ -1,11 +1,16 @@
 """Pauses of Python's garbage collection."""
 
 import gc
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
-from aggarray.garbage import pause_garbage_collection
+import aggarray as aa
+from aggarray.garbage import lasting_objects, pause_garbage_collection
+from tests.support.netcdf import cube, write
 
 pytestmark = pytest.mark.quick
 
@@ -29,42 +34,71 @@ def is_old(node: Node) -> bool:
     return any(node is item for item in gc.get_objects(generation=2))
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-def test_the_search_is_paused_and_resumed(lasting: bool) -> None:
-    with pause_garbage_collection(lasting=lasting):
+@pytest.mark.parametrize("pause", [pause_garbage_collection, lasting_objects])
+def test_collection_is_paused_and_resumed(pause: Callable[[], AbstractContextManager[None]]) -> None:
+    with pause():
         assert not gc.isenabled()
-        with pause_garbage_collection(lasting=lasting):
+        with pause():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="inside"), pause_garbage_collection(lasting=lasting):
+    with pytest.raises(ValueError, match="inside"), pause():
         raise ValueError("inside")
     assert gc.isenabled()
     gc.disable()
-    with pause_garbage_collection(lasting=lasting):
+    with pause():
         pass
     assert not gc.isenabled()
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-def test_lasting_objects_count_as_old(lasting: bool) -> None:
-    with pause_garbage_collection(lasting=lasting):
-        node = Node()
-    assert is_old(node) == lasting
+def test_the_last_thread_resumes_collection() -> None:
+    second = pause_garbage_collection()
+    with pause_garbage_collection():
+        second.__enter__()
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_a_forked_process_collects_garbage() -> None:
+    with pause_garbage_collection():
+        process = os.fork()
+        if process == 0:
+            os._exit(not gc.isenabled())
+        assert os.waitpid(process, 0)[1] == 0 and not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_lasting_objects_count_as_old() -> None:
+    with pause_garbage_collection():
+        young = Node()
+    with lasting_objects():
+        old = Node()
+    assert is_old(old) and is_old(young) and not is_old(Node())
     assert not gc.get_freeze_count()
 
 
 def test_objects_that_the_caller_froze_stay_frozen() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
-    with pause_garbage_collection(lasting=True):
+    with lasting_objects():
         node = Node()
     assert gc.get_freeze_count() >= frozen - 100  # some were used up meanwhile
     assert not is_old(node)
 
 
 def test_garbage_of_the_block_is_found_later() -> None:
-    with pause_garbage_collection(lasting=True):
+    with lasting_objects():
         Node()
     gc.collect()
     assert not any(type(item) is Node for item in gc.get_objects())
+
+
+def test_garbage_between_opened_files_is_collected(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.nc", cube([1]))
+    for source in (path, [path]):
+        for _ in range(200):
+            aa.open(source)
+            for _ in range(10):
+                Node()
+        assert sum(type(item) is Node for item in gc.get_objects()) < 1000
