@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
+from aggarray.garbage import lasting_objects
 from aggarray.index import Opening
 from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from aggarray.opening.where import TextSelection
     from aggarray.scan.fixes import Fix
     from aggarray.scan.progress import Progress
+
+#: Whether this process has opened a file.
+_has_opened = False
 
 
 def open(
@@ -68,8 +72,17 @@ def open(
     request = rules, variables if variables is None else list(variables), checked
     with access.naming(map(given_path, items)).reach(), nullcontext() if executor is None else _scanning_on(executor):
         named = named_files(items)
-        with open_once(named[0]) if len(items) == len(named) == 1 else nullcontext():  # to recognise, identify and scan it
+        with _only(named[0]) if len(items) == len(named) == 1 else nullcontext():
             return _opened((items, named, rows), Opening(access, moved), request, (processes, _checked(progress)))
+
+
+@contextmanager
+def _only(path: str) -> Iterator[None]:
+    """Open the only file of a source once, to recognise, identify and scan it."""
+    global _has_opened
+    first, _has_opened = not _has_opened, True
+    with lasting_objects() if first else nullcontext(), open_once(path):  # the first call imports modules
+        yield
 
 
 def _items(source: Source) -> tuple[list[Any], list[Row]]:
