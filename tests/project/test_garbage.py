@@ -60,6 +60,18 @@ def test_the_last_thread_resumes_collection() -> None:
     assert gc.isenabled()
 
 
+def test_a_finalizer_may_pause_collection_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_enabled() -> bool:  # garbage may be collected whenever objects are created
+        monkeypatch.undo()
+        with pause_garbage_collection():
+            return True
+
+    monkeypatch.setattr(gc, "isenabled", is_enabled)
+    with pause_garbage_collection():
+        pass
+    assert gc.isenabled()
+
+
 def test_a_forked_process_collects_garbage() -> None:
     with pause_garbage_collection():
         process = os.fork()
