@@ -1,8 +1,8 @@
 """Dataclasses and named tuples that are made ten times as fast.
 
-The standard library compiles up to six functions per class, and makes an object per field. Here, the objects are made when they
-are asked for, and only ``__init__`` or ``__new__`` is compiled, and that only for a class of many values; the other methods are
-closures. ``fields``, ``replace``, signatures and pickles work as usual.
+The standard library compiles up to six functions per class, and makes an object per field. Here, classes share their methods
+and attributes, which find the fields when they are called. Only ``__init__`` or ``__new__`` is compiled, and that only for a
+class of many values. ``fields``, ``replace``, signatures and pickles work as usual.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
 
 
-class _Signature:
-    """Signature of a class whose constructor may not be compiled yet."""
+class _OnDemand:
+    """Attribute of classes, which a function returns for each class."""
 
-    def __init__(self, cls: Callable[[], Any], constructor: str, compiled: Callable[[], Callable[..., Any]]) -> None:
-        self.cls, self.constructor, self.compiled = cls, constructor, compiled
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        if getattr(owner, self.constructor) is not getattr(self.cls(), self.constructor):
-            raise AttributeError("__signature__")  # of a subclass with its own constructor
-        import inspect
+        return self.function(owner)
 
-        signature = inspect.signature(self.compiled())
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+def _compiled(cls: Any) -> Callable[..., Any]:
+    from aggarray.constructors import compiled
+
+    return compiled(cls)
+
+
+def _signature(owner: Any) -> Any:
+    from aggarray.constructors import signature_of
+
+    return signature_of(owner)
 
 
 #: Attribute of a dataclass with its fields.
@@ -42,26 +49,18 @@ _FIELDS = "__dataclass_fields__"
 #: Marks a field without a default.
 _MISSING: Any = object()
 #: Instances of a class before its constructor is compiled, which takes as long as to create these without.
-_FEW = 64
+_FEW = 128
 
 
 def _named_tuple(name: str, content: dict[str, Any]) -> Any:
     annotate = content.get("__annotate_func__")  # from Python 3.14 on, annotations are evaluated on demand
-    types = content.get("__annotations__", {}) if annotate is None else annotate(1)
-    names = tuple(types)
+    names = tuple(content.get("__annotations__", {}) if annotate is None else annotate(1))
     defaults = {item: content[item] for item in names if item in content}
     content["__doc__"] = content.get("__doc__") or f"{name}({', '.join(names)})"
     content |= {item: _getter(number, f"Alias for field number {number}") for number, item in enumerate(names)}
     content = _TUPLE_METHODS | content
     content |= {"__slots__": (), "_fields": names, "_field_defaults": defaults, "__match_args__": names}
     count = 0
-
-    def compiled() -> Callable[..., Any]:
-        arguments = ", ".join(f"{item}=_defaults[{item!r}]" if item in defaults else item for item in names)
-        text = f"lambda _make, _defaults: lambda _cls, {arguments}: _make(_cls, ({', '.join(names)},))"
-        new: Callable[..., Any] = eval(text, _names_in(str(content["__module__"])))(tuple.__new__, defaults)
-        new.__name__, new.__qualname__, new.__annotations__ = "__new__", f"{name}.__new__", types
-        return new
 
     def construct(cls: Any, /, *arguments: Any, **named: Any) -> Any:
         nonlocal count
@@ -75,18 +74,12 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
                 return tuple.__new__(cls, arguments)
         # The compiled function reports wrong arguments.
         if made.__new__ is construct:
-            made.__new__ = staticmethod(compiled())
+            made.__new__ = staticmethod(_compiled(made))
         return made.__new__(cls, *arguments, **named)
 
     content["__new__"] = construct
-    content["__signature__"] = _Signature(lambda: made, "__new__", compiled)
     made: Any = type(name, (tuple,), content)
     return made
-
-
-def _names_in(module: str) -> dict[str, Any]:
-    """Return the names of a module, in which annotations are looked up."""
-    return sys.modules[module].__dict__ if module in sys.modules else {}
 
 
 def _make_tuple(cls: Any, items: Any) -> Any:
@@ -118,6 +111,7 @@ _TUPLE_METHODS = {
     "_asdict": lambda self: dict(zip(self._fields, self, strict=True)),
     "__repr__": _represent_tuple,
     "__getnewargs__": lambda self: (*self,),
+    "__signature__": _OnDemand(_signature),
 }
 
 
@@ -156,17 +150,18 @@ if not TYPE_CHECKING:
         """
 
         def decorate(plain: Any) -> type:
-            plain.__doc__ = plain.__doc__ or plain.__name__
-            fields = [*(by_name := _fields(plain)).values()]
-            methods = _construction(lambda: cls, plain, fields, frozen)
-            methods |= {"__repr__": _represent} if repr else {}
-            methods |= _comparison(fields, frozen) if eq else {}
-            methods |= _FROZEN if frozen else {}
-            methods |= {"__getstate__": _state, "__setstate__": _restore} if frozen and slots else {}
-            own = {name: method for name, method in methods.items() if name not in plain.__dict__}
-            own["__match_args__"] = tuple(field.name for field in fields if field.init)
-            own |= {name: _Standard(name, by_name) for name in (_FIELDS, "__dataclass_params__")}
-            return (cls := _with_slots(plain, [*by_name], own) if slots else _extended(plain, fields, own))
+            recipe = _Recipe(plain, frozen)
+            content: dict[str, Any] = {_FIELDS: recipe, **_ATTRIBUTES}
+            if "__init__" not in plain.__dict__:
+                content |= {"__init__": _constructor(recipe), "__signature__": _OnDemand(_signature)}
+            content |= {"__repr__": _represent} if repr else {}
+            content |= (_COMPARED_FROZEN if frozen else _COMPARED) if eq else {}
+            content |= _FROZEN if frozen else {}
+            content |= {"__getstate__": _state, "__setstate__": _restore} if frozen and slots else {}
+            content |= plain.__dict__.copy()
+            content["__doc__"] = content["__doc__"] or plain.__name__
+            recipe.cls = (_with_slots if slots else _extended)(plain, recipe, content)
+            return recipe.cls
 
         return decorate
 
@@ -180,9 +175,8 @@ if not TYPE_CHECKING:
 
     def fields(value: Any) -> tuple[Any, ...]:
         """Return the fields, with the main attributes of `dataclasses.Field`."""
-        cls = value if isinstance(value, type) else type(value)
-        own = next((base.__dict__[_FIELDS] for base in cls.__mro__ if _FIELDS in base.__dict__), None)
-        if isinstance(own, _Standard):
+        own = _declared(value if isinstance(value, type) else type(value))
+        if isinstance(own, _Recipe):
             return (*own.fields.values(),)
         import dataclasses
 
@@ -190,7 +184,7 @@ if not TYPE_CHECKING:
 
 
 class _Field(NamedTuple):
-    """Field of a class; `_fields` adds the name and the type."""
+    """Field of a class; `_Recipe` adds the name and the type."""
 
     default: Any = _MISSING
     default_factory: Any = _MISSING
@@ -199,6 +193,11 @@ class _Field(NamedTuple):
     compare: bool = True
     name: str = ""
     type: Any = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is declared, without absent defaults."""
+        return {name: value for name, value in zip(self._fields[:5], self, strict=False) if value is not _MISSING}
 
 
 #: Options of a field that only has a default.
@@ -213,139 +212,125 @@ if not TYPE_CHECKING:
         return _Field(default, default_factory, **options)
 
 
-def _fields(plain: Any) -> dict[str, _Field]:
-    """Return the fields of a class by name, inherited ones first."""
-    fields: dict[str, _Field] = {}
-    for base in plain.__mro__[-1:0:-1]:
-        if isinstance(inherited := base.__dict__.get(_FIELDS), _Standard):
-            fields |= inherited.fields
-    # Those of the class itself, without inherited ones.
-    for name, annotation in plain.__annotations__.items():
+class _Recipe:
+    """What a dataclass is made of: its fields, and how they are declared.
+
+    As an attribute of the class, it returns the fields of the standard library.
+    """
+
+    __slots__ = ("cls", "declared", "frozen", "known", "like", "types")
+
+    def __init__(self, plain: Any, frozen: bool) -> None:
+        content = plain.__dict__
         # Annotations are texts where `annotations` is imported from `__future__`.
-        if str(annotation).removeprefix("typing.").startswith("ClassVar"):
-            continue
-        declared = plain.__dict__.get(name, _MISSING)
-        if type(declared).__module__ == "dataclasses":
-            raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
-        facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
-        fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
-    return fields
+        self.types = {n: kind for n, kind in plain.__annotations__.items() if "ClassVar" not in str(kind)[:15]}
+        self.declared = {name: content[name] for name in self.types if name in content}
+        self.cls, self.frozen, self.like = plain, frozen, None
+        self.known: dict[str, _Field] | None = None
+        for name, declared in self.declared.items():
+            if type(declared).__module__ == "dataclasses":
+                raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
 
+    @property
+    def fields(self) -> dict[str, _Field]:
+        """The fields by name, inherited ones first."""
+        if self.known is None:
+            known: dict[str, _Field] = {}
+            for base in self.cls.__mro__[-1:0:-1]:
+                if isinstance(inherited := base.__dict__.get(_FIELDS), _Recipe):
+                    known |= inherited.fields
+            for name, annotation in self.types.items():
+                declared = self.declared.get(name, _MISSING)
+                facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
+                known[name] = tuple.__new__(_Field, (*facts, name, annotation))
+            self.known = known
+        return self.known
 
-class _Standard:
-    """Attribute of a class as the standard decorator makes it, on demand."""
+    @property
+    def standard(self) -> Any:
+        """A class of the standard library with the same fields."""
+        if self.like is None:
+            from aggarray.constructors import standard_class
 
-    def __init__(self, name: str, fields: dict[str, _Field]) -> None:
-        self.name, self.fields = name, fields
-        self.value: Any = None
+            self.like = standard_class(self.fields.values())
+        return self.like
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        if self.value is None:
-            import dataclasses
-
-            types = {name: field.type for name, field in self.fields.items()}
-            pairs = {name: zip(_Field._fields[:5], field[:5], strict=True) for name, field in self.fields.items()}
-            declared = {n: dataclasses.field(**{key: o for key, o in own if o is not _MISSING}) for n, own in pairs.items()}
-            # Without a docstring, the decorator would compute the signature.
-            plain = type("_", (), {"__doc__": "_", "__annotations__": types, **declared})
-            self.value = getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(plain), self.name)
-        return self.value
+        return getattr(self.standard, _FIELDS)
 
 
-def _extended(plain: Any, fields: list[_Field], methods: dict[str, Any]) -> Any:
-    """Return the class itself with further methods."""
-    for field in fields:
-        if isinstance(plain.__dict__.get(field.name), _Field):
-            delattr(plain, field.name)
-            if field.default is not _MISSING:
-                setattr(plain, field.name, field.default)
-    for name, method in methods.items():
-        setattr(plain, name, method)
+def _declared(cls: Any) -> Any:
+    """Return the fields as the nearest class declares them, None without."""
+    return next((base.__dict__[_FIELDS] for base in cls.__mro__ if _FIELDS in base.__dict__), None)
+
+
+def _extended(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
+    """Return the class itself with this content."""
+    for name, value in content.items():
+        if name in recipe.declared and isinstance(value, _Field):
+            delattr(plain, name)
+            value = value.default
+        if value is not _MISSING and plain.__dict__.get(name, _MISSING) is not value:
+            setattr(plain, name, value)
     return plain
 
 
-def _with_slots(plain: Any, names: list[str], methods: dict[str, Any]) -> Any:
-    """Return a class with slots for the fields, and further methods."""
-    inherited = {name for base in plain.__mro__[1:] for name in base.__dict__.get("__slots__", ())}
-    content = dict(plain.__dict__)
-    for name in (*names, "__dict__", "__weakref__"):
+def _with_slots(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
+    """Return a class with slots for the fields, and this content."""
+    for name in (*recipe.declared, "__dict__", "__weakref__"):
         content.pop(name, None)
-    content |= {**methods, "__slots__": tuple(name for name in names if name not in inherited)}
+    inherited = {name for base in plain.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
+    content["__slots__"] = tuple(name for name in recipe.types if name not in inherited)
     return type(plain)(plain.__name__, plain.__bases__, {**content, "__qualname__": plain.__qualname__})
 
 
-def _construction(owner: Callable[[], Any], plain: Any, fields: list[_Field], frozen: bool) -> dict[str, Any]:
-    if "__init__" in plain.__dict__:
-        return {}
-    put: Callable[..., None] = object.__setattr__ if frozen else setattr
-    completes, count = hasattr(plain, "__post_init__"), 0
+def _constructor(recipe: _Recipe) -> Callable[..., None]:
+    def construct(self: Any, *arguments: Any, **named: Any) -> None:
+        if (cls := recipe.cls).__init__ is construct:
+            cls.__init__ = _interpreter(recipe)
+        cls.__init__(self, *arguments, **named)
+
+    return construct
+
+
+def _interpreter(recipe: _Recipe) -> Callable[..., None]:
+    """Return a constructor of a few values, followed by the compiled one."""
+    cls, fields = recipe.cls, recipe.fields.values()
+    put: Callable[..., None] = object.__setattr__ if recipe.frozen else setattr
+    completes, count = hasattr(cls, "__post_init__"), 0
     names = tuple(field.name for field in fields if field.init)
-    order = tuple(field.name for field in fields)
-    others = (every := set(order)).difference(names)
+    hidden = tuple(field.name for field in fields if not field.init and field.given)
     defaults = {field.name: field.default for field in fields if field.default is not _MISSING}
     factories = {field.name: field.default_factory for field in fields if field.default_factory is not _MISSING}
-
-    def compiled() -> Callable[..., None]:
-        return _init(owner(), fields, frozen)
 
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
-        given = dict(zip(names, arguments)) | named  # noqa: B905 - too many are refused below
-        if count <= _FEW and len(given) == len(arguments) + len(named) and others.isdisjoint(named):
-            made = {name: factories[name]() for name in factories if name not in given}
-            values = defaults | made | given
-            if values.keys() == every:
-                for name in order:
-                    put(self, name, values[name])
-                if completes:
-                    self.__post_init__()
-                return
+        if count <= _FEW and len(arguments) <= len(names):
+            for name, value in zip(names, arguments, strict=False):
+                put(self, name, value)
+            used = 0
+            for name in names[len(arguments) :] + hidden:
+                if name in named and name not in hidden:
+                    put(self, name, named[name])
+                    used += 1
+                elif name in defaults:
+                    put(self, name, defaults[name])
+                elif name in factories:
+                    put(self, name, factories[name]())
+                else:
+                    break
+            else:
+                if used == len(named):
+                    if completes:
+                        self.__post_init__()
+                    return
         # The compiled function reports wrong arguments.
-        if (cls := owner()).__init__ is construct:
-            cls.__init__ = compiled()
+        if cls.__init__ is construct:
+            cls.__init__ = _compiled(cls)
         cls.__init__(self, *arguments, **named)
 
-    return {"__init__": construct, "__signature__": _Signature(owner, "__init__", compiled)}
-
-
-class _Factory:
-    """Default of arguments whose default is made by a factory."""
-
-    def __repr__(self) -> str:
-        return "<factory>"
-
-
-def _init(cls: type, fields: list[_Field], frozen: bool) -> Callable[..., None]:
-    names: dict[str, Any] = {"_set": object.__setattr__, "_factory": _Factory()}
-    parameters, lines = ["self"], []
-    for field in fields:
-        name = value = field.name
-        default = ""
-        if field.default is not _MISSING:
-            names[default := f"_default_{name}"] = field.default
-        elif field.default_factory is not _MISSING:
-            names[f"_make_{name}"] = field.default_factory
-            default, value = "_factory", f"_make_{name}() if {name} is _factory else {name}"
-        if field.init:
-            parameters.append(f"{name}={default}" if default else name)
-        else:
-            value = f"_make_{name}()" if default == "_factory" else default
-        if value:
-            lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
-    if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
-    body = "\n  ".join(lines or ["pass"])
-    made: dict[str, Any] = {}
-    exec(
-        f"def make({', '.join(names)}):\n def __init__({', '.join(parameters)}):\n  {body}\n return __init__",
-        _names_in(cls.__module__),
-        made,
-    )
-    init: Callable[..., None] = made["make"](**names)
-    init.__annotations__ = {f.name: f.type for f in fields if f.init} | {"return": None}
-    init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
-    return init
+    return construct
 
 
 @recursive_repr("...")
@@ -356,17 +341,23 @@ def _represent(self: Any) -> str:
     return without_credentials(f"{type(self).__qualname__}({', '.join(values)})")
 
 
-def _comparison(fields: list[_Field], frozen: bool) -> dict[str, Any]:
-    compared = [field.name for field in fields if field.compare]
-    key: Callable[[Any], Any] = attrgetter(*compared) if compared else type
+def _equals(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    key = self.__dataclass_key__
+    return key(self) == key(other)
 
-    def equals(self: Any, other: Any) -> bool:
-        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
-    def hashed(self: Any) -> int:
-        return hash(key(self))
+def _hashed(self: Any) -> int:
+    return hash(self.__dataclass_key__(self))
 
-    return {"__eq__": equals, "__hash__": hashed if frozen else None}
+
+def _key(owner: Any) -> Callable[[Any], Any]:
+    """Return what values of a class are compared by, and keep it."""
+    cls = next(base for base in owner.__mro__ if "__dataclass_key__" in base.__dict__)
+    compared = [field.name for field in fields(cls) if field.compare]
+    cls.__dataclass_key__ = key = attrgetter(*compared) if compared else type
+    return key
 
 
 def _refusing(change: Callable[..., None], words: str) -> Callable[..., None]:
@@ -398,3 +389,12 @@ def _restore(self: Any, state: list[Any]) -> None:
         if value is _MISSING:
             raise TypeError(f"the pickled {type(self).__name__} lacks {field.name!r}")
         object.__setattr__(self, field.name, value)
+
+
+#: Attributes of all dataclasses, of those compared, and of those that do not change.
+_ATTRIBUTES = {
+    "__match_args__": _OnDemand(lambda owner: tuple(field.name for field in fields(owner) if field.init)),
+    "__dataclass_params__": _OnDemand(lambda owner: _declared(owner).standard.__dataclass_params__),
+}
+_COMPARED = {"__eq__": _equals, "__hash__": None, "__dataclass_key__": _OnDemand(_key)}
+_COMPARED_FROZEN = _COMPARED | {"__hash__": _hashed}

@@ -33,7 +33,7 @@ PICKLES = {
 #: Functions that execute text or bytes, or let a library do so.
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "execfile", "system", "popen", "literal_eval"}
 #: Modules that compile the constructors of classes of this package, from the names of their fields alone.
-CLASS_CODE = {"dataclass.py"}
+CLASS_CODE = {"constructors.py"}
 MODULES = {"yaml", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 

@@ -20,7 +20,7 @@ PACKAGE = "aggarray"
 
 #: Folders from the bottom up. Modules of one folder may import each other, folders of one layer may not.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("dataclass", "deprecation", "errors", "garbage", "options", "plugins"),
+    ("constructors", "dataclass", "deprecation", "errors", "garbage", "options", "plugins"),
     ("storage", "codecs", "cf", "memory"),
     ("partition", "maps"),
     ("formats",),
@@ -50,6 +50,7 @@ DEFERRED = {
 SIDEWAYS = {
     ("cli", "serve"),
     ("layout", "display"),
+    ("dataclass", "constructors"),
     ("dataclass", "errors"),
     ("options", "dataclass"),
     ("options", "errors"),
