@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
+from _thread import RLock
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.RLock()  # a finalizer may open files meanwhile
+_lock = RLock()  # a finalizer may open files meanwhile
 #: Blocks that threads are in, and whether garbage was collected before the first of them.
 _inside, _was_enabled = 0, False
 
@@ -58,7 +58,7 @@ def lasting_objects() -> Iterator[None]:
 
 def _collect_in_child() -> None:
     global _lock, _inside
-    _lock = threading.RLock()
+    _lock = RLock()
     if _inside and _was_enabled:
         gc.enable()
     _inside = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
+from _thread import allocate_lock
 from types import TracebackType
 
 from aggarray.dataclass import dataclass, fields, replace
@@ -35,7 +35,7 @@ class Options:
 
 
 _LEAST = {"threads": 1, "open_files": 1, "cache_bytes": 0}
-_lock = threading.Lock()
+_lock = allocate_lock()
 _current = Options()
 
 

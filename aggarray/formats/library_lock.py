@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
+from _thread import RLock
 from functools import cache
 from typing import Any
 
 #: Held around every call into HDF5 or netCDF-C.
-LIBRARY_LOCK = threading.RLock()
+LIBRARY_LOCK = RLock()
 
 
 def _release() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-import threading
+from _thread import get_ident
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -205,8 +205,8 @@ class Reader:
         # Kept for later reads of a remote index.
         self.reach = access_in_force.get() if reach is None else reach
         self._implied = 0
-        #: The open file of each thread: one does not wait for another, nor for a fork.
-        self._thread = threading.local()
+        #: The open file by thread: one does not wait for another, nor for a fork.
+        self._opened: dict[int, _OpenIndex] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "generation": self.generation, "reach": self.reach}
@@ -216,22 +216,22 @@ class Reader:
 
     @property
     def _open(self) -> _OpenIndex:
-        current: _OpenIndex = self._thread.current
-        return current
+        return self._opened[get_ident()]
 
     @contextmanager
     def opened(self) -> Iterator[Reader]:
         """Keep the file open in this thread for the length of a block."""
-        if getattr(self._thread, "current", None) is not None:
+        thread = get_ident()
+        if thread in self._opened:
             yield self
             return
         with with_access(self.reach), self.index_errors(), closing(_OpenIndex(self.path)) as current:
             self._check_version(current.schema, current.generation)
-            self._thread.current = current
+            self._opened[thread] = current
             try:
                 yield self
             finally:
-                self._thread.current = None
+                del self._opened[thread]
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:

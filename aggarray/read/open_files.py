@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
+from _thread import allocate_lock
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
@@ -49,7 +49,7 @@ class OpenFiles:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._leases: OrderedDict[str, _Lease] = OrderedDict()
         self._process = os.getpid()
         self._at_exit = False
@@ -60,7 +60,7 @@ class OpenFiles:
 
     def _forked(self) -> None:
         # A thread that does not exist in the child may have held the lock.
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
 
     @contextmanager
     def use(self, path: str, stamp: Stamp | None = None) -> Iterator[Handle]:

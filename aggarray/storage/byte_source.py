@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import threading
+from _thread import get_ident
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -104,6 +104,11 @@ class LocalSource:
         view, offset = bytes_of(buffer), int(offset)
         check_range(self.path, offset, view.size, self.size)
         count = max(1, min(get_options().threads, view.size // _SHARE))
+        if count == 1:
+            self._fill(offset, view.data)
+            return
+        from threading import Thread
+
         cuts = [view.size * part // count for part in range(count + 1)]
         errors: list[BaseException] = []
 
@@ -114,10 +119,10 @@ class LocalSource:
                 errors.append(error)
 
         # Memory that the process has not used before takes longer to get than the bytes to copy.
-        threads: list[threading.Thread] = []
+        threads: list[Thread] = []
         try:
             for part in pairwise(cuts[1:]):
-                thread = threading.Thread(target=fill, args=part)
+                thread = Thread(target=fill, args=part)
                 try:
                     thread.start()
                     threads.append(thread)
@@ -281,7 +286,7 @@ def shared_source(path: str, state: FileState | None = None) -> Iterator[ByteSou
         yield remote
         remote.check(state)
         return
-    source, thread = _cached_source(path, state), threading.get_ident()
+    source, thread = _cached_source(path, state), get_ident()
     source.readers.add(thread)
     try:
         yield source
@@ -323,7 +328,7 @@ def read_ranges(path: str, ranges: Sequence[Range], state: FileState | None = No
         with shared_source(path, state) as remote:
             return remote.read_ranges(ranges)
     # As `shared_source` does, for thousands of files.
-    source, thread = _cached_source(path, state), threading.get_ident()
+    source, thread = _cached_source(path, state), get_ident()
     source.readers.add(thread)
     try:
         read = source.read_ranges(ranges)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+from _thread import allocate_lock
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -26,7 +26,7 @@ class LRUCache:
 
     def _forked(self) -> None:
         # A thread that does not exist in the child may have held the lock.
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._items: OrderedDict[Hashable, Any] = OrderedDict()
         self._total = 0
 

@@ -7,6 +7,7 @@ the content of the group of the file. A subclass of the reader holds the columns
 import functools
 import json
 import os
+from _thread import get_ident
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +19,10 @@ import numpy as np
 
 import aggarray as aa
 from aggarray import index
+from aggarray.aggregate.rules import DEFAULT_RULES
 from aggarray.index import GROUP, loading
 from aggarray.index.store import Reader
 from aggarray.opening import sources
-from aggarray.opening.provenance import DEFAULT_RULES
 from aggarray.storage.access import Access
 from tests.fuzz.target import Target, check, home, read_some, refusing
 from tests.fuzz.trees import dumped, loaded, mutator
@@ -69,7 +70,7 @@ class _Reader(Reader):
         """Yield the columns of the input."""
         with self.index_errors():
             self._check_version(2, 1)
-            self._thread.current = SimpleNamespace(loaded={}, values={})
+            self._opened[get_ident()] = SimpleNamespace(loaded={}, values={})
             yield self
 
     def _length(self, name: str) -> int:

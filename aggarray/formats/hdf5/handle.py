@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-import threading
+from _thread import allocate_lock
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,7 @@ class HDF5File:
 
     def __init__(self, path: str):
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._metadata: H5File | None = None
         # Rows by variable, and whether the variable is that of the row sizes.
         self._rows: dict[str, tuple[StoredRows, bool]] = {}
