@@ -67,8 +67,8 @@ def _by_name(candidates: Iterable[Any]) -> dict[str, Codec]:
 
 def _codec(name: str) -> Codec | None:
     """Return a codec by name, None if it is not installed."""
-    own = _own_codec(name)
-    return own if isinstance(own, Codec) else _foreign_codecs().get(name)
+    own: Codec | None = _own_codec(name)
+    return _foreign_codecs().get(name) if own is None else own
 
 
 def _own_codec(name: str) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aggarray.cf.frequency import Frequency
-from aggarray.cf.units import SINCE, is_reference_time
+from aggarray.cf.units import is_reference_time
+from aggarray.cf.units.calendars import SINCE
 from aggarray.cf.units.temperature import DIFFERENCE, has_temperature, is_pure
 
 #: Method of appendix E of each operation whose result is of the kind of its values.

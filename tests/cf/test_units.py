@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggarray.cf.units import is_reference_time, normal_calendar, same_calendar
-from aggarray.cf.units.calendars import datetimes
+from aggarray.cf.units.calendars import SINCE, datetimes
 from aggarray.cf.units.compatibility import canonical_units, conversion, equivalent, incompatibility, same
 from aggarray.cf.units.linear import Conversion
 from aggarray.cf.units.udunits import signature
@@ -53,6 +53,12 @@ def ulps(found: float, exact: Fraction) -> float:
 def test_normal_calendar(units: str | None, calendar: str | None, expected: str | None) -> None:
     assert normal_calendar(units, calendar) == expected
     assert is_reference_time(units) == (expected is not None)
+
+
+@given(st.text(st.sampled_from("sSiInNcCeE \t\u2003x-"), max_size=24) | st.text(max_size=12))
+def test_reference_times_are_those_of_a_pattern(units: str) -> None:
+    units = units.replace("x", "since")
+    assert is_reference_time(units) == (SINCE.search(units) is not None)
 
 
 def test_names_of_one_calendar() -> None:

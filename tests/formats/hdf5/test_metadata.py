@@ -1,6 +1,7 @@
 """Scans without the library equal those of netCDF4 for files that netCDF4 writes."""
 
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,25 @@ from typing import Any
 import netCDF4
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aggarray import formats
 from aggarray.formats.hdf5 import library
+from aggarray.formats.hdf5.metadata.headers import _IGNORED
 from tests.support.paths import ROOT
 from tests.support.scans import check, check_against_h5py, differences
 
 DATA = ROOT.parent / "shared" / "data"
 
 NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+
+#: What messages that say nothing of values look like, by the format specification of HDF5 (IV.A.2).
+PATTERNS = {
+    **{0x00: rb".*", 0x0A: rb"\0[\x00-\x03].*", 0x0D: rb"[^\0]*\0+", 0x0E: rb"\d{14}\0*"},
+    **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*"},
+}
+PARTS = (b"", b"\0", b"\1\0\0\0", b"\0\3", b"\0\4", b"2026", b"1129123456", b"a", b"abcd", b"\xff" * 9, b"\0" * 5)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -31,6 +42,11 @@ def files_in(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("path", files_in(ROOT / "sample_data"), ids=lambda p: p.name)
 def test_sample_data(path: Path) -> None:
     check(path)
+
+
+@given(st.sampled_from(sorted(PATTERNS)), st.lists(st.sampled_from(PARTS), max_size=5).map(b"".join))
+def test_messages_that_say_nothing_of_values(code: int, body: bytes) -> None:
+    assert _IGNORED[code](body) == (re.fullmatch(PATTERNS[code], body, re.DOTALL) is not None)
 
 
 def test_real_data() -> None:

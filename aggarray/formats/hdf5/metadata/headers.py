@@ -5,7 +5,6 @@ An object header is a chain of blocks of messages. Blocks with equal bytes are p
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -61,9 +60,14 @@ _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
 #: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
 #: time of change, number of names.
-_IGNORED = {
-    **{0x00: rb".*", 0x0A: rb"\0[\x00-\x03].*", 0x0D: rb"[^\0]*\0+", 0x0E: rb"\d{14}\0*"},
-    **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*"},
+_IGNORED: dict[int, Callable[[bytes], bool]] = {
+    0x00: lambda body: True,
+    0x0A: lambda body: len(body) > 1 and body[0] == 0 and body[1] < 4,
+    0x0D: lambda body: (end := body.find(0)) >= 0 and not any(body[end:]),
+    0x0E: lambda body: len(body) >= 14 and body[:14].isdigit() and not any(body[14:]),
+    0x0F: lambda body: len(body) >= 10 and body[0] == 0 and not any(body[10:]),
+    0x12: lambda body: len(body) == 8 and body[:4] == b"\1\0\0\0",
+    0x16: lambda body: len(body) >= 5 and body[0] == 0 and not any(body[5:]),
 }
 #: Flag of a shared message.
 _SHARED = 2
@@ -199,7 +203,7 @@ def _parse_messages(block: bytes, start: int, form: _Form) -> _Block:
                     once.append(("deflate_level", messages.deflate_level_of(body)))
             else:
                 require_supported(code in _IGNORED, f"message {code:#x}")
-                require(re.fullmatch(_IGNORED[code], body, re.DOTALL) is not None, "malformed message")
+                require(_IGNORED[code](body), "malformed message")
         except UnsupportedError as error:
             if not form.lenient or is_invalid(error):
                 raise
