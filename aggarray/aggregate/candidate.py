@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggarray.aggregate.identity import coordinate_identity, is_mapping
 from aggarray.aggregate.rules import FACETS, IMPLIED_BY, facets_in
 from aggarray.arrays.lazy import bounds_names
-from aggarray.cf.attributes import basename, normal_name, text_attribute
+from aggarray.cf.attributes import basename, text_attribute
 from aggarray.cf.encoding import items_of
 from aggarray.cf.units import is_reference_time
 from aggarray.cf.units.temperature import temperature_difference
@@ -32,13 +33,6 @@ Runs = dict[int, tuple[bool, bool, float]]
 #: Relative rounding error of float64.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Units that identify longitude and latitude (CF sections 4.1 and 4.2).
-EAST = ("degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE")
-NORTH = ("degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN")
-
-#: Attributes of grid mappings; each grid mapping has at least one.
-MAPPING = frozenset(("grid_mapping_name", "crs_wkt", "spatial_ref", "epsg_code"))
-
 #: Attributes that change the meaning of values (CF section 3.5).
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")
 
@@ -48,38 +42,6 @@ def _quantity(units: str | None, calendar: str | None, temperature: str | None) 
     from aggarray.cf.units.compatibility import comparable_units
 
     return comparable_units(units, calendar, temperature)
-
-
-def identity_of(array: MasterArray) -> str:
-    """Return the standard_name, long_name or name, the first meaningful one."""
-    attrs = array.attrs
-    return _text(attrs.get("standard_name")) or _text(attrs.get("long_name")) or basename(array.name or "")
-
-
-def _text(attribute: Any) -> str | None:
-    """Return an attribute that names something, None for any other."""
-    return normal_name(attribute) if isinstance(attribute, str) else None
-
-
-def coordinate_identity(coordinate: MasterArray) -> str:
-    """Return the identity of a coordinate.
-
-    This is its standard_name, else latitude or longitude where its units say so (CF section 4), else its name. A coordinate
-    variable that is a reference time has the identity "time".
-    """
-    attrs = coordinate.attrs
-    standard_name = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))
-    if standard_name:
-        return standard_name
-    if coordinate.units in NORTH or coordinate.units in EAST:
-        return "latitude" if coordinate.units in NORTH else "longitude"
-    name = basename(coordinate.name or "")
-    return "time" if coordinate.dimensions == (name,) and is_reference_time(coordinate.units) else name
-
-
-def is_mapping(coordinate: MasterArray) -> bool:
-    """Return whether a variable is a grid mapping (CF section 5.6)."""
-    return not MAPPING.isdisjoint(coordinate.attrs)
 
 
 @dataclass(slots=True)
@@ -170,13 +132,6 @@ class Candidate:
     def dimension_keys(self) -> dict[str, str]:
         """Return the identity of each dimension by its name in this array."""
         return {p.name: key for key, p in self.axes.items() if not p.scalar}
-
-
-def uri_of(array: MasterArray) -> str:
-    """Return the lowest URI that an array refers to, "" in memory."""
-    uris = array._matrix.references.uris
-    least = getattr(uris, "least", None)  # of an index, in columns
-    return str(least() if least is not None else min(uris)) if len(uris) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, describe_units, quantity_of, uri_of
+from aggarray.aggregate.candidate import Candidate, CandidateCache, describe, describe_units, quantity_of
 from aggarray.aggregate.equality import difference
+from aggarray.aggregate.identity import uri_of
 from aggarray.aggregate.join import assemble, match_coordinates, same_vertices
 from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.ragged import concat_ragged

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import EAST, EPSILON, NORTH, AxisCoordinate, Candidate, is_mapping
+from aggarray.aggregate.candidate import EPSILON, AxisCoordinate, Candidate
+from aggarray.aggregate.identity import EAST, NORTH, is_mapping
 from aggarray.aggregate.orientation import oriented, unmatched_names
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.arrays.master import MasterArray

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import EAST
+from aggarray.aggregate.identity import EAST
 from aggarray.aggregate.join import same_attribute
 from aggarray.aggregate.own_units import OwnUnits, counted_with, counts_time, units_of
 from aggarray.cf.attributes import words

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import uri_of
 from aggarray.aggregate.differences import short_paths
 from aggarray.aggregate.forecast_times import ForecastTimes, Times, role_of, times_of
+from aggarray.aggregate.identity import uri_of
 from aggarray.aggregate.rules import Refusal, Rules, parse_dimension
 from aggarray.aggregate.stages import Entry
 from aggarray.arrays.forecast import as_integers, known_array, valid_times

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import coordinate_identity
+from aggarray.aggregate.identity import coordinate_identity
 from aggarray.aggregate.rules import facet
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import Candidate, identity_of
+from aggarray.aggregate.candidate import Candidate
+from aggarray.aggregate.identity import identity_of
 from aggarray.aggregate.orientation import in_memory, oriented, unmatched_names
 from aggarray.aggregate.rules import Rules
 from aggarray.arrays.build import common_dtype

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import identity_of, uri_of
+from aggarray.aggregate.identity import identity_of, uri_of
 from aggarray.aggregate.rules import ERA5_VERSIONS, FACETS, Rules, facet, parse_dimension
 from aggarray.arrays.lazy import bounds_names
 from aggarray.arrays.master import MasterArray

@@ -14,15 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import (
-    Candidate,
-    Signature,
-    describe_difference,
-    describe_values,
-    identity_of,
-    plain_attribute,
-    uri_of,
-)
+from aggarray.aggregate.candidate import Candidate, Signature, describe_difference, describe_values, plain_attribute
+from aggarray.aggregate.identity import identity_of, uri_of
 from aggarray.aggregate.join import assemble, same_values
 from aggarray.aggregate.rules import Rules, facets_in
 from aggarray.arrays.master import MasterArray

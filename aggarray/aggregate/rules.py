@@ -276,3 +276,7 @@ def facets_in(array: MasterArray, separate_by: Sequence[str]) -> dict[str, Any]:
     """Return the facets of an array, from its file's attributes or its own."""
     own, file = array.attrs, array.file_attrs
     return {name: facet(file if name in file else own, name) for name in separate_by if name in file or name in own}
+
+
+#: The rules of `aggarray.open` unless others are given.
+DEFAULT_RULES = Rules()

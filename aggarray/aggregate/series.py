@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggarray.aggregate.candidate import (
-    AxisCoordinate,
-    Candidate,
-    CandidateCache,
-    coordinate_along,
-    describe,
-    is_mapping,
-)
+from aggarray.aggregate.candidate import AxisCoordinate, Candidate, CandidateCache, coordinate_along, describe
 from aggarray.aggregate.equality import is_longitude, roundings
 from aggarray.aggregate.file_series import FileSeries, find_file_series
+from aggarray.aggregate.identity import is_mapping
 from aggarray.aggregate.positions import tolerance_of
 from aggarray.aggregate.rules import Rules, parse_dimension
 from aggarray.aggregate.variables import arrays_of

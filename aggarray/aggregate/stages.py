@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from aggarray.aggregate.candidate import Candidate, identity_of, uri_of
-from aggarray.aggregate.rules import Duplicate, Refusal, Rules
+from aggarray.aggregate.identity import identity_of, uri_of
+from aggarray.aggregate.rules import DEFAULT_RULES, Duplicate, Refusal, Rules
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import NamedTuple, dataclass, replace
 from aggarray.garbage import pause_garbage_collection
 
-__all__ = ["Entry", "Joined", "aggregate"]
+if TYPE_CHECKING:
+    from aggarray.aggregate.candidate import Candidate
 
-_DEFAULT = Rules()
+__all__ = ["Entry", "Joined", "aggregate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,17 @@ class Entry(NamedTuple):
 def aggregate(arrays: Sequence[MasterArray | Entry], rules: Rules) -> Joined:
     """Join arrays by the rules; raise AggregationError for unknown names."""
     entries = [a if isinstance(a, Entry) else Entry(a, n) for n, a in enumerate(arrays)]
-    by_identity: dict[str, list[Candidate]] = defaultdict(list)
     ranked = _ranked(entries, rules)
     if rules.versions is not None:  # arrays were divided
         entries = [Entry(array, number) for number, (array, _) in enumerate(ranked)]
-    for entry, (array, rank) in zip(entries, ranked, strict=True):
-        by_identity[identity_of(array)].append(_candidate(entry._replace(array=array), rank, rules.member_dimension))
-    if all(len(members) == 1 and _stays_as_is(members[0].array, rules) for members in by_identity.values()):
-        single = sorted((members[0] for members in by_identity.values()), key=lambda member: member.order)
-        return Joined([member.array for member in single], _name_refusals(by_identity), [])
+    entries = [entry._replace(array=array) for entry, (array, _) in zip(entries, ranked, strict=True)]
+    identities = [identity_of(entry.array) for entry in entries]
+    names = {entry.array.name for entry in entries}
+    if len({*identities}) == len(names) == len(entries) and all(_stays_as_is(entry.array, rules) for entry in entries):
+        return Joined([e.array for e in sorted(entries, key=lambda e: (uri_of(e.array), e.number))], [], [])
+    by_identity: dict[str, list[Candidate]] = defaultdict(list)
+    for identity, entry, (_, rank) in zip(identities, entries, ranked, strict=True):
+        by_identity[identity].append(_candidate(entry, rank, rules.member_dimension))
     return _joined(by_identity, rules)
 
 
@@ -63,6 +67,8 @@ def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Can
 
     ``dimension``: a new one, whose value the files of a series share, or whose values they have.
     """
+    from aggarray.aggregate.candidate import Candidate
+
     array, members = entry.array, entry.members
     candidate = Candidate(array, uri_of(array), entry.number, rank=rank)
     if members is not None:
@@ -87,7 +93,7 @@ def _candidate(entry: Entry, rank: int = 0, dimension: str | None = None) -> Can
 def _ranked(entries: Sequence[Entry], rules: Rules) -> Sequence[tuple[MasterArray, int]]:
     """Return the arrays and the rank of each, once the rules are applied."""
     arrays = [entry.array for entry in entries]
-    if rules != _DEFAULT:
+    if rules != DEFAULT_RULES:
         from aggarray.aggregate.new_dimension import check_names, with_dimension
 
         if rules.new_dimension is not None:

@@ -223,7 +223,7 @@ def _extent(coordinate: MasterArray | None) -> str | None:
 
 
 def _is_longitude(coordinate: MasterArray) -> bool:
-    from aggarray.aggregate.candidate import coordinate_identity
+    from aggarray.aggregate.identity import coordinate_identity
 
     return coordinate.dtype.kind in "iuf" and coordinate_identity(coordinate) == "longitude" and coordinate.size > 1
 

@@ -11,20 +11,12 @@ import importlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError, ChangedFileError, FormatError, MissingFileError
 from aggarray.formats.base import Format, Handle, Structure, naming_errors
 from aggarray.formats.flattened import flat_handle
-from aggarray.formats.partial_scan import (
-    ChunkIndexRequest,
-    FileLayout,
-    LayoutRequest,
-    PartialScan,
-    PartialScanRequest,
-    ScannedChunkIndexes,
-)
 from aggarray.plugins import foreign_objects, module_names
 from aggarray.storage.blake2 import blake2b
 from aggarray.storage.byte_source import ByteSource, open_once, open_source
@@ -32,9 +24,17 @@ from aggarray.storage.files import absolute, given_path, is_folder, missing, sta
 from aggarray.storage.state import Stamp
 from aggarray.storage.urls import is_remote
 
-#: A file and what is requested of it; None: everything.
-Task = tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]
-Result = Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError
+if TYPE_CHECKING:
+    from aggarray.formats.partial_scan import (
+        ChunkIndexRequest,
+        FileLayout,
+        PartialScan,
+        PartialScanRequest,
+        Result,
+        ScannedChunkIndexes,
+        Task,
+    )
+
 #: Bytes at the beginning of a file from which formats recognise it.
 HEAD = 512
 
@@ -63,8 +63,8 @@ def _own_modules() -> Sequence[str]:
 
 @functools.cache
 def _own_format(module: str) -> Format | None:
-    candidate = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
-    return candidate if isinstance(candidate, Format) else None
+    found: Format | None = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
+    return found
 
 
 @functools.cache
@@ -156,6 +156,8 @@ def _scan(path: str, request: PartialScanRequest | None) -> PartialScan | Struct
 
 def locate(path: str, request: ChunkIndexRequest) -> ScannedChunkIndexes:
     """Return chunk indexes of a file, or raise the errors of `open_file`."""
+    from aggarray.formats.partial_scan import ScannedChunkIndexes
+
     handle = open_file(path)
     try:
         with naming_errors(path):
@@ -181,9 +183,10 @@ def scan_layout(path: str) -> FileLayout:
             # The method is optional in formats of other packages.
             scan_own = getattr(file_format, "scan_layout", None)
             if scan_own is None:
-                return FileLayout(
-                    path, file_format.scan(path), {}, reason=f"the format {file_format.name} does not describe it"
-                )
+                from aggarray.formats.partial_scan import FileLayout
+
+                reason = f"the format {file_format.name} does not describe it"
+                return FileLayout(path, file_format.scan(path), {}, reason=reason)
             layout: FileLayout = scan_own(path)
             return layout
 
@@ -192,10 +195,12 @@ def scan_one(task: Task) -> Result:
     """Return the requested part of a file, or its error, never raised."""
     path, request = task
     try:
-        if isinstance(request, ChunkIndexRequest):
-            return locate(path, request)
         if request is None:
             return scan(path)
+        from aggarray.formats.partial_scan import ChunkIndexRequest, PartialScanRequest
+
+        if isinstance(request, ChunkIndexRequest):
+            return locate(path, request)
         return scan_partially(path, request) if isinstance(request, PartialScanRequest) else scan_layout(path)
     except AggarrayError as error:
         return error

@@ -16,11 +16,9 @@ import numpy as np
 
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.frozen import FrozenDict
-from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
 from aggarray.dataclass import dataclass
 from aggarray.errors import LIBRARY_ERRORS as LIBRARY_ERRORS
 from aggarray.errors import AggarrayError, FormatError
-from aggarray.formats.library_errors import library_fault
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.chunk_index import ChunkIndex
@@ -208,6 +206,8 @@ def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
             error.variable = error.variable or variable
         raise
     except LIBRARY_ERRORS as error:
+        from aggarray.formats.library_errors import library_fault
+
         raise library_fault(error, path, variable) from error
     except MemoryError as error:
         raise FormatError("out of memory", path=path, variable=variable, hint="read less, or restore the file") from error
@@ -268,6 +268,8 @@ def stored_values(values: np.ndarray, attrs: Attributes, joined: bool = True, pl
     'ab'
     """
     if values.dtype.kind in "SUOT":
+        from aggarray.cf.text import bytes_to_text, characters_to_text, known_encoding
+
         declared = attrs.get("_Encoding")
         encoding = known_encoding(declared if isinstance(declared, str) else None)
         decode = characters_to_text if joined and is_characters(values.dtype, values.ndim) else bytes_to_text

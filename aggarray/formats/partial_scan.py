@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aggarray.dataclass import dataclass, replace
+from aggarray.errors import AggarrayError
 from aggarray.formats.base import SCAN_ELEMENTS, Attributes, Structure, Variable
 from aggarray.partition.chunk_index import ChunkIndex
 from aggarray.storage.state import FileState, Stamp
@@ -132,6 +133,10 @@ class FileLayout:
     metadata: MetadataLayout | None = None
     reason: str = ""
 
+
+#: A file and what is requested of it; None: everything.
+Task = tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]
+Result = Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError
 
 #: Attributes of a coordinate in a `PartialScan`.
 COORDINATE_ATTRIBUTES = ("units", "calendar")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aggarray.formats import Task
+from aggarray.formats.partial_scan import Task
 from aggarray.mpi.calls import CALLS, RankExecutor
 from aggarray.scan.executors import IN_FLIGHT, ExecutorPool
 from aggarray.scan.workers import FEW_FILES, Receive, WorkerPool, keep_result

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from aggarray.aggregate.candidate import is_mapping
+from aggarray.aggregate.identity import is_mapping
 from aggarray.aggregate.rules import FACETS, Skipped
 from aggarray.aggregate.stages import Entry
 from aggarray.arrays.master import MasterArray

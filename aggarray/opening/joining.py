@@ -13,7 +13,6 @@ from aggarray.aggregate.variables import arrays_of
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import dataclass, field, replace
 from aggarray.errors import LIBRARY_ERRORS, AggarrayError, AggregationError, IndexFileError
-from aggarray.formats import Result
 from aggarray.formats.base import Structure
 from aggarray.index import SAVE_AGAIN, Opening
 from aggarray.index.recognition import OURS, find_convention
@@ -24,6 +23,7 @@ from aggarray.storage.access import Access
 
 if TYPE_CHECKING:
     from aggarray.formats.base import Attributes
+    from aggarray.formats.partial_scan import Result
     from aggarray.index.conventions.foreign import Convention
     from aggarray.opening.catalogue import Given
     from aggarray.opening.checkpoint import Checkpoint

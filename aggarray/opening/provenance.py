@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aggarray.aggregate.rules import FACETS, Duplicate, Refusal, Rules, Skipped
+from aggarray.aggregate.rules import DEFAULT_RULES, FACETS, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import NamedTuple, dataclass, field, fields, replace
 from aggarray.storage import relocated
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from aggarray.opening.where import TextSelection
     from aggarray.scan.fixes import Fix
     from aggarray.scan.structure_table import StructureTable
-
-DEFAULT_RULES = Rules()
 
 
 def _nothing() -> tuple[()]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.aggregate.rules import Duplicate, Refusal, Rules, Skipped
+from aggarray.aggregate.rules import DEFAULT_RULES, Duplicate, Refusal, Rules, Skipped
 from aggarray.arrays.master import MasterArray
 from aggarray.dataclass import replace
 from aggarray.errors import LIBRARY_ERRORS, AggregationError, IndexFileError, NotFoundError
@@ -18,7 +18,7 @@ from aggarray.index import Opening
 from aggarray.index.recognition import stored_generation
 from aggarray.index.uris import check_roots, checked_roots, near, path_map, real_path
 from aggarray.opening.aggregation import Aggregation
-from aggarray.opening.provenance import DEFAULT_RULES, IndexContents, Listing, Outcome, Provenance, Selection
+from aggarray.opening.provenance import IndexContents, Listing, Outcome, Provenance, Selection
 from aggarray.storage.access import NO_OPTIONS, Access
 from aggarray.storage.byte_source import open_once
 from aggarray.storage.credentials import StorageOptions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import coordinate_identity, is_mapping
+from aggarray.aggregate.identity import coordinate_identity, is_mapping
 from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.attributes import basename, words
 from aggarray.cf.units.compatibility import conversion, incompatibility

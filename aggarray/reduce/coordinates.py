@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggarray.aggregate.candidate import coordinate_along, coordinate_identity, is_mapping
+from aggarray.aggregate.candidate import coordinate_along
+from aggarray.aggregate.identity import coordinate_identity, is_mapping
 from aggarray.arrays.lazy import bounds_names
 from aggarray.cf.attributes import basename
 from aggarray.cf.units import is_reference_time

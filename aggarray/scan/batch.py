@@ -13,7 +13,8 @@ from typing import Any
 
 from aggarray.dataclass import replace
 from aggarray.errors import AggarrayError
-from aggarray.formats import Result, Task, scan_one
+from aggarray.formats import scan_one
+from aggarray.formats.partial_scan import Result, Task
 from aggarray.scan.pickling import Receiver, Sender
 from aggarray.storage import relocated
 from aggarray.storage.credentials import access_in_force, in_threads, with_access

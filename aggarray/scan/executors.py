@@ -18,7 +18,8 @@ from typing import Any
 
 from aggarray.dataclass import dataclass, field
 from aggarray.errors import AggregationError, FormatError, MissingFileError, printable
-from aggarray.formats import Result, Task, scan_one
+from aggarray.formats import scan_one
+from aggarray.formats.partial_scan import Result, Task
 from aggarray.options import get_options
 from aggarray.scan.batch import installed_version, pack_request, scan_batch, unpack_results
 from aggarray.scan.pickling import Receiver, Sender, skip_to_mark

@@ -14,9 +14,8 @@ from typing import Any
 
 from aggarray.cf.frozen import frozen
 from aggarray.dataclass import dataclass, field, replace
-from aggarray.formats import Result
 from aggarray.formats.base import Attributes, Structure, Variable
-from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest
+from aggarray.formats.partial_scan import COORDINATE_ATTRIBUTES, PartialScan, PartialScanRequest, Result
 from aggarray.partition.signatures import FileSignature, VariableSignature
 from aggarray.scan.comparison import as_text, groups_of, identity_of, signature_of, signatures_of
 from aggarray.scan.files import start_pool

@@ -8,10 +8,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from aggarray.errors import AggarrayError, AggregationError
-from aggarray.formats import Result, scan_one
+from aggarray.formats import scan_one
 from aggarray.formats.base import Structure
 
 if TYPE_CHECKING:
+    from aggarray.formats.partial_scan import Result
     from aggarray.scan.executors import ExecutorPool
     from aggarray.scan.progress import Progress
     from aggarray.scan.workers import Receive, WorkerPool

@@ -16,8 +16,9 @@ import numpy as np
 
 from aggarray.dataclass import dataclass, replace
 from aggarray.errors import AggarrayError, FormatError, IndexFileError, MissingFileError
-from aggarray.formats import Result, scan
+from aggarray.formats import scan
 from aggarray.formats.base import Structure
+from aggarray.formats.partial_scan import Result
 from aggarray.formats.templates import template_of
 from aggarray.memory.selection import distinct
 from aggarray.partition.matrix import Matrix, References, Step, Template

@@ -22,7 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aggarray.errors import LIBRARY_ERRORS
-from aggarray.formats import Result, Task, scan_one
+from aggarray.formats import scan_one
+from aggarray.formats.partial_scan import Result, Task
 from aggarray.options import get_options
 from aggarray.scan.pickling import Receiver, Sender, skip_to_mark
 from aggarray.storage.credentials import in_threads

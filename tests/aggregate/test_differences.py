@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggarray as aa
-from aggarray.aggregate.candidate import identity_of
+from aggarray.aggregate.identity import identity_of
 from tests.support.examples import examples
 from tests.support.netcdf import LAT, TAS, TIME, cube, field, write
 

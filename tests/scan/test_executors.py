@@ -12,8 +12,8 @@ import pytest
 
 import aggarray as aa
 from aggarray.errors import AggarrayError, AggregationError, MissingFileError
-from aggarray.formats import Result, Task
 from aggarray.formats.base import Structure
+from aggarray.formats.partial_scan import Result, Task
 from aggarray.options import get_options, set_options
 from aggarray.scan import batch, executors
 from aggarray.scan.executors import IN_FLIGHT, TRIES, ExecutorPool, cut_batches

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aggarray.formats import Result, Task
 from aggarray.formats.base import Structure
+from aggarray.formats.partial_scan import Result, Task
 from aggarray.options import set_options
 from aggarray.scan import workers
 from aggarray.scan.files import scan_files

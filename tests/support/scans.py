@@ -14,7 +14,7 @@ import numpy as np
 
 from aggarray.formats.base import Structure
 from aggarray.formats.hdf5.library import scan_by_library
-from aggarray.formats.hdf5.metadata import scan
+from aggarray.formats.hdf5.metadata import partial, scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE
 from aggarray.formats.partial_scan import PartialScan, PartialScanRequest
 from tests.support import netcdf4_scan
@@ -41,7 +41,7 @@ def without_library(path: Any) -> Structure | None:
 def partial_scan_without_library(path: Any, request: PartialScanRequest) -> PartialScan | None:
     """Return the partial scan without the library, None for an unsupported file."""
     try:
-        return scan.scan_partially(os.fspath(path), request)
+        return partial.scan_partially(os.fspath(path), request)
     except UNREADABLE:
         return None
 

@@ -8,14 +8,17 @@ of datasets without a chunk index (`handle`). Every call into the library holds 
 from __future__ import annotations
 
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggarray.formats.base import Structure, Variable, full_box
 from aggarray.formats.hdf5.metadata import scan as metadata_scan
 from aggarray.formats.hdf5.metadata.data import UNREADABLE, refuse
-from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 from aggarray.storage.urls import is_remote
+
+if TYPE_CHECKING:
+    from aggarray.formats.partial_scan import FileLayout, PartialScan, PartialScanRequest
 
 
 def scan(path: str) -> Structure:
@@ -50,12 +53,16 @@ def scan_layout(path: str) -> FileLayout:
         return layout.scan_layout(path)
     except UNREADABLE as error:
         refuse(error, path)
+        from aggarray.formats.partial_scan import FileLayout
+
         return FileLayout(path, scan(path), {}, reason=str(error))
 
 
 def scan_partially(path: str, request: PartialScanRequest) -> PartialScan | None:
     """Return the requested part of a file, None if it needs a full scan."""
+    from aggarray.formats.hdf5.metadata import partial
+
     try:
-        return metadata_scan.scan_partially(path, request)
+        return partial.scan_partially(path, request)
     except UNREADABLE:
         return None
