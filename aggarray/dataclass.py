@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from operator import attrgetter, itemgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
@@ -218,42 +219,35 @@ class _Recipe:
     As an attribute of the class, it returns the fields of the standard library.
     """
 
-    __slots__ = ("cls", "declared", "frozen", "known", "like", "types")
-
     def __init__(self, plain: Any, frozen: bool) -> None:
         content = plain.__dict__
         # Annotations are texts where `annotations` is imported from `__future__`.
         self.types = {n: kind for n, kind in plain.__annotations__.items() if "ClassVar" not in str(kind)[:15]}
         self.declared = {name: content[name] for name in self.types if name in content}
-        self.cls, self.frozen, self.like = plain, frozen, None
-        self.known: dict[str, _Field] | None = None
+        self.cls, self.frozen = plain, frozen
         for name, declared in self.declared.items():
             if type(declared).__module__ == "dataclasses":
                 raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
 
-    @property
+    @cached_property
     def fields(self) -> dict[str, _Field]:
         """The fields by name, inherited ones first."""
-        if self.known is None:
-            known: dict[str, _Field] = {}
-            for base in self.cls.__mro__[-1:0:-1]:
-                if isinstance(inherited := base.__dict__.get(_FIELDS), _Recipe):
-                    known |= inherited.fields
-            for name, annotation in self.types.items():
-                declared = self.declared.get(name, _MISSING)
-                facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
-                known[name] = tuple.__new__(_Field, (*facts, name, annotation))
-            self.known = known
-        return self.known
+        fields: dict[str, _Field] = {}
+        for base in self.cls.__mro__[-1:0:-1]:
+            if isinstance(inherited := base.__dict__.get(_FIELDS), _Recipe):
+                fields |= inherited.fields
+        for name, annotation in self.types.items():
+            declared = self.declared.get(name, _MISSING)
+            facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
+            fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
+        return fields
 
-    @property
+    @cached_property
     def standard(self) -> Any:
         """A class of the standard library with the same fields."""
-        if self.like is None:
-            from aggarray.constructors import standard_class
+        from aggarray.constructors import standard_class
 
-            self.like = standard_class(self.fields.values())
-        return self.like
+        return standard_class(self.fields.values())
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         return getattr(self.standard, _FIELDS)
@@ -261,7 +255,10 @@ class _Recipe:
 
 def _declared(cls: Any) -> Any:
     """Return the fields as the nearest class declares them, None without."""
-    return next((base.__dict__[_FIELDS] for base in cls.__mro__ if _FIELDS in base.__dict__), None)
+    for base in cls.__mro__:
+        if _FIELDS in base.__dict__:
+            return base.__dict__[_FIELDS]
+    return None
 
 
 def _extended(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
