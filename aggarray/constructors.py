@@ -1,6 +1,6 @@
 """Constructors and signatures of `aggarray.dataclass`, made on demand.
 
-A constructor is compiled for a class of many values. `standard_class` gives `dataclasses` what it expects of a class.
+A constructor is compiled for a class of many instances, for a signature, or to report wrong arguments.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _FIELDS = "__dataclass_fields__"
 
 
 class _Factory:
-    """Default of arguments whose default is made by a factory."""
+    """Placeholder default of an argument whose value a factory makes."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
-def compiled(cls: Any) -> Callable[..., Any]:
-    """Return ``__init__`` of a dataclass, ``__new__`` of named tuples."""
-    recipe = cls.__dict__.get(_FIELDS)
-    return _new(cls) if recipe is None else _init(cls, recipe.fields.values(), recipe.frozen)
+def compile_constructor(cls: Any) -> Callable[..., Any]:
+    """Return ``__init__`` of a dataclass or ``__new__`` of a named tuple."""
+    declaration = cls.__dict__.get(_FIELDS)
+    return _new(cls) if declaration is None else _init(cls, declaration.fields.values(), declaration.frozen)
 
 
 def _init(cls: Any, fields: Iterable[Any], frozen: bool) -> Callable[..., None]:
@@ -31,11 +31,11 @@ def _init(cls: Any, fields: Iterable[Any], frozen: bool) -> Callable[..., None]:
     parameters, lines = ["self"], []
     for field in fields:
         name = value = field.name
-        default, given = "", field.given
-        if "default" in given:
-            names[default := f"_default_{name}"] = given["default"]
-        elif "default_factory" in given:
-            names[f"_make_{name}"] = given["default_factory"]
+        default, arguments = "", field.arguments
+        if "default" in arguments:
+            names[default := f"_default_{name}"] = arguments["default"]
+        elif "default_factory" in arguments:
+            names[f"_make_{name}"] = arguments["default_factory"]
             default, value = "_factory", f"_make_{name}() if {name} is _factory else {name}"
         if field.init:
             parameters.append(f"{name}={default}" if default else name)
@@ -73,9 +73,9 @@ def _names_in(module: str) -> dict[str, Any]:
 
 
 def signature_of(owner: Any) -> Any:
-    """Return the signature of a class or a subclass with its constructor.
+    """Return the signature of a class, or of a subclass that inherits it.
 
-    Raises AttributeError for a subclass with its own.
+    Raises AttributeError for a subclass with a constructor of its own.
     """
     cls = next(base for base in owner.__mro__ if "__signature__" in base.__dict__)
     constructor = "__init__" if _FIELDS in cls.__dict__ else "__new__"
@@ -83,15 +83,15 @@ def signature_of(owner: Any) -> Any:
         raise AttributeError("__signature__")
     import inspect
 
-    signature = inspect.signature(compiled(cls))
+    signature = inspect.signature(compile_constructor(cls))
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def standard_class(fields: Iterable[Any]) -> Any:
-    """Return a class that the standard decorator makes of these fields."""
+    """Return a class made by `dataclasses.dataclass` with these fields."""
     import dataclasses
 
-    content = {field.name: dataclasses.field(**field.given) for field in fields}
+    content = {field.name: dataclasses.field(**field.arguments) for field in fields}
     # Without a docstring, the decorator would compute the signature.
     content |= {"__doc__": "_", "__annotations__": {field.name: field.type for field in fields}}
     return dataclasses.dataclass(init=False, repr=False, eq=False)(type("_", (), content))

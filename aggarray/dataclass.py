@@ -1,8 +1,9 @@
 """Dataclasses and named tuples that are made ten times as fast.
 
 The standard library compiles up to six functions per class, and makes an object per field. Here, classes share their methods
-and attributes, which find the fields when they are called. Only ``__init__`` or ``__new__`` is compiled, and that only for a
-class of many values. ``fields``, ``replace``, signatures and pickles work as usual.
+and attributes, which look up the fields when they are used. Only ``__init__`` or ``__new__`` is compiled, and that only for a
+class of many instances, for a signature, or to report wrong arguments. ``fields``, ``replace``, signatures and pickles work as
+usual.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _OnDemand:
-    """Attribute of classes, which a function returns for each class."""
+    """Class attribute whose value a function computes when it is read."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -33,10 +34,10 @@ class _OnDemand:
         return self.function(owner)
 
 
-def _compiled(cls: Any) -> Callable[..., Any]:
-    from aggarray.constructors import compiled
+def _compile_constructor(cls: Any) -> Callable[..., Any]:
+    from aggarray.constructors import compile_constructor
 
-    return compiled(cls)
+    return compile_constructor(cls)
 
 
 def _signature(owner: Any) -> Any:
@@ -49,7 +50,7 @@ def _signature(owner: Any) -> Any:
 _FIELDS = "__dataclass_fields__"
 #: Marks a field without a default.
 _MISSING: Any = object()
-#: Instances of a class before its constructor is compiled, which takes as long as to create these without.
+#: Number of instances that are created before the constructor is compiled; compiling takes as long as creating these.
 _FEW = 128
 
 
@@ -75,7 +76,7 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
                 return tuple.__new__(cls, arguments)
         # The compiled function reports wrong arguments.
         if made.__new__ is construct:
-            made.__new__ = staticmethod(_compiled(made))
+            made.__new__ = staticmethod(_compile_constructor(made))
         return made.__new__(cls, *arguments, **named)
 
     content["__new__"] = construct
@@ -151,18 +152,18 @@ if not TYPE_CHECKING:
         """
 
         def decorate(plain: Any) -> type:
-            recipe = _Recipe(plain, frozen)
-            content: dict[str, Any] = {_FIELDS: recipe, **_ATTRIBUTES}
+            declaration = _Declaration(plain, frozen)
+            content: dict[str, Any] = {_FIELDS: declaration, **_ATTRIBUTES}
             if "__init__" not in plain.__dict__:
-                content |= {"__init__": _constructor(recipe), "__signature__": _OnDemand(_signature)}
+                content |= {"__init__": _constructor(declaration), "__signature__": _OnDemand(_signature)}
             content |= {"__repr__": _represent} if repr else {}
             content |= (_COMPARED_FROZEN if frozen else _COMPARED) if eq else {}
             content |= _FROZEN if frozen else {}
             content |= {"__getstate__": _state, "__setstate__": _restore} if frozen and slots else {}
             content |= plain.__dict__.copy()
             content["__doc__"] = content["__doc__"] or plain.__name__
-            recipe.cls = (_with_slots if slots else _extended)(plain, recipe, content)
-            return recipe.cls
+            declaration.cls = (_with_slots if slots else _extended)(plain, declaration, content)
+            return declaration.cls
 
         return decorate
 
@@ -176,8 +177,8 @@ if not TYPE_CHECKING:
 
     def fields(value: Any) -> tuple[Any, ...]:
         """Return the fields, with the main attributes of `dataclasses.Field`."""
-        own = _declared(value if isinstance(value, type) else type(value))
-        if isinstance(own, _Recipe):
+        own = _declaration_of(value if isinstance(value, type) else type(value))
+        if isinstance(own, _Declaration):
             return (*own.fields.values(),)
         import dataclasses
 
@@ -185,7 +186,7 @@ if not TYPE_CHECKING:
 
 
 class _Field(NamedTuple):
-    """Field of a class; `_Recipe` adds the name and the type."""
+    """Field of a class; `_Declaration` adds the name and the type."""
 
     default: Any = _MISSING
     default_factory: Any = _MISSING
@@ -196,8 +197,8 @@ class _Field(NamedTuple):
     type: Any = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What is declared, without absent defaults."""
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `dataclasses.field` that declare this field."""
         return {name: value for name, value in zip(self._fields[:5], self, strict=False) if value is not _MISSING}
 
 
@@ -213,19 +214,20 @@ if not TYPE_CHECKING:
         return _Field(default, default_factory, **options)
 
 
-class _Recipe:
-    """What a dataclass is made of: its fields, and how they are declared.
+class _Declaration:
+    """Declared fields and options of a dataclass.
 
-    As an attribute of the class, it returns the fields of the standard library.
+    ``types`` and ``defaults``: annotations, and default values or `field` declarations, by name. As a descriptor, it returns
+    the fields as `dataclasses.Field` objects.
     """
 
     def __init__(self, plain: Any, frozen: bool) -> None:
         content = plain.__dict__
         # Annotations are texts where `annotations` is imported from `__future__`.
-        self.types = {n: kind for n, kind in plain.__annotations__.items() if "ClassVar" not in str(kind)[:15]}
-        self.declared = {name: content[name] for name in self.types if name in content}
+        self.types = {name: text for name, text in plain.__annotations__.items() if "ClassVar" not in str(text)[:15]}
+        self.defaults = {name: content[name] for name in self.types if name in content}
         self.cls, self.frozen = plain, frozen
-        for name, declared in self.declared.items():
+        for name, declared in self.defaults.items():
             if type(declared).__module__ == "dataclasses":
                 raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
 
@@ -234,17 +236,17 @@ class _Recipe:
         """The fields by name, inherited ones first."""
         fields: dict[str, _Field] = {}
         for base in self.cls.__mro__[-1:0:-1]:
-            if isinstance(inherited := base.__dict__.get(_FIELDS), _Recipe):
+            if isinstance(inherited := base.__dict__.get(_FIELDS), _Declaration):
                 fields |= inherited.fields
         for name, annotation in self.types.items():
-            declared = self.declared.get(name, _MISSING)
+            declared = self.defaults.get(name, _MISSING)
             facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
             fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
         return fields
 
     @cached_property
     def standard(self) -> Any:
-        """A class of the standard library with the same fields."""
+        """The standard dataclass with the same fields."""
         from aggarray.constructors import standard_class
 
         return standard_class(self.fields.values())
@@ -253,18 +255,18 @@ class _Recipe:
         return getattr(self.standard, _FIELDS)
 
 
-def _declared(cls: Any) -> Any:
-    """Return the fields as the nearest class declares them, None without."""
+def _declaration_of(cls: Any) -> Any:
+    """Return ``__dataclass_fields__`` of the nearest class, unbound, or None."""
     for base in cls.__mro__:
         if _FIELDS in base.__dict__:
             return base.__dict__[_FIELDS]
     return None
 
 
-def _extended(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
+def _extended(plain: Any, declaration: _Declaration, content: dict[str, Any]) -> Any:
     """Return the class itself with this content."""
     for name, value in content.items():
-        if name in recipe.declared and isinstance(value, _Field):
+        if name in declaration.defaults and isinstance(value, _Field):
             delattr(plain, name)
             value = value.default
         if value is not _MISSING and plain.__dict__.get(name, _MISSING) is not value:
@@ -272,31 +274,31 @@ def _extended(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
     return plain
 
 
-def _with_slots(plain: Any, recipe: _Recipe, content: dict[str, Any]) -> Any:
+def _with_slots(plain: Any, declaration: _Declaration, content: dict[str, Any]) -> Any:
     """Return a class with slots for the fields, and this content."""
-    for name in (*recipe.declared, "__dict__", "__weakref__"):
+    for name in (*declaration.defaults, "__dict__", "__weakref__"):
         content.pop(name, None)
     inherited = {name for base in plain.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
-    content["__slots__"] = tuple(name for name in recipe.types if name not in inherited)
+    content["__slots__"] = tuple(name for name in declaration.types if name not in inherited)
     return type(plain)(plain.__name__, plain.__bases__, {**content, "__qualname__": plain.__qualname__})
 
 
-def _constructor(recipe: _Recipe) -> Callable[..., None]:
+def _constructor(declaration: _Declaration) -> Callable[..., None]:
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
-        if (cls := recipe.cls).__init__ is construct:
-            cls.__init__ = _interpreter(recipe)
+        if (cls := declaration.cls).__init__ is construct:
+            cls.__init__ = _interpreter(declaration)
         cls.__init__(self, *arguments, **named)
 
     return construct
 
 
-def _interpreter(recipe: _Recipe) -> Callable[..., None]:
-    """Return a constructor of a few values, followed by the compiled one."""
-    cls, fields = recipe.cls, recipe.fields.values()
-    put: Callable[..., None] = object.__setattr__ if recipe.frozen else setattr
+def _interpreter(declaration: _Declaration) -> Callable[..., None]:
+    """Return an ``__init__`` that replaces itself with a compiled one."""
+    cls, fields = declaration.cls, declaration.fields.values()
+    put: Callable[..., None] = object.__setattr__ if declaration.frozen else setattr
     completes, count = hasattr(cls, "__post_init__"), 0
     names = tuple(field.name for field in fields if field.init)
-    hidden = tuple(field.name for field in fields if not field.init and field.given)
+    hidden = tuple(field.name for field in fields if not field.init and field.arguments)
     defaults = {field.name: field.default for field in fields if field.default is not _MISSING}
     factories = {field.name: field.default_factory for field in fields if field.default_factory is not _MISSING}
 
@@ -324,7 +326,7 @@ def _interpreter(recipe: _Recipe) -> Callable[..., None]:
                     return
         # The compiled function reports wrong arguments.
         if cls.__init__ is construct:
-            cls.__init__ = _compiled(cls)
+            cls.__init__ = _compile_constructor(cls)
         cls.__init__(self, *arguments, **named)
 
     return construct
@@ -350,7 +352,7 @@ def _hashed(self: Any) -> int:
 
 
 def _key(owner: Any) -> Callable[[Any], Any]:
-    """Return what values of a class are compared by, and keep it."""
+    """Return the key function of compared fields; store it in the class."""
     cls = next(base for base in owner.__mro__ if "__dataclass_key__" in base.__dict__)
     compared = [field.name for field in fields(cls) if field.compare]
     cls.__dataclass_key__ = key = attrgetter(*compared) if compared else type
@@ -388,10 +390,10 @@ def _restore(self: Any, state: list[Any]) -> None:
         object.__setattr__(self, field.name, value)
 
 
-#: Attributes of all dataclasses, of those compared, and of those that do not change.
+#: Attributes of all dataclasses, of those with ``eq``, and of frozen ones with ``eq``.
 _ATTRIBUTES = {
     "__match_args__": _OnDemand(lambda owner: tuple(field.name for field in fields(owner) if field.init)),
-    "__dataclass_params__": _OnDemand(lambda owner: _declared(owner).standard.__dataclass_params__),
+    "__dataclass_params__": _OnDemand(lambda owner: _declaration_of(owner).standard.__dataclass_params__),
 }
 _COMPARED = {"__eq__": _equals, "__hash__": None, "__dataclass_key__": _OnDemand(_key)}
 _COMPARED_FROZEN = _COMPARED | {"__hash__": _hashed}

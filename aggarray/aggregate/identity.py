@@ -1,4 +1,4 @@
-"""Identities of arrays and coordinates, by which they are matched."""
+"""Identities of arrays and coordinates; the lowest URI of an array."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _text(attribute: Any) -> str | None:
 def coordinate_identity(coordinate: MasterArray) -> str:
     """Return the identity of a coordinate.
 
-    This is its standard_name, else latitude or longitude where its units say so (CF section 4), else its name. A coordinate
-    variable that is a reference time has the identity "time".
+    This is its grid_mapping_name or standard_name, else "latitude" or "longitude" by its units (CF section 4), else its name. A
+    coordinate variable that is a reference time has the identity "time".
     """
     attrs = coordinate.attrs
     standard_name = _text(attrs.get("grid_mapping_name")) or _text(attrs.get("standard_name"))

@@ -8,7 +8,7 @@ lock, two to four times as fast as NumPy's strided copies.
 from __future__ import annotations
 
 import struct
-import threading
+from _thread import _local as local
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Frame:
         decompress_blosc(self._bytes, out)
 
 
-_last = threading.local()
+_last = local()
 
 
 def reused_frame(itemsize: int, size: int, count: int) -> Frame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
+from _thread import _local as local
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any
@@ -142,7 +142,7 @@ class _Inflater:
             self._free(self.address)
 
 
-_inflaters = threading.local()
+_inflaters = local()
 
 
 def inflate_into(stream: np.ndarray, out: np.ndarray) -> bool:

@@ -63,8 +63,8 @@ def _own_modules() -> Sequence[str]:
 
 @functools.cache
 def _own_format(module: str) -> Format | None:
-    found: Format | None = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
-    return found
+    file_format: Format | None = getattr(importlib.import_module(f"{__name__}.{module}"), "FORMAT", None)
+    return file_format
 
 
 @functools.cache

@@ -134,8 +134,9 @@ class FileLayout:
     reason: str = ""
 
 
-#: A file and what is requested of it; None: everything.
+#: A file and the requested part of it; None requests a full scan.
 Task = tuple[str, PartialScanRequest | ChunkIndexRequest | LayoutRequest | None]
+#: What `scan_one` returns for a task; errors are returned, not raised.
 Result = Structure | PartialScan | ScannedChunkIndexes | FileLayout | AggarrayError
 
 #: Attributes of a coordinate in a `PartialScan`.

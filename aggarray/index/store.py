@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from _thread import get_ident
+from _thread import _local as local
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -205,8 +205,8 @@ class Reader:
         # Kept for later reads of a remote index.
         self.reach = access_in_force.get() if reach is None else reach
         self._implied = 0
-        #: The open file by thread: one does not wait for another, nor for a fork.
-        self._opened: dict[int, _OpenIndex] = {}
+        #: The open file of each thread: threads do not wait for each other, and a fork needs no lock.
+        self._thread = local()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "generation": self.generation, "reach": self.reach}
@@ -216,22 +216,22 @@ class Reader:
 
     @property
     def _open(self) -> _OpenIndex:
-        return self._opened[get_ident()]
+        current: _OpenIndex = self._thread.current
+        return current
 
     @contextmanager
     def opened(self) -> Iterator[Reader]:
         """Keep the file open in this thread for the length of a block."""
-        thread = get_ident()
-        if thread in self._opened:
+        if getattr(self._thread, "current", None) is not None:
             yield self
             return
         with with_access(self.reach), self.index_errors(), closing(_OpenIndex(self.path)) as current:
             self._check_version(current.schema, current.generation)
-            self._opened[thread] = current
+            self._thread.current = current
             try:
                 yield self
             finally:
-                del self._opened[thread]
+                self._thread.current = None
 
     @contextmanager
     def index_errors(self) -> Iterator[None]:

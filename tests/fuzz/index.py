@@ -7,7 +7,6 @@ the content of the group of the file. A subclass of the reader holds the columns
 import functools
 import json
 import os
-from _thread import get_ident
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,7 +69,7 @@ class _Reader(Reader):
         """Yield the columns of the input."""
         with self.index_errors():
             self._check_version(2, 1)
-            self._opened[get_ident()] = SimpleNamespace(loaded={}, values={})
+            self._thread.current = SimpleNamespace(loaded={}, values={})
             yield self
 
     def _length(self, name: str) -> int:

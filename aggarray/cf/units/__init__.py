@@ -24,7 +24,7 @@ def stripped_text(units: Any) -> str | None:
 
 @lru_cache(maxsize=4096)
 def is_reference_time(units: str | None) -> bool:
-    """Return whether units contain the word "since": a reference time.
+    """Return whether units have "since" between blanks: a reference time.
 
     >>> is_reference_time("days since 2000-01-01"), is_reference_time("days")
     (True, False)

@@ -23,7 +23,7 @@ from aggarray.errors import UnitsError
 
 # The look-behind tries each run of blanks once: matching takes linear time.
 # promise: reference-time-linear
-SINCE = re.compile(r"(?<!\s)\s+since\s+", re.IGNORECASE)
+SINCE = re.compile(r"(?<!\s)\s+[Ss][Ii][Nn][Cc][Ee]\s+")
 _DATE = re.compile(
     r"(?P<year>[+-]?\d{1,7}|\d{8}(?=$|[\sT]))(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
     r"(?:(?:T|\s+)(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2}(?:\.\d{0,40})?))?)?)?"

@@ -22,7 +22,7 @@ DATA = ROOT.parent / "shared" / "data"
 
 NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 
-#: What messages that say nothing of values look like, by the format specification of HDF5 (IV.A.2).
+#: Patterns of messages that do not describe values (HDF5 file format specification, IV.A.2).
 PATTERNS = {
     **{0x00: rb".*", 0x0A: rb"\0[\x00-\x03].*", 0x0D: rb"[^\0]*\0+", 0x0E: rb"\d{14}\0*"},
     **{0x0F: rb"\0.{9}\0*", 0x12: rb"\x01\0\0\0.{4}", 0x16: rb"\0.{4}\0*"},
@@ -45,7 +45,7 @@ def test_sample_data(path: Path) -> None:
 
 
 @given(st.sampled_from(sorted(PATTERNS)), st.lists(st.sampled_from(PARTS), max_size=5).map(b"".join))
-def test_messages_that_say_nothing_of_values(code: int, body: bytes) -> None:
+def test_ignored_messages_match_patterns(code: int, body: bytes) -> None:
     assert _IGNORED[code](body) == (re.fullmatch(PATTERNS[code], body, re.DOTALL) is not None)
 
 

@@ -58,8 +58,8 @@ _ONCE: dict[int, tuple[str, Callable[[bytes], Any]]] = {
     0x17: ("page_size", messages.page_size_of),
 }
 _KNOWN = {*_ONCE, _ATTRIBUTE, _LINK, _CONTINUATION}
-#: What says nothing of values, and what it looks like: nothing, group info, comment, older time of change, shared messages,
-#: time of change, number of names.
+#: Messages that do not describe values, and whether a body is well-formed: NIL, group info, comment, old modification time,
+#: shared message table, modification time, reference count.
 _IGNORED: dict[int, Callable[[bytes], bool]] = {
     0x00: lambda body: True,
     0x0A: lambda body: len(body) > 1 and body[0] == 0 and body[1] < 4,

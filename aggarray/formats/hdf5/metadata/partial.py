@@ -1,4 +1,4 @@
-"""Scan of a few items of an HDF5 file without the library."""
+"""Partial scan of an HDF5 file without the library."""
 
 from __future__ import annotations
 
