@@ -22,6 +22,8 @@ import pytest
 import zarr
 
 import aggarray as aa
+from aggarray.errors import MissingFileError
+from aggarray.index.store import Reader
 from tests.faults.staging import ROOT
 from tests.faults.works import NEW, OLD, make_data, steps
 from tests.support.examples import heavy
@@ -311,6 +313,38 @@ def test_a_fork_while_units_are_converted() -> None:
     child = os.fork()
     if not child:
         os._exit(0 if udunits._lock.acquire(timeout=5) else 1)
+    go.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fork_while_a_thread_reads_an_index(tmp_path: Path) -> None:
+    """A thread of the child, which may get the identifier of the thread that reads, opens the index itself."""
+    write(tmp_path / "a.nc", cube([1]))
+    aa.open(tmp_path / "a.nc").save(tmp_path / "i.nca")
+    reader, held, go = Reader(str(tmp_path / "i.nca")), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with reader.opened():
+            held.set()
+            go.wait(10)
+
+    def read() -> None:
+        with pytest.raises(MissingFileError, match="no such index"), reader.opened():
+            pass
+        refused.append(True)
+
+    refused = list[bool]()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        (tmp_path / "i.nca").unlink()
+        other = threading.Thread(target=read)
+        other.start()
+        other.join()
+        os._exit(0 if refused else 1)
     go.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
