@@ -34,9 +34,12 @@ class _OnDemand:
         return self.function(owner)
 
 
-def _compile_constructor(cls: Any) -> Callable[..., Any]:
-    from aggarray.constructors import compile_constructor
-
+def _compile_constructor(cls: Any) -> Callable[..., Any] | None:
+    """Return the compiled constructor, None if no module can be imported."""
+    try:
+        from aggarray.constructors import compile_constructor
+    except (ImportError, OSError):  # the interpreter ends, or too many files are open
+        return None
     return compile_constructor(cls)
 
 
@@ -50,8 +53,8 @@ def _signature(owner: Any) -> Any:
 _FIELDS = "__dataclass_fields__"
 #: Marks a field without a default.
 _MISSING: Any = object()
-#: Number of instances that are created before the constructor is compiled; compiling takes as long as creating these.
-_FEW = 128
+#: Numbers of tuples and of other instances that are created before the constructor is compiled, which takes as long.
+_FEW_TUPLES, _FEW = 64, 128
 
 
 def _named_tuple(name: str, content: dict[str, Any]) -> Any:
@@ -67,17 +70,16 @@ def _named_tuple(name: str, content: dict[str, Any]) -> Any:
     def construct(cls: Any, /, *arguments: Any, **named: Any) -> Any:
         nonlocal count
         count += 1
-        if count <= _FEW:
-            if len(arguments) < len(names):
-                present, more = {**defaults, **named}, names[len(arguments) :]
-                if named.keys() <= set(more) <= present.keys():
-                    return tuple.__new__(cls, [*arguments, *[present[item] for item in more]])
-            elif len(arguments) == len(names) and not named:
-                return tuple.__new__(cls, arguments)
-        # The compiled function reports wrong arguments.
-        if made.__new__ is construct:
-            made.__new__ = staticmethod(_compile_constructor(made))
-        return made.__new__(cls, *arguments, **named)
+        present, more = {**defaults, **named}, names[len(arguments) :]
+        fits = len(arguments) <= len(names) and named.keys() <= {*more} <= present.keys()
+        compiled = _compile_constructor(made) if count > _FEW_TUPLES or not fits else None
+        if compiled is not None:
+            if made.__new__ is construct:
+                made.__new__ = staticmethod(compiled)
+            return compiled(cls, *arguments, **named)  # reports wrong arguments
+        if not fits:
+            raise TypeError(f"wrong arguments of {name}")
+        return tuple.__new__(cls, [*arguments, *[present[item] for item in more]])
 
     content["__new__"] = construct
     made: Any = type(name, (tuple,), content)
@@ -157,7 +159,7 @@ if not TYPE_CHECKING:
             if "__init__" not in plain.__dict__:
                 content |= {"__init__": _constructor(declaration), "__signature__": _OnDemand(_signature)}
             content |= {"__repr__": _represent} if repr else {}
-            content |= (_COMPARED_FROZEN if frozen else _COMPARED) if eq else {}
+            content |= _comparison(declaration) if eq else {}
             content |= _FROZEN if frozen else {}
             content |= {"__getstate__": _state, "__setstate__": _restore} if frozen and slots else {}
             content |= plain.__dict__.copy()
@@ -217,32 +219,40 @@ if not TYPE_CHECKING:
 class _Declaration:
     """Declared fields and options of a dataclass.
 
-    ``types`` and ``defaults``: annotations, and default values or `field` declarations, by name. As a descriptor, it returns
-    the fields as `dataclasses.Field` objects.
+    ``types`` and ``defaults``: annotations, and default values or `field` declarations, by name; ``compared``: whether values
+    are compared by a field, also by inherited ones. As a descriptor, it returns the fields as `dataclasses.Field` objects.
     """
 
     def __init__(self, plain: Any, frozen: bool) -> None:
-        content = plain.__dict__
-        # Annotations are texts where `annotations` is imported from `__future__`.
-        self.types = {name: text for name, text in plain.__annotations__.items() if "ClassVar" not in str(text)[:15]}
-        self.defaults = {name: content[name] for name in self.types if name in content}
         self.cls, self.frozen = plain, frozen
-        for name, declared in self.defaults.items():
-            if type(declared).__module__ == "dataclasses":
+        bases = [base.__dict__.get(_FIELDS) for base in plain.__mro__[-1:0:-1]]
+        self.bases = [base for base in bases if isinstance(base, _Declaration)]
+        # Annotations are texts where `annotations` is imported from `__future__`.
+        self.types = {n: a for n, a in plain.__annotations__.items() if not str(a).startswith(("ClassVar", "typing.ClassVar"))}
+        self.defaults: dict[str, Any] = {}
+        self.compared: dict[str, bool] = {name: compared for base in self.bases for name, compared in base.compared.items()}
+        for name in self.types:
+            default = plain.__dict__.get(name, _MISSING)
+            if type(default).__module__ == "dataclasses":
                 raise TypeError(f"{name} of {plain.__name__} is declared by dataclasses.field, not the one here")
+            if default is not _MISSING:
+                self.defaults[name] = default
+            self.compared[name] = type(default) is not _Field or default.compare
 
     @cached_property
     def fields(self) -> dict[str, _Field]:
         """The fields by name, inherited ones first."""
-        fields: dict[str, _Field] = {}
-        for base in self.cls.__mro__[-1:0:-1]:
-            if isinstance(inherited := base.__dict__.get(_FIELDS), _Declaration):
-                fields |= inherited.fields
+        fields = {name: field for base in self.bases for name, field in base.fields.items()}
         for name, annotation in self.types.items():
-            declared = self.defaults.get(name, _MISSING)
-            facts = declared[:5] if type(declared) is _Field else (declared, *_OPTIONS)
+            default = self.defaults.get(name, _MISSING)
+            facts = default[:5] if type(default) is _Field else (default, *_OPTIONS)
             fields[name] = tuple.__new__(_Field, (*facts, name, annotation))
         return fields
+
+    @cached_property
+    def construct(self) -> Callable[..., None]:
+        """The present constructor."""
+        return _interpreter(self)
 
     @cached_property
     def standard(self) -> Any:
@@ -276,18 +286,18 @@ def _extended(plain: Any, declaration: _Declaration, content: dict[str, Any]) ->
 
 def _with_slots(plain: Any, declaration: _Declaration, content: dict[str, Any]) -> Any:
     """Return a class with slots for the fields, and this content."""
-    for name in (*declaration.defaults, "__dict__", "__weakref__"):
+    for name in (*declaration.compared, "__dict__", "__weakref__"):
         content.pop(name, None)
     inherited = {name for base in plain.__mro__[1:-1] for name in base.__dict__.get("__slots__", ())}
-    content["__slots__"] = tuple(name for name in declaration.types if name not in inherited)
+    content["__slots__"] = tuple(name for name in declaration.compared if name not in inherited)
     return type(plain)(plain.__name__, plain.__bases__, {**content, "__qualname__": plain.__qualname__})
 
 
 def _constructor(declaration: _Declaration) -> Callable[..., None]:
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         if (cls := declaration.cls).__init__ is construct:
-            cls.__init__ = _interpreter(declaration)
-        cls.__init__(self, *arguments, **named)
+            cls.__init__ = declaration.construct
+        declaration.construct(self, *arguments, **named)
 
     return construct
 
@@ -298,36 +308,34 @@ def _interpreter(declaration: _Declaration) -> Callable[..., None]:
     put: Callable[..., None] = object.__setattr__ if declaration.frozen else setattr
     completes, count = hasattr(cls, "__post_init__"), 0
     names = tuple(field.name for field in fields if field.init)
-    hidden = tuple(field.name for field in fields if not field.init and field.arguments)
     defaults = {field.name: field.default for field in fields if field.default is not _MISSING}
     factories = {field.name: field.default_factory for field in fields if field.default_factory is not _MISSING}
+    required = (every := {*names}).difference(defaults, factories)
+    order = tuple(name for name in declaration.fields if name in every or name in defaults or name in factories)
 
     def construct(self: Any, *arguments: Any, **named: Any) -> None:
         nonlocal count
         count += 1
-        if count <= _FEW and len(arguments) <= len(names):
-            for name, value in zip(names, arguments, strict=False):
-                put(self, name, value)
-            used = 0
-            for name in names[len(arguments) :] + hidden:
-                if name in named and name not in hidden:
-                    put(self, name, named[name])
-                    used += 1
-                elif name in defaults:
-                    put(self, name, defaults[name])
-                elif name in factories:
-                    put(self, name, factories[name]())
-                else:
-                    break
+        given = dict(zip(names, arguments)) | named  # noqa: B905 - too many are refused below
+        fits = len(given) == len(arguments) + len(named) and required <= given.keys() <= every
+        compiled = _compile_constructor(cls) if count > _FEW or not fits else None
+        if compiled is not None:
+            declaration.construct = compiled
+            if cls.__init__ is construct:
+                cls.__init__ = compiled
+            compiled(self, *arguments, **named)  # reports wrong arguments
+            return
+        if not fits:
+            raise TypeError(f"wrong arguments of {cls.__name__}")
+        for name in order:
+            if name in given:
+                put(self, name, given[name])
+            elif name in defaults:
+                put(self, name, defaults[name])
             else:
-                if used == len(named):
-                    if completes:
-                        self.__post_init__()
-                    return
-        # The compiled function reports wrong arguments.
-        if cls.__init__ is construct:
-            cls.__init__ = _compile_constructor(cls)
-        cls.__init__(self, *arguments, **named)
+                put(self, name, factories[name]())
+        if completes:
+            self.__post_init__()
 
     return construct
 
@@ -340,23 +348,17 @@ def _represent(self: Any) -> str:
     return without_credentials(f"{type(self).__qualname__}({', '.join(values)})")
 
 
-def _equals(self: Any, other: Any) -> Any:
-    if other.__class__ is not self.__class__:
-        return NotImplemented
-    key = self.__dataclass_key__
-    return key(self) == key(other)
+def _comparison(declaration: _Declaration) -> dict[str, Any]:
+    compared = [name for name, is_compared in declaration.compared.items() if is_compared]
+    key: Callable[[Any], Any] = attrgetter(*compared) if compared else type
 
+    def equals(self: Any, other: Any) -> bool:
+        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
-def _hashed(self: Any) -> int:
-    return hash(self.__dataclass_key__(self))
+    def hashed(self: Any) -> int:
+        return hash(key(self))
 
-
-def _key(owner: Any) -> Callable[[Any], Any]:
-    """Return the key function of compared fields; store it in the class."""
-    cls = next(base for base in owner.__mro__ if "__dataclass_key__" in base.__dict__)
-    compared = [field.name for field in fields(cls) if field.compare]
-    cls.__dataclass_key__ = key = attrgetter(*compared) if compared else type
-    return key
+    return {"__eq__": equals, "__hash__": hashed if declaration.frozen else None}
 
 
 def _refusing(change: Callable[..., None], words: str) -> Callable[..., None]:
@@ -390,10 +392,8 @@ def _restore(self: Any, state: list[Any]) -> None:
         object.__setattr__(self, field.name, value)
 
 
-#: Attributes of all dataclasses, of those with ``eq``, and of frozen ones with ``eq``.
+#: Attributes of all dataclasses.
 _ATTRIBUTES = {
     "__match_args__": _OnDemand(lambda owner: tuple(field.name for field in fields(owner) if field.init)),
     "__dataclass_params__": _OnDemand(lambda owner: _declaration_of(owner).standard.__dataclass_params__),
 }
-_COMPARED = {"__eq__": _equals, "__hash__": None, "__dataclass_key__": _OnDemand(_key)}
-_COMPARED_FROZEN = _COMPARED | {"__hash__": _hashed}

@@ -19,6 +19,7 @@ from aggarray.cf.frozen import FrozenDict
 from aggarray.dataclass import dataclass
 from aggarray.errors import LIBRARY_ERRORS as LIBRARY_ERRORS
 from aggarray.errors import AggarrayError, FormatError
+from aggarray.formats.library_errors import library_fault
 from aggarray.formats.library_lock import LIBRARY_LOCK as LIBRARY_LOCK
 from aggarray.formats.library_lock import h5py_file as h5py_file
 from aggarray.partition.chunk_index import ChunkIndex
@@ -206,8 +207,6 @@ def naming_errors(path: str, variable: str | None = None) -> Iterator[None]:
             error.variable = error.variable or variable
         raise
     except LIBRARY_ERRORS as error:
-        from aggarray.formats.library_errors import library_fault
-
         raise library_fault(error, path, variable) from error
     except MemoryError as error:
         raise FormatError("out of memory", path=path, variable=variable, hint="read less, or restore the file") from error

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import pickle
 import re
+import sys
 import typing
 from itertools import product
 from typing import Any
@@ -310,3 +311,102 @@ def test_replace_is_that_of_the_standard_library() -> None:
             dataclasses.replace(Range(1), **changes)
         with pytest.raises(TypeError):
             replace(Range(1), **changes)
+
+
+BOTH = pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass], ids=["own", "standard"])
+
+
+@BOTH
+def test_methods_of_a_base_compare_its_fields(decorator: Any) -> None:
+    @decorator(frozen=True)
+    class Base:
+        first: int
+
+    @decorator(frozen=True)
+    class Child(Base):
+        second: int = 0
+
+        def __eq__(self, other: object) -> bool:
+            return super().__eq__(other)
+
+        def __hash__(self) -> int:
+            return super().__hash__()
+
+    assert Child(1, 2) == Child(1, 3) != Child(2, 2)
+    assert hash(Child(1, 2)) == hash(Child(1, 3))
+
+
+@BOTH
+def test_constructors_may_be_wrapped(decorator: Any) -> None:
+    @decorator()
+    class Sample:
+        first: int
+
+    original, calls = Sample.__init__, []
+
+    def wrapped(self: Any, *arguments: Any) -> None:
+        calls.append(arguments)
+        original(self, *arguments)
+
+    Sample.__init__ = wrapped
+    assert [Sample(number).first for number in range(300)] == list(range(300))
+    assert len(calls) == 300
+    pair = make_tuple(NamedTuple if decorator is dataclass else typing.NamedTuple)
+    new = pair.__new__
+    pair.__new__ = staticmethod(lambda cls, *arguments: new(cls, *arguments))
+    assert [pair(number).first for number in range(300)] == list(range(300))
+
+
+@BOTH
+def test_fields_are_set_in_order_or_not_at_all(decorator: Any) -> None:
+    field = own_field if decorator is dataclass else dataclasses.field
+
+    class Sample:
+        first: int
+        second: list[int] = field(default_factory=list, init=False)
+        third: int = 3
+
+    cls = decorator()(Sample)
+    for value in [cls(1) for _ in range(300)]:
+        assert list(vars(value)) == ["first", "second", "third"]
+    with pytest.raises(TypeError):
+        value.__init__(9, other=1)
+    assert value.first == 1
+
+
+@BOTH
+def test_slots_of_inherited_fields(decorator: Any) -> None:
+    @decorator(slots=True)
+    class Base:
+        first: int = 1
+        kept: "MyClassVar" = 5  # noqa: F821
+
+    @decorator(slots=True)
+    class Child(Base):
+        first = 5
+        second: int = 2
+
+    assert Child(7).first == 7
+    assert Child.__slots__ == ("second",)
+    assert [f.name for f in dataclasses.fields(Child)] == ["first", "kept", "second"]
+
+
+def test_classes_without_free_file_descriptors_are_constructed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deterministic: the module that compiles constructors cannot be read."""
+    monkeypatch.setitem(sys.modules, "aggarray.constructors", None)
+
+    @dataclass(frozen=True, slots=True)
+    class Sample:
+        first: int
+        second: int = 2
+
+    pair = make_tuple(NamedTuple)
+    for number in range(300):
+        assert (Sample(number).first, Sample(number).second, pair(number).first) == (number, 2, number)
+    for wrong in (Sample, pair):
+        with pytest.raises(TypeError, match="wrong arguments of Sample"):
+            wrong(1, 2, 3, 4)
+    monkeypatch.undo()
+    assert (Sample(3).first, pair(3).first) == (3, 3)
+    with pytest.raises(TypeError, match="positional arguments"):
+        Sample(1, 2, 3, 4)
