@@ -49,6 +49,7 @@ def _signature(owner: Any) -> Any:
     return signature_of(owner)
 
 
+_SIGNATURE = _OnDemand(_signature)
 #: Attribute of a dataclass with its fields.
 _FIELDS = "__dataclass_fields__"
 #: Marks a field without a default.
@@ -115,7 +116,7 @@ _TUPLE_METHODS = {
     "_asdict": lambda self: dict(zip(self._fields, self, strict=True)),
     "__repr__": _represent_tuple,
     "__getnewargs__": lambda self: (*self,),
-    "__signature__": _OnDemand(_signature),
+    "__signature__": _SIGNATURE,
 }
 
 
@@ -157,7 +158,7 @@ if not TYPE_CHECKING:
             declaration = _Declaration(plain, frozen)
             content: dict[str, Any] = {_FIELDS: declaration, **_ATTRIBUTES}
             if "__init__" not in plain.__dict__:
-                content |= {"__init__": _constructor(declaration), "__signature__": _OnDemand(_signature)}
+                content |= {"__init__": _constructor(declaration), "__signature__": _SIGNATURE}
             content |= {"__repr__": _represent} if repr else {}
             content |= _comparison(declaration) if eq else {}
             content |= _FROZEN if frozen else {}
