@@ -1,6 +1,6 @@
 """Dataclasses and named tuples that are made ten times as fast.
 
-The standard library compiles up to six functions per class, and makes an object per field. Here, classes share their methods
+The standard library compiles up to six functions per class, and makes an object per field. Here, classes share most methods
 and attributes, which look up the fields when they are used. Only ``__init__`` or ``__new__`` is compiled, and that only for a
 class of many instances, for a signature, or to report wrong arguments. ``fields``, ``replace``, signatures and pickles work as
 usual.
