@@ -14,7 +14,7 @@ _FIELDS = "__dataclass_fields__"
 
 
 class _Factory:
-    """Placeholder default of an argument whose value a factory makes."""
+    """Shown as the default of an argument whose value a factory makes."""
 
     def __repr__(self) -> str:
         return "<factory>"
