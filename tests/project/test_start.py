@@ -16,7 +16,7 @@ import pytest
 import aggarray as aa
 from tests.bench.archives import paths_in, write_archive
 from tests.bench.indexing import write_foreign
-from tests.support.starting import modules_of, ours, run_script
+from tests.support.starting import besides_data, modules_of, opens_of, ours, run_script
 
 LIST = Path(__file__).with_name("start_modules.json")
 
@@ -50,8 +50,8 @@ MASKED = {"info", "check", "append"}
 #: Paths that open data, and modules of the standard library that they do not import: with their imports these take 1.5 ms.
 LIGHT = {"index", "file", "zarr", "foreign"}
 DONE_WITHOUT = {"copy", "dataclasses", "resource", "threading"}
-#: Most modules of aggarray, and most in all.
-MOST = {"index": (60, 220)}
+#: Most modules of aggarray, most in all, and most files that Python opens beside the data.
+MOST = {"index": (60, 220, 250)}
 
 
 def make(folder: Path) -> None:
@@ -90,8 +90,11 @@ def test_no_module_is_added(path: str, folder: Path) -> None:
     assert others(modules) <= OTHERS[path]
     assert "numpy.ma" not in modules or path in MASKED
     assert path not in LIGHT or DONE_WITHOUT & modules <= modules_of("import numpy")
-    most_ours, most = MOST.get(path, (10**9, 10**9))
-    assert len(ours(modules)) <= most_ours and len(modules) <= most
+    if path in MOST:
+        most_ours, most, most_files = MOST[path]
+        assert len(ours(modules)) <= most_ours and len(modules) <= most
+        opened = opens_of(script, str(folder / source))
+        assert len(besides_data(opened, lambda name: name.startswith(str(folder)))) <= most_files
 
 
 def test_no_garbage_is_collected_while_modules_are_imported(folder: Path) -> None:

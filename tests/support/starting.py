@@ -68,13 +68,14 @@ def opens_of(script: str, *arguments: str) -> list[str]:
 
 
 def system_opens_of(script: str, *arguments: str) -> list[str] | None:
-    """Return the files that a process opens, by its system calls; None without strace."""
+    """Return the files, without folders, that a process opens, by its system calls; None without strace."""
     if (strace := shutil.which("strace")) is None:
         return None
     with TemporaryDirectory() as folder:
         log = Path(folder) / "calls"
         _run([strace, "-f", "-s", "4096", "-e", "trace=open,openat", "-o", str(log), sys.executable, "-c", script, *arguments])
-        return [match[1] for line in log.read_text().splitlines() if (match := _SUCCEEDED.search(line))]
+        calls = [line for line in log.read_text().splitlines() if "O_DIRECTORY" not in line]
+        return [match[1] for line in calls if (match := _SUCCEEDED.search(line))]
 
 
 def besides_data(opened: list[str], is_data: Callable[[str], bool]) -> list[str]:
